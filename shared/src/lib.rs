@@ -1,25 +1,33 @@
-//! placeholder
+//! Tidemark: who follows whom, what they publish, what each reader has and has not read.
+//!
+//! - [`domain`]: pure types and rules.
+//! - [`ports`]: what the use cases need of the outside, one trait per capability.
+//! - [`reader`], [`fan_out`]: use cases that several functions share, on ports alone.
+//! - `facts` (DynamoDB), `views` (Redis), `queue` (SQS): the adapters, one schema each.
+//! - `http`: the edge that all HTTP functions share.
+//! - `App`, `Settings`: wiring.
+
+pub mod domain;
+pub mod fan_out;
+pub mod ports;
+pub mod reader;
+
 #[cfg(feature = "adapters")]
-pub mod telemetry { 
-    /// placeholder
-    pub fn init() {} }
+mod app;
 #[cfg(feature = "adapters")]
-pub use app::{App, Settings};
+pub mod facts;
 #[cfg(feature = "adapters")]
-mod app {
-    /// placeholder
-    #[derive(Debug)]
-    pub struct App;
-    impl App { 
-        /// placeholder
-        pub async fn connect(_s: Settings) -> Result<Self, std::io::Error> { Ok(App) } }
-    /// placeholder
-    #[derive(Debug)]
-    pub struct Settings;
-    impl Settings {
-        /// placeholder
-        pub fn from_env() -> Result<Self, std::io::Error> { Ok(Self) }
-        /// placeholder
-        pub fn from_lookup(_f: impl Fn(&str) -> Option<String>) -> Result<Self, std::io::Error> { Ok(Self) }
-    }
-}
+pub mod http;
+#[cfg(feature = "adapters")]
+pub mod queue;
+#[cfg(feature = "adapters")]
+mod settings;
+#[cfg(feature = "adapters")]
+pub mod telemetry;
+#[cfg(feature = "adapters")]
+pub mod views;
+
+#[cfg(feature = "adapters")]
+pub use app::{App, StartError, SystemClock};
+#[cfg(feature = "adapters")]
+pub use settings::{Settings, SettingsError};

@@ -1,7 +1,62 @@
-//! placeholder
+//! Home feed, author timelines, unread counts, health.
+
+mod feed;
+mod health;
+mod timeline;
+mod unread;
+
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::App;
+use tidemark::{
+    App,
+    http::{Problem, Request, serve},
+    reader::Status,
+};
 
-/// placeholder
-pub async fn handle(_app: &App, _event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> { todo!() }
+/// The routes this function owns.
+pub const ROUTES: &[&str] = &[
+    "GET /v1/feed",
+    "GET /v1/authors/{author}/posts",
+    "GET /v1/unread",
+    "GET /v1/unread/{author}",
+    "GET /v1/health",
+];
+
+/// Answers one request.
+///
+/// # Errors
+/// Never: failures are answers.
+pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
+    Ok(serve(app, event, async |request| match request.route() {
+        "GET /v1/feed" => feed::page(app, &request).await,
+        "GET /v1/authors/{author}/posts" => timeline::page(app, &request).await,
+        "GET /v1/unread" => unread::all(app, &request).await,
+        "GET /v1/unread/{author}" => unread::of_author(app, &request).await,
+        "GET /v1/health" => Ok(health::check(app).await),
+        route => Err(Problem::not_found(format!("no route {route}"))),
+    })
+    .await)
+}
+
+/// `?status=all|unread`.
+fn status(request: &Request) -> Result<Status, Problem> {
+    match request.query("status") {
+        None | Some("all") => Ok(Status::All),
+        Some("unread") => Ok(Status::Unread),
+        Some(_) => Err(Problem::invalid("status", "must be all or unread")),
+    }
+}
+
+/// A post as an item of a page.
+fn item(post: &tidemark::domain::Post, read: bool) -> serde_json::Value {
+    serde_json::json!({
+        "id": post.id,
+        "author": post.id.author,
+        "seq": post.id.seq,
+        "title": post.title,
+        "created_at": post.created_at,
+        "read": read,
+        "liked": false,
+        "favorited": false,
+    })
+}

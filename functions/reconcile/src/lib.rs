@@ -1,7 +1,49 @@
-//! placeholder
-use lambda_runtime::{Error, LambdaEvent};
-use serde_json::Value;
-use tidemark::App;
+//! Repairs on a schedule. The job it has: fan-outs that are not finished though they should be.
 
-/// placeholder
-pub async fn handle(_app: &App, _event: LambdaEvent<Value>) -> Result<Value, Error> { todo!() }
+use lambda_runtime::{Error, LambdaEvent};
+use serde_json::{Value, json};
+use tidemark::{App, domain::Timestamp, fan_out::FanOutError};
+use tracing::{info, warn};
+
+/// A fan-out younger than this is left to its workers.
+const OVERDUE_MS: u64 = 30_000;
+
+/// Posts looked at in one run; the next run goes on.
+const POSTS_PER_RUN: usize = 200;
+
+/// Runs the job that the event names. `{"job":"fan-outs","overdue_ms":0}` looks at younger ones too.
+///
+/// # Errors
+/// An unknown job, or the facts do not answer.
+pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    match event.payload.get("job").and_then(Value::as_str) {
+        Some("fan-outs") => {
+            let overdue = event.payload.get("overdue_ms").and_then(Value::as_u64).unwrap_or(OVERDUE_MS);
+            let before = Timestamp::from_ms(app.clock.now().ms().saturating_sub(overdue));
+            Ok(fan_outs(app, before).await?)
+        }
+        job => Err(format!("unknown job {job:?}").into()),
+    }
+}
+
+/// Sends the missing pages of every overdue fan-out. What fails is counted and left to the next run.
+async fn fan_outs(app: &App, before: Timestamp) -> Result<Value, FanOutError> {
+    let overdue = app.fan_outs.overdue(before, POSTS_PER_RUN).await?;
+    let (mut resumed, mut pages, mut failed) = (0, 0, 0);
+    for (post, deletions) in &overdue {
+        match app.fan_outs.resume(post, *deletions).await {
+            Ok(sent) => {
+                resumed += 1;
+                pages += sent;
+            }
+            Err(error) => {
+                failed += 1;
+                warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+            }
+        }
+    }
+    if !overdue.is_empty() {
+        info!(resumed, pages, failed, "unfinished fan-outs");
+    }
+    Ok(json!({ "job": "fan-outs", "unfinished": overdue.len(), "resumed": resumed, "pages_sent": pages, "failed": failed }))
+}

@@ -1,7 +1,54 @@
-//! placeholder
-use aws_lambda_events::{dynamodb::Event, streams::DynamoDbEventResponse};
-use lambda_runtime::{Error, LambdaEvent};
-use tidemark::App;
+//! Turns changes of follow edges into backfills and retractions of live views.
+//!
+//! A record only says which pair has changed. What is done depends on the facts alone, so that records may be repeated, late or reordered; the follow
+//! handler has mostly done it already, and this is what makes sure.
 
-/// placeholder
-pub async fn handle(_app: &App, _event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Error> { todo!() }
+use std::collections::{BTreeMap, BTreeSet};
+
+use aws_lambda_events::{
+    dynamodb::{Event, EventRecord},
+    streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse},
+};
+use lambda_runtime::{Error, LambdaEvent};
+use tidemark::{App, domain::UserId, facts};
+use tracing::{error, warn};
+
+/// Works on one batch of stream records. Pairs are brought in line reader by reader; the first record that failed is reported, and the stream goes on from there.
+///
+/// # Errors
+/// Never: failures are reported by sequence number.
+pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Error> {
+    let records = event.payload.records;
+    let mut pairs: BTreeMap<UserId, BTreeSet<UserId>> = BTreeMap::new();
+    let mut failed: BTreeSet<UserId> = BTreeSet::new();
+    let mut first_failure = None;
+    for (index, record) in records.iter().enumerate() {
+        match facts::edge_of_record(&record.change.keys) {
+            Some((user, author)) => {
+                pairs.entry(user).or_default().insert(author);
+            }
+            None => {
+                error!(event = record.event_id, "a record without an edge's key");
+                first_failure = first_failure.or(Some(index));
+            }
+        }
+    }
+    for (user, authors) in pairs {
+        let authors: Vec<UserId> = authors.into_iter().collect();
+        if let Err(error) = app.readers.sync(user, &authors).await {
+            warn!(%user, error = &error as &dyn std::error::Error, "view not in line, the records go back");
+            failed.insert(user);
+        }
+    }
+    let of_failed = |record: &EventRecord| {
+        facts::edge_of_record(&record.change.keys).is_some_and(|(user, _)| failed.contains(&user))
+    };
+    let first = records.iter().position(of_failed).into_iter().chain(first_failure).min();
+    let mut response = DynamoDbEventResponse::default();
+    if let Some(record) = first.and_then(|index| records.get(index)) {
+        let mut failure = DynamoDbBatchItemFailure::default();
+        failure.item_identifier = record.change.sequence_number.clone();
+        response.batch_item_failures.push(failure);
+    }
+    Ok(response)
+}

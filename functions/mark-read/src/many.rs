@@ -1,0 +1,119 @@
+//! `POST /v1/reads`: many posts, one author through a post, or everything before a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::json;
+use tidemark::{
+    App,
+    domain::{PostId, ReadState, Seq, Timestamp, UserId},
+    http::{Answer, Body, Problem, Request},
+    reader::{Flags, Origin},
+};
+
+use crate::change;
+
+/// Posts in one request.
+const MAX_POSTS: usize = 500;
+
+/// Authors whose read states are changed side by side.
+const PARALLEL: usize = 16;
+
+/// Marks and answers how many posts changed, and the total after it.
+pub(crate) async fn mark(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let body = request.body()?;
+    let forms = [body.has("posts"), body.has("author") || body.has("through"), body.has("all")];
+    let changed = match forms {
+        [true, false, false] => posts(app, caller, &body).await?,
+        [false, true, false] => through(app, caller, &body).await?,
+        [false, false, true] => all(app, caller, &body).await?,
+        _ => return Err(Problem::invalid("posts", "must come alone, or author with through, or all: exactly one of the three")),
+    };
+    let snapshot = app.readers.snapshot(caller).await?;
+    let answer = json!({ "changed": changed, "unread": { "total": snapshot.state.unread_total() } });
+    Ok(Answer::json(200, &answer).degraded(snapshot.origin == Origin::Degraded))
+}
+
+async fn posts(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
+    let asked: BTreeSet<PostId> = body.ids::<PostId>("posts", MAX_POSTS)?.into_iter().collect();
+    let asked: Vec<PostId> = asked.into_iter().collect();
+    let known = app.posts.posts(&asked).await?;
+    let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
+    for id in asked {
+        if known.get(&id).is_some_and(|post| !post.deleted) {
+            by_author.entry(id.author).or_default().push(id.seq);
+        }
+    }
+    each(by_author, async |author, seqs| {
+        let changed = change::apply(app, caller, author, |flags, reads| {
+            let count = seqs.iter().filter(|&&seq| !flags.is_read(seq)).count() as u64;
+            reads.mark(seqs.iter().copied()).then_some(count)
+        });
+        changed.await.map(|changed| changed.count)
+    })
+    .await
+}
+
+async fn through(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
+    let author = body.user("author")?;
+    let seq = body.seq("through")?;
+    let changed = change::apply(app, caller, author, |flags, reads| mark_through(flags, reads, seq)).await?;
+    Ok(changed.count)
+}
+
+async fn all(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
+    if body.fields().get("all") != Some(&json!(true)) {
+        return Err(Problem::invalid("all", "must be true"));
+    }
+    let before = body.optional_time("before")?.unwrap_or_else(|| app.clock.now());
+    let edges = app.edges.following(caller).await?;
+    let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
+    let heads = app.posts.heads(&authors).await?;
+    let authors = authors.into_iter().filter_map(|author| heads.get(&author).map(|head| (author, head)));
+    each(authors, async |author, head| {
+        let upto = last_before(app, author, head, before).await?;
+        if upto == 0 {
+            return Ok(0);
+        }
+        let changed = change::apply(app, caller, author, |flags, reads| {
+            // Nothing of it is unread: no fact is needed to say so.
+            if flags.unread_upto(upto) == 0 { None } else { mark_through(flags, reads, upto) }
+        });
+        changed.await.map(|changed| changed.count)
+    })
+    .await
+}
+
+/// The last post of the author that existed at `before`.
+async fn last_before(
+    app: &App,
+    author: UserId,
+    head: &tidemark::domain::AuthorHead,
+    before: Timestamp,
+) -> Result<Seq, Problem> {
+    if head.latest_at <= before {
+        return Ok(head.latest_seq);
+    }
+    Ok(app.posts.seq_at(author, before).await?)
+}
+
+/// Moves the watermark, at most to the last post there is: a post that arrives later stays unread.
+fn mark_through(flags: &Flags, reads: &mut ReadState, seq: Seq) -> Option<u64> {
+    let seq = seq.min(flags.head().latest_seq);
+    let count = if seq < reads.through { 0 } else { flags.unread_upto(seq) };
+    reads.mark_through(seq).then_some(count)
+}
+
+/// Runs a change for several authors side by side and adds up what changed.
+async fn each<T>(
+    authors: impl IntoIterator<Item = (UserId, T)>,
+    change: impl AsyncFn(UserId, T) -> Result<u64, Problem>,
+) -> Result<u64, Problem> {
+    let change = &change;
+    stream::iter(authors)
+        .map(|(author, with)| change(author, with))
+        .buffer_unordered(PARALLEL)
+        .try_fold(0, async |sum, count| Ok(sum + count))
+        .await
+}

@@ -1,0 +1,31 @@
+//! `PUT` and `DELETE /v1/posts/{post}/read`.
+
+use serde_json::json;
+use tidemark::{
+    App,
+    http::{Answer, Problem, Request},
+    reader::Origin,
+};
+
+use crate::change;
+
+/// Marks one post read, or unread again.
+pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let id = request.post_parameter()?;
+    let live = app.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
+    if !live {
+        return Err(Problem::not_found(format!("no post {id}")));
+    }
+    let changed = change::apply(app, caller, id.author, |_, reads| {
+        let changed = if read { reads.mark([id.seq]) } else { reads.unmark(id.seq) };
+        changed.then_some(1)
+    })
+    .await?;
+    let snapshot = app.readers.snapshot(caller).await?;
+    let body = json!({
+        "read": changed.flags.is_read(id.seq),
+        "unread": { "author": snapshot.state.unread_of(id.author), "total": snapshot.state.unread_total() },
+    });
+    Ok(Answer::json(200, &body).degraded(snapshot.origin == Origin::Degraded))
+}

@@ -1,0 +1,18 @@
+//! `GET /v1/health`.
+
+use serde_json::json;
+use tidemark::{App, http::Answer};
+
+/// Asks all three stores side by side.
+pub(crate) async fn check(app: &App) -> Answer {
+    let (redis, dynamodb, sqs) = futures::join!(app.progress.ping(), app.facts.ping(), app.queue.ping());
+    let word = |ok: bool| if ok { "ok" } else { "down" };
+    let all = redis.is_ok() && dynamodb.is_ok() && sqs.is_ok();
+    let body = json!({
+        "status": if all { "ok" } else { "degraded" },
+        "redis": word(redis.is_ok()),
+        "dynamodb": word(dynamodb.is_ok()),
+        "sqs": word(sqs.is_ok()),
+    });
+    Answer::json(200, &body)
+}

@@ -1,0 +1,31 @@
+//! `GET /v1/unread` and `GET /v1/unread/{author}`.
+
+use serde_json::{Value, json};
+use tidemark::{
+    App,
+    http::{Answer, Problem, Request},
+    reader::Origin,
+};
+
+/// The total, and the authors with something unread.
+pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let snapshot = app.readers.snapshot(caller).await?;
+    let authors: Vec<Value> = snapshot
+        .state
+        .unread_authors()
+        .into_iter()
+        .map(|(author, unread)| json!({ "author": author, "unread": unread }))
+        .collect();
+    let body = json!({ "total": snapshot.state.unread_total(), "authors": authors });
+    Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
+}
+
+/// One author's count.
+pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let author = request.user_parameter("author")?;
+    let snapshot = app.readers.snapshot(caller).await?;
+    let body = json!({ "author": author, "unread": snapshot.state.unread_of(author) });
+    Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
+}

@@ -1,0 +1,156 @@
+//! Wiring: settings to adapters to use cases.
+
+use std::{sync::Arc, time::{Duration, SystemTime, UNIX_EPOCH}};
+
+use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
+use aws_sdk_dynamodb::config::Credentials;
+
+use crate::{
+    Settings,
+    domain::Timestamp,
+    facts::DynamoFacts,
+    fan_out::FanOuts,
+    ports::{Clock, Edges, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
+    queue::SqsTasks,
+    reader::Readers,
+    views::Redis,
+};
+
+/// Everything a handler uses. One per process, shared by its invocations.
+#[derive(Clone)]
+pub struct App {
+    /// What the environment said.
+    pub settings: Settings,
+    /// Follow edges.
+    pub edges: Arc<dyn Edges>,
+    /// Posts and heads.
+    pub posts: Arc<dyn Posts>,
+    /// Read facts.
+    pub reads: Arc<dyn Reads>,
+    /// Tasks for the workers.
+    pub queue: Arc<dyn TaskQueue>,
+    /// Reader views.
+    pub views: Arc<dyn ReaderViews>,
+    /// Progress of fan-outs.
+    pub progress: Arc<dyn ProgressViews>,
+    /// The readers' side.
+    pub readers: Readers,
+    /// The fan-out side.
+    pub fan_outs: FanOuts,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The facts' own client, for health.
+    pub facts: DynamoFacts,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// A function could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// `REDIS_URL` cannot be read.
+    #[error("REDIS_URL cannot be used")]
+    Redis(#[from] redis::RedisError),
+}
+
+/// The wall clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Longest that one attempt at DynamoDB or SQS may take, and all of them together.
+const AWS_ATTEMPT: Duration = Duration::from_secs(3);
+const AWS_OPERATION: Duration = Duration::from_secs(8);
+
+impl App {
+    /// Prepares all clients. Connections are made at their first use.
+    ///
+    /// # Errors
+    /// A setting cannot be used.
+    pub async fn connect(settings: Settings) -> Result<Self, StartError> {
+        // redis brings rustls without a crypto provider; a second installation is refused, and the first one serves.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let config = aws_config(&settings).await;
+        let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
+        if let Some(endpoint) = &settings.aws.dynamodb_endpoint {
+            dynamodb = dynamodb.endpoint_url(endpoint);
+        }
+        let mut sqs = aws_sdk_sqs::config::Builder::from(&config);
+        if let Some(endpoint) = &settings.aws.sqs_endpoint {
+            sqs = sqs.endpoint_url(endpoint);
+        }
+        let facts = DynamoFacts::new(
+            aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
+            settings.tables.clone(),
+            settings.following_limit,
+        );
+        let queue = SqsTasks::new(aws_sdk_sqs::Client::from_conf(sqs.build()), settings.fan_out_queue_url.clone());
+        let redis = Redis::new(&settings.redis)?;
+        Ok(Self::assemble(settings, facts, queue, redis, SystemClock))
+    }
+
+    /// Puts use cases on adapters.
+    pub fn assemble(settings: Settings, facts: DynamoFacts, queue: SqsTasks, redis: Redis, clock: impl Clock + 'static) -> Self {
+        let stores = Arc::new(facts.clone());
+        let views = Arc::new(redis);
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let queue: Arc<dyn TaskQueue> = Arc::new(queue);
+        let readers = Readers {
+            edges: stores.clone(),
+            posts: stores.clone(),
+            reads: stores.clone(),
+            views: views.clone(),
+            clock: clock.clone(),
+            token: rand::random,
+        };
+        let fan_outs = FanOuts {
+            edges: stores.clone(),
+            posts: stores.clone(),
+            queue: queue.clone(),
+            views: views.clone(),
+            progress: views.clone(),
+            readers: readers.clone(),
+            clock: clock.clone(),
+        };
+        Self {
+            settings,
+            edges: stores.clone(),
+            posts: stores.clone(),
+            reads: stores,
+            queue,
+            views: views.clone(),
+            progress: views,
+            readers,
+            fan_outs,
+            clock,
+            facts,
+        }
+    }
+}
+
+async fn aws_config(settings: &Settings) -> SdkConfig {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(1))
+        .operation_attempt_timeout(AWS_ATTEMPT)
+        .operation_timeout(AWS_OPERATION)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts);
+    if let Some(region) = &settings.aws.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some((id, secret)) = &settings.aws.credentials {
+        loader = loader.credentials_provider(Credentials::new(id, secret, None, None, "settings"));
+    }
+    loader.load().await
+}

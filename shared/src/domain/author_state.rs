@@ -1,0 +1,268 @@
+//! What a live reader's view knows of one followed author: which posts were delivered, which are read, which are gone.
+//!
+//! This is the value of one field of the reader state hash. The layout is shared with `views/lua/codec.lua`; all numbers little-endian:
+//!
+//! | bytes | name | meaning |
+//! |---|---|---|
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (admitted, facts not merged yet) |
+//! | 4 | rev | revision of the follow edge |
+//! | 4 | version | version of the read fact that `read` comes from |
+//! | 4 | deletions | greatest number of deletions known of the author |
+//! | 4 | floor | posts up to it are not shown |
+//! | 4 | base / 8 | everything up to `base` is read or deleted; bitmaps begin after it |
+//! | 6 | newest_at | time of the newest post delivered, ms |
+//! | 4 | full | leading bytes of `delivered` that are 0xff and left out |
+//! | 3, 3 | lengths | bytes of the delivered tail and of `read`; `deleted` takes the rest |
+//! | … | bitmaps | delivered tail, read, deleted |
+//!
+//! 37 bytes and, with posts delivered in order and read from the oldest, one or two more: it stays within a listpack's 64.
+
+use super::{
+    bitmap::Bitmap,
+    ids::Seq,
+    model::{AuthorHead, Edge, ReadState},
+    time::Timestamp,
+};
+
+const LIVE: u8 = 1;
+const OPENING: u8 = 2;
+const HEADER: usize = 37;
+
+/// The state of one followed author in one reader's view.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuthorState {
+    /// False for the tombstone that an unfollow leaves.
+    pub live: bool,
+    /// Admitted by a follow whose facts are not merged yet.
+    pub opening: bool,
+    /// Revision of the follow edge.
+    pub rev: u32,
+    /// Version of the read fact.
+    pub version: u32,
+    /// Greatest number of the author's deletions known here.
+    pub deletions: u32,
+    /// Posts up to it are not shown.
+    pub floor: Seq,
+    /// A multiple of 8; everything up to it is read or deleted.
+    pub base: Seq,
+    /// Time of the newest post delivered.
+    pub newest_at: Timestamp,
+    /// Leading bytes of the delivered bitmap that are all ones.
+    pub full: u64,
+    /// Delivered bits after those.
+    pub delivered_tail: Bitmap,
+    /// Read bits from `base + 1` on.
+    pub read: Bitmap,
+    /// Deleted bits from `base + 1` on.
+    pub deleted: Bitmap,
+}
+
+/// The bytes are not an author state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("damaged author state of {0} bytes")]
+pub struct DecodeAuthorStateError(usize);
+
+impl AuthorState {
+    /// The state that the facts imply when every post up to the head has been delivered.
+    pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
+        let mut state = Self { opening: false, ..Self::undelivered(edge, head, reads) };
+        let count = head.latest_seq.max(edge.base) - state.base;
+        state.full = count / 8;
+        state.delivered_tail = Bitmap::ones(count % 8);
+        state
+    }
+
+    /// The state with which a follow opens the gate, before its facts are merged: nothing after the follow delivered or read yet.
+    pub fn opening(edge: &Edge) -> Self {
+        let settled = Bitmap::ones(edge.base % 8);
+        Self {
+            live: true,
+            opening: true,
+            rev: edge.rev,
+            floor: edge.floor,
+            base: edge.base / 8 * 8,
+            delivered_tail: settled.clone(),
+            read: settled,
+            ..Self::default()
+        }
+    }
+
+    /// The same as [`AuthorState::from_facts`] without any claim about deliveries (`opening`): what a change of read state tells a view
+    /// that has its own.
+    pub fn undelivered(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
+        let latest = head.latest_seq.max(edge.base);
+        let settled = reads.read.union(&head.deleted).contiguous_above(edge.base).min(latest);
+        let base = settled / 8 * 8;
+        let bits = |seqs: &mut dyn Iterator<Item = Seq>| {
+            let mut bitmap = Bitmap::default();
+            seqs.take_while(|&seq| seq <= latest).for_each(|seq| bitmap.set(seq - base - 1));
+            bitmap
+        };
+        Self {
+            live: true,
+            opening: true,
+            rev: edge.rev,
+            version: reads.version,
+            deletions: head.deletions(),
+            floor: edge.floor,
+            base,
+            newest_at: head.latest_at,
+            full: 0,
+            delivered_tail: Bitmap::default(),
+            read: bits(&mut (base + 1..=edge.base).chain(reads.read.above(base.max(edge.base)))),
+            deleted: bits(&mut head.deleted.above(base)),
+        }
+    }
+
+    /// Whether the post was delivered.
+    pub fn is_delivered(&self, seq: Seq) -> bool {
+        self.index(seq).is_none_or(|i| i / 8 < self.full || self.delivered_tail.get(i - self.full * 8))
+    }
+
+    /// Whether the post counts as unread: delivered, not read, not deleted.
+    pub fn is_unread(&self, seq: Seq) -> bool {
+        self.index(seq).is_some_and(|i| !self.read.get(i) && !self.deleted.get(i)) && self.is_delivered(seq)
+    }
+
+    /// Whether the feed may show the post.
+    pub fn shows(&self, seq: Seq) -> bool {
+        seq > self.floor && !self.index(seq).is_some_and(|i| self.deleted.get(i))
+    }
+
+    /// How many posts count as unread.
+    pub fn unread(&self) -> u64 {
+        (0..self.bytes()).map(|i| u64::from(self.unread_byte(i).count_ones())).sum()
+    }
+
+    /// The posts that count as unread, newest first.
+    pub fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
+        (0..self.bytes()).rev().flat_map(move |i| {
+            let byte = self.unread_byte(i);
+            (0..8).rev().filter(move |bit| byte >> bit & 1 == 1).map(move |bit| self.base + i as u64 * 8 + bit + 1)
+        })
+    }
+
+    /// Writes the layout above.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + 8);
+        bytes.push(u8::from(self.live) * LIVE | u8::from(self.opening) * OPENING);
+        for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8)] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.newest_at.ms().to_le_bytes()[..6]);
+        bytes.extend_from_slice(&clamp(self.full).to_le_bytes());
+        for bitmap in [&self.delivered_tail, &self.read] {
+            bytes.extend_from_slice(&clamp(bitmap.as_bytes().len() as u64).to_le_bytes()[..3]);
+        }
+        for bitmap in [&self.delivered_tail, &self.read, &self.deleted] {
+            bytes.extend_from_slice(bitmap.as_bytes());
+        }
+        bytes
+    }
+
+    /// Reads the layout above.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeAuthorStateError> {
+        let damaged = || DecodeAuthorStateError(bytes.len());
+        let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
+        let number = |range: std::ops::Range<usize>| header[range].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+        let small = |range| u32::try_from(number(range)).unwrap_or(u32::MAX);
+        let (tail, rest) = rest.split_at_checked(number(31..34) as usize).ok_or_else(damaged)?;
+        let (read, deleted) = rest.split_at_checked(number(34..37) as usize).ok_or_else(damaged)?;
+        if header[0] & !(LIVE | OPENING) != 0 {
+            return Err(damaged());
+        }
+        Ok(Self {
+            live: header[0] & LIVE != 0,
+            opening: header[0] & OPENING != 0,
+            rev: small(1..5),
+            version: small(5..9),
+            deletions: small(9..13),
+            floor: number(13..17),
+            base: number(17..21) * 8,
+            newest_at: Timestamp::from_ms(number(21..27)),
+            full: number(27..31),
+            delivered_tail: Bitmap::from_bytes(tail),
+            read: Bitmap::from_bytes(read),
+            deleted: Bitmap::from_bytes(deleted),
+        })
+    }
+
+    fn index(&self, seq: Seq) -> Option<u64> {
+        (seq > self.base).then(|| seq - self.base - 1)
+    }
+
+    /// Bytes of the delivered bitmap.
+    fn bytes(&self) -> usize {
+        self.full as usize + self.delivered_tail.as_bytes().len()
+    }
+
+    fn unread_byte(&self, i: usize) -> u8 {
+        let full = self.full as usize;
+        let delivered = if i < full { 0xff } else { self.delivered_tail.byte(i - full) };
+        delivered & !self.read.byte(i) & !self.deleted.byte(i)
+    }
+}
+
+fn clamp(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::{collection::btree_set, prelude::*};
+
+    use super::*;
+    use crate::domain::{SeqSet, UserId};
+
+    fn edge(base: Seq, floor: Seq) -> Edge {
+        let user = |id| UserId::new(id).unwrap();
+        Edge { user: user(1), author: user(2), following: true, since: Timestamp::default(), rev: 7, base, floor }
+    }
+
+    proptest! {
+        #[test]
+        fn facts_imply_exactly_the_live_posts_after_the_follow_that_are_not_read(
+            base in 0..60u64, new in 0..80u64,
+            read in btree_set(1..140u64, 0..60), deleted in btree_set(1..140u64, 0..40),
+        ) {
+            let latest = base + new;
+            let deleted: BTreeSet<u64> = deleted.into_iter().filter(|&s| s <= latest).collect();
+            let head = AuthorHead {
+                latest_seq: latest, latest_at: Timestamp::from_ms(5), posts: 0, deleted: deleted.iter().copied().collect(),
+            };
+            let reads = ReadState { version: 3, through: 0, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>() };
+            let state = AuthorState::from_facts(&edge(base, 0), &head, &reads);
+            let expected: Vec<u64> = (base + 1..=latest).rev().filter(|s| !read.contains(s) && !deleted.contains(s)).collect();
+            prop_assert_eq!(state.unread_seqs().collect::<Vec<_>>(), expected.clone());
+            prop_assert_eq!(state.unread(), expected.len() as u64);
+            for seq in 1..=latest + 20 {
+                prop_assert_eq!(state.is_unread(seq), expected.contains(&seq));
+                if seq > state.base { prop_assert_eq!(state.shows(seq), !deleted.contains(&seq)); }
+            }
+            prop_assert_eq!(AuthorState::decode(&state.encode()).unwrap(), state);
+        }
+    }
+
+    #[test]
+    fn a_hundred_and_fifty_unread_posts_fit_a_listpack_entry() {
+        let head = AuthorHead { latest_seq: 150, ..Default::default() };
+        let state = AuthorState::from_facts(&edge(0, 0), &head, &ReadState::default());
+        assert_eq!(state.unread(), 150);
+        assert!(state.encode().len() <= 64);
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused() {
+        let state = AuthorState::from_facts(&edge(3, 0), &AuthorHead { latest_seq: 20, ..Default::default() }, &ReadState::default());
+        let bytes = state.encode();
+        assert!(AuthorState::decode(&bytes[..20]).is_err());
+        let mut long = bytes.clone();
+        long[32] = 200;
+        assert!(AuthorState::decode(&long).is_err());
+        let mut flags = bytes;
+        flags[0] = 0x80;
+        assert!(AuthorState::decode(&flags).is_err());
+    }
+}

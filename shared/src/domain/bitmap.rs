@@ -1,0 +1,81 @@
+//! Bitmaps as plain bytes, least significant bit first, absent bytes zero.
+
+/// A bitmap without trailing zero bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bitmap(Vec<u8>);
+
+impl Bitmap {
+    /// The bitmap these bytes hold.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut bitmap = Self(bytes.to_vec());
+        bitmap.trim();
+        bitmap
+    }
+
+    /// A bitmap whose first `count` bits are set.
+    pub fn ones(count: u64) -> Self {
+        let mut bytes = vec![0xff; to_index(count / 8)];
+        if !count.is_multiple_of(8) {
+            bytes.push((1 << (count % 8)) - 1);
+        }
+        Self(bytes)
+    }
+
+    /// The bytes, without trailing zeros.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Sets bit `index`.
+    pub fn set(&mut self, index: u64) {
+        let byte = to_index(index / 8);
+        if byte >= self.0.len() {
+            self.0.resize(byte + 1, 0);
+        }
+        self.0[byte] |= 1 << (index % 8);
+    }
+
+    /// Whether bit `index` is set.
+    pub fn get(&self, index: u64) -> bool {
+        self.byte(to_index(index / 8)) >> (index % 8) & 1 == 1
+    }
+
+    /// Byte `index`, zero past the end.
+    pub fn byte(&self, index: usize) -> u8 {
+        self.0.get(index).copied().unwrap_or(0)
+    }
+
+    /// Removes trailing zero bytes.
+    fn trim(&mut self) {
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+}
+
+/// Bit counts are bounded by what a Redis value holds, far below `usize` on every target Lambda runs on.
+fn to_index(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ones_sets_exactly_the_first_bits() {
+        for count in [0, 1, 7, 8, 9, 64, 150] {
+            let bitmap = Bitmap::ones(count);
+            assert!((0..count).all(|i| bitmap.get(i)) && (count..count + 20).all(|i| !bitmap.get(i)), "{count}");
+            assert_eq!(bitmap.as_bytes().len() as u64, count.div_ceil(8));
+        }
+    }
+
+    #[test]
+    fn trailing_zero_bytes_do_not_count() {
+        assert_eq!(Bitmap::from_bytes(&[1, 0, 0]), Bitmap::from_bytes(&[1]));
+        let mut bitmap = Bitmap::default();
+        bitmap.set(17);
+        assert_eq!(bitmap.as_bytes(), [0, 0, 2]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Opaque page cursors: where a page ended, exclusive.
+
+use super::{feed::FeedKey, ids::{PostId, Seq, UserId}, time::Timestamp};
+
+/// Where the next page goes on, one variant a kind of list: a cursor of one list is malformed for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor {
+    /// A home timeline, below this entry.
+    Feed(FeedKey),
+    /// An author timeline, below this sequence number.
+    Author(Seq),
+}
+
+impl Cursor {
+    /// The bytes of the cursor: a kind, then fixed-width big-endian numbers.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let (kind, numbers) = match self {
+            Self::Feed(key) => (1, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
+            Self::Author(seq) => (2, vec![seq]),
+        };
+        std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
+    }
+
+    /// Reads a cursor back; `None` when the bytes are not one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (&kind, rest) = bytes.split_first()?;
+        let (chunks, []) = rest.as_chunks::<8>() else { return None };
+        let numbers: Vec<u64> = chunks.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect();
+        match (kind, numbers.as_slice()) {
+            (1, &[at, author, seq]) if at <= Timestamp::MAX.ms() => {
+                Some(Self::Feed(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
+            }
+            (2, &[seq]) => Some(Self::Author(seq)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_come_back_and_nonsense_does_not() {
+        let key = FeedKey { at: Timestamp::from_ms(9), post: "7-3".parse().unwrap() };
+        for cursor in [Cursor::Feed(key), Cursor::Author(12)] {
+            assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
+            assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
+        }
+        assert_eq!(Cursor::from_bytes(&[]), None);
+        assert_eq!(Cursor::from_bytes(&[3; 9]), None);
+    }
+}

@@ -1,0 +1,22 @@
+//! The pure domain: no AWS, no Redis, no HTTP, no clock. `cargo check -p tidemark --no-default-features` proves it.
+
+pub mod author_state;
+pub mod bitmap;
+pub mod cursor;
+pub mod feed;
+pub mod ids;
+pub mod invariants;
+pub mod model;
+pub mod pages;
+pub mod reader_state;
+pub mod seq_set;
+pub mod time;
+
+pub use author_state::AuthorState;
+pub use cursor::Cursor;
+pub use feed::FeedKey;
+pub use ids::{ParseIdError, PostId, Seq, UserId};
+pub use model::{AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, ReadState};
+pub use reader_state::ReaderState;
+pub use seq_set::SeqSet;
+pub use time::Timestamp;

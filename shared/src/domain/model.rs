@@ -1,0 +1,202 @@
+//! The facts as values: edges, posts, heads, read state, delivery.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    feed::BACKLOG,
+    ids::{PostId, Seq, UserId},
+    seq_set::SeqSet,
+    time::Timestamp,
+};
+
+/// A follow edge, or the tombstone it leaves for a week.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// The follower.
+    pub user: UserId,
+    /// The followee.
+    pub author: UserId,
+    /// False for a tombstone.
+    pub following: bool,
+    /// When this follow began, or the unfollow happened.
+    pub since: Timestamp,
+    /// Revision of the pair, growing with every follow and unfollow: `max(previous + 1, unix seconds)`, so that it also grows past an expired tombstone.
+    pub rev: u32,
+    /// The author's latest sequence number when the follow began: posts up to it are never unread.
+    pub base: Seq,
+    /// Posts up to it are not shown at all: it leaves the newest 100 live ones up to `base`.
+    pub floor: Seq,
+}
+
+/// What is known of an author as a whole; the head of the author's partition.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AuthorHead {
+    /// The last sequence number given; zero before the first post.
+    pub latest_seq: Seq,
+    /// When it was given. Never before an earlier post of the author: time order is sequence order.
+    pub latest_at: Timestamp,
+    /// Live posts.
+    pub posts: u64,
+    /// Sequence numbers of deleted posts. Only grows.
+    pub deleted: SeqSet,
+}
+
+impl AuthorHead {
+    /// How many posts were deleted so far: the version of `deleted`.
+    pub fn deletions(&self) -> u32 {
+        u32::try_from(self.deleted.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Live posts in `after+1..=latest_seq`.
+    pub fn live_above(&self, after: Seq) -> u64 {
+        self.latest_seq.saturating_sub(after) - self.deleted.count_between(after.saturating_add(1), self.latest_seq)
+    }
+
+    /// The floor of a follow that begins now: the smallest that shows at most the newest [`BACKLOG`] live posts.
+    pub fn backlog_floor(&self) -> Seq {
+        let (mut low, mut high) = (0, self.latest_seq);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.live_above(middle) <= BACKLOG {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+}
+
+/// What one user has read of one author.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReadState {
+    /// Grows by one with every change.
+    pub version: u32,
+    /// The watermark: how far the user has marked the author through. Never goes back.
+    pub through: Seq,
+    /// Every read sequence number, those below the watermark included, so that one of them can become unread again.
+    pub read: SeqSet,
+}
+
+impl ReadState {
+    /// Marks posts read; whether anything changed.
+    pub fn mark(&mut self, seqs: impl IntoIterator<Item = Seq>) -> bool {
+        seqs.into_iter().fold(false, |changed, seq| self.read.insert(seq) | changed)
+    }
+
+    /// Marks one post unread; whether anything changed.
+    pub fn unmark(&mut self, seq: Seq) -> bool {
+        self.read.remove(seq)
+    }
+
+    /// Marks everything up to `seq` read; whether anything changed. An older watermark changes nothing, not even posts unread since.
+    pub fn mark_through(&mut self, seq: Seq) -> bool {
+        if seq < self.through {
+            return false;
+        }
+        let changed = seq > self.through || self.read.count_between(1, seq) < seq;
+        self.through = seq;
+        self.read.insert_range(1, seq);
+        changed
+    }
+}
+
+/// A post as its readers see it in a list; its body is a fact of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Post {
+    /// Author and sequence number.
+    pub id: PostId,
+    /// 1 to 200 characters.
+    pub title: String,
+    /// When it was published.
+    pub created_at: Timestamp,
+    /// Whether only its tombstone is left.
+    pub deleted: bool,
+    /// Its fan-out.
+    pub delivery: Delivery,
+}
+
+/// What a client publishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPost {
+    /// Who publishes.
+    pub author: UserId,
+    /// 1 to 200 characters.
+    pub title: String,
+    /// At most 64 KiB.
+    pub body: Option<String>,
+}
+
+/// How a post reaches its readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryMode {
+    /// Workers put it into live feeds.
+    Push,
+    /// Readers fetch it.
+    Pull,
+}
+
+/// How far a fan-out is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryState {
+    /// No page is done.
+    Pending,
+    /// Some pages are.
+    Running,
+    /// All are.
+    Done,
+    /// The post was deleted; what was delivered is being, or has been, retracted.
+    Cancelled,
+}
+
+/// A post's fan-out as a fact. Progress between `Pending` and `Done` is a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Push or pull.
+    pub mode: DeliveryMode,
+    /// `Pending`, `Done` or `Cancelled`.
+    pub state: DeliveryState,
+    /// Followers when it was planned.
+    pub followers: u64,
+    /// Followers handled; final when done.
+    pub delivered: u64,
+    /// Pages of followers (see [`super::pages`]).
+    pub pages: u16,
+    /// Pages of the retraction, planned by the deletion.
+    pub retraction_pages: u16,
+    /// When the post was published.
+    pub started_at: Timestamp,
+    /// When the last page was done.
+    pub finished_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn through_never_goes_back() {
+        let mut state = ReadState::default();
+        assert!(state.mark_through(10));
+        assert!(state.unmark(5));
+        assert!(!state.mark_through(7), "older: changes nothing");
+        assert!(!state.read.contains(5));
+        assert!(state.mark_through(10), "the same again covers what was unread since");
+        assert!(state.read.contains(5));
+        assert!(!state.mark_through(10), "repeated: nothing left to change");
+    }
+
+    #[test]
+    fn a_new_follower_sees_the_newest_hundred_live_posts() {
+        let mut head = AuthorHead { latest_seq: 250, ..Default::default() };
+        assert_eq!(head.backlog_floor(), 150);
+        head.deleted = (201..=250).collect();
+        assert_eq!(head.backlog_floor(), 100);
+        assert_eq!(head.live_above(100), 100);
+        head.deleted = (3..=250).collect();
+        assert_eq!(head.backlog_floor(), 0);
+        assert_eq!(AuthorHead::default().backlog_floor(), 0);
+    }
+}

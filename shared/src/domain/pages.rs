@@ -1,0 +1,69 @@
+//! How an author's followers are cut into pages for the fan-out.
+
+use std::ops::Range;
+
+use super::ids::{BUCKETS, SHARDS};
+
+/// Followers that a page aims at.
+pub const PAGE_FOLLOWERS: u64 = 1_000;
+
+/// Pages that publish lists and sends itself; beyond, it hands the listing to page tasks.
+pub const INLINE_PAGES: u16 = 5;
+
+/// The number of pages for this many followers: at least one, at most one a bucket.
+///
+/// A page is a fixed range of buckets, so its identity does not depend on who follows meanwhile: listing it twice, by two workers, at two
+/// times, gives two valid listings of the same page, and its bit in the progress means that all of the range was handled.
+pub fn page_count(followers: u64) -> u16 {
+    u16::try_from(followers.div_ceil(PAGE_FOLLOWERS)).unwrap_or(BUCKETS).clamp(1, BUCKETS)
+}
+
+/// The buckets of page `page` of `count`.
+pub fn page_buckets(page: u16, count: u16) -> Range<u16> {
+    let bound = |page: u16| (u32::from(page) * u32::from(BUCKETS) / u32::from(count.max(1))) as u16;
+    bound(page)..bound(page + 1)
+}
+
+/// The pages of `count` split into at most one run of consecutive pages per shard, none empty: the page tasks that go side by side.
+pub fn page_tasks(count: u16) -> Vec<Range<u16>> {
+    let tasks = count.min(SHARDS);
+    let bound = |task: u16| (u32::from(task) * u32::from(count) / u32::from(tasks)) as u16;
+    (0..tasks).map(|task| bound(task)..bound(task + 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_cover_every_bucket_once_for_every_count() {
+        for count in 1..=BUCKETS {
+            let mut next = 0;
+            for page in 0..count {
+                let buckets = page_buckets(page, count);
+                assert_eq!(buckets.start, next);
+                assert!(!buckets.is_empty());
+                next = buckets.end;
+            }
+            assert_eq!(next, BUCKETS);
+        }
+    }
+
+    #[test]
+    fn page_tasks_cover_every_page_once() {
+        for count in [1, 2, 6, 15, 16, 17, 1000, BUCKETS] {
+            let pages: Vec<u16> = page_tasks(count).into_iter().flatten().collect();
+            assert_eq!(pages, (0..count).collect::<Vec<_>>());
+        }
+        assert_eq!(page_tasks(4096).len(), 16);
+    }
+
+    #[test]
+    fn a_page_holds_about_a_thousand_followers() {
+        assert_eq!(page_count(0), 1);
+        assert_eq!(page_count(1_000), 1);
+        assert_eq!(page_count(1_001), 2);
+        assert_eq!(page_count(1_000_000), 1_000);
+        assert_eq!(page_count(30_000_000), BUCKETS);
+    }
+}

@@ -1,0 +1,153 @@
+//! A live reader's whole state: the gate that deliveries pass, and where every unread count comes from.
+
+use std::collections::HashMap;
+
+use super::{author_state::AuthorState, feed::FeedKey, ids::{PostId, UserId}, time::Timestamp};
+
+/// The field of the reader state hash that holds [`ReaderMeta`]; every other field is an author's id.
+pub const META_FIELD: &str = "@";
+
+const META_HEADER: usize = 27;
+
+/// What is known of a reader's view as a whole. Little-endian, shared with `views/lua/codec.lua`: flags (1 byte: 1 building), low, touched,
+/// deadline (6 bytes each, ms), token (8 bytes), then 2 bytes per day.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReaderMeta {
+    /// A rebuild is under way; counts and feed are not complete.
+    pub building: bool,
+    /// The view holds every entry at or after this time; older ones come from the facts.
+    pub low: Timestamp,
+    /// When lifetimes were last extended.
+    pub touched: Timestamp,
+    /// When a rebuild under way may be taken over.
+    pub deadline: Timestamp,
+    /// Whose rebuild it is.
+    pub token: u64,
+    /// Days that have a feed chunk, ascending.
+    pub days: Vec<u16>,
+}
+
+/// A reader's view is damaged and must be rebuilt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("damaged reader state: field {0}")]
+pub struct DecodeReaderStateError(String);
+
+/// Meta and one [`AuthorState`] per followed author.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReaderState {
+    /// The view as a whole.
+    pub meta: ReaderMeta,
+    /// Followed authors; tombstones left out.
+    pub authors: HashMap<UserId, AuthorState>,
+}
+
+impl ReaderMeta {
+    /// Reads the layout above.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (header, days) = bytes.split_at_checked(META_HEADER)?;
+        let (days, []) = days.as_chunks::<2>() else { return None };
+        let number = |range: std::ops::Range<usize>| header[range].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+        let mut days: Vec<u16> = days.iter().map(|day| u16::from_le_bytes(*day)).collect();
+        days.sort_unstable();
+        Some(Self {
+            building: header[0] & 1 != 0,
+            low: Timestamp::from_ms(number(1..7)),
+            touched: Timestamp::from_ms(number(7..13)),
+            deadline: Timestamp::from_ms(number(13..19)),
+            token: number(19..27),
+            days,
+        })
+    }
+}
+
+impl ReaderState {
+    /// Reads a whole hash; `None` when there is no meta field, which is when there is no view.
+    pub fn decode(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Option<Self>, DecodeReaderStateError> {
+        let mut meta = None;
+        let mut authors = HashMap::new();
+        for (field, value) in fields {
+            let damaged = || DecodeReaderStateError(String::from_utf8_lossy(&field).into_owned());
+            if field == META_FIELD.as_bytes() {
+                meta = Some(ReaderMeta::decode(&value).ok_or_else(damaged)?);
+                continue;
+            }
+            let author = std::str::from_utf8(&field).ok().and_then(|text| text.parse::<UserId>().ok()).ok_or_else(damaged)?;
+            let state = AuthorState::decode(&value).map_err(|_| damaged())?;
+            if state.live {
+                authors.insert(author, state);
+            }
+        }
+        Ok(meta.map(|meta| Self { meta, authors }))
+    }
+
+    /// Whether counts and feed are complete.
+    pub fn is_complete(&self) -> bool {
+        !self.meta.building && self.authors.values().all(|state| !state.opening)
+    }
+
+    /// Posts that count as unread.
+    pub fn unread_total(&self) -> u64 {
+        self.authors.values().map(AuthorState::unread).sum()
+    }
+
+    /// Unread posts of one author; zero when it is not followed.
+    pub fn unread_of(&self, author: UserId) -> u64 {
+        self.authors.get(&author).map_or(0, AuthorState::unread)
+    }
+
+    /// Authors with something unread, most recent post first.
+    pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
+        let mut authors: Vec<_> =
+            self.authors.iter().map(|(id, state)| (state.newest_at, *id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();
+        authors.sort_unstable_by(|a, b| b.cmp(a));
+        authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
+    }
+
+    /// Whether the feed shows this entry: its author is followed, it is above the floor and not deleted.
+    pub fn shows(&self, key: &FeedKey) -> bool {
+        self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
+    }
+
+    /// Whether the post counts as unread.
+    pub fn is_unread(&self, post: PostId) -> bool {
+        self.authors.get(&post.author).is_some_and(|state| state.is_unread(post.seq))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta_bytes(days: &[u16]) -> Vec<u8> {
+        let mut bytes = vec![1];
+        for ms in [11_u64, 22, 33] {
+            bytes.extend_from_slice(&ms.to_le_bytes()[..6]);
+        }
+        bytes.extend_from_slice(&44_u64.to_le_bytes());
+        days.iter().for_each(|day| bytes.extend_from_slice(&day.to_le_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn meta_reads_its_layout() {
+        let meta = ReaderMeta::decode(&meta_bytes(&[20_500, 3])).unwrap();
+        assert!(meta.building);
+        assert_eq!((meta.low.ms(), meta.touched.ms(), meta.deadline.ms(), meta.token), (11, 22, 33, 44));
+        assert_eq!(meta.days, [3, 20_500]);
+        assert_eq!(ReaderMeta::decode(&meta_bytes(&[1])[..28]), None);
+        assert_eq!(ReaderMeta::decode(b""), None);
+    }
+
+    #[test]
+    fn a_hash_without_meta_is_no_view_and_a_damaged_field_is_an_error() {
+        let field = |name: &str, value: Vec<u8>| (name.as_bytes().to_vec(), value);
+        let good = AuthorState { live: true, full: 1, ..Default::default() }.encode();
+        assert_eq!(ReaderState::decode([field("7", good.clone())]), Ok(None));
+        let state = ReaderState::decode([field("@", meta_bytes(&[])), field("7", good), field("8", AuthorState::default().encode())]).unwrap().unwrap();
+        assert_eq!(state.authors.len(), 1, "a tombstone is not a followed author");
+        assert_eq!((state.unread_total(), state.unread_of(UserId::new(7).unwrap())), (8, 8));
+        assert!(ReaderState::decode([field("@", meta_bytes(&[])), field("7", vec![1, 2])]).is_err());
+        assert!(ReaderState::decode([field("@", vec![1])]).is_err());
+        assert!(ReaderState::decode([field("x", AuthorState::default().encode())]).is_err());
+    }
+}

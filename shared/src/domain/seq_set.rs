@@ -1,0 +1,137 @@
+//! Sets of sequence numbers: read posts, deleted posts.
+
+use roaring::RoaringTreemap;
+
+use super::ids::Seq;
+
+/// A set of sequence numbers as a run-compressed roaring bitmap: "all of 1 to a million but three" takes tens of bytes, and 150 scattered
+/// ones a few hundred.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SeqSet(RoaringTreemap);
+
+/// The bytes do not hold a set in roaring's portable format.
+#[derive(Debug, thiserror::Error)]
+#[error("not a serialized set of sequence numbers")]
+pub struct DecodeSeqSetError(#[source] std::io::Error);
+
+impl SeqSet {
+    /// Reads roaring's portable 64-bit format; no bytes are the empty set.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeSeqSetError> {
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        RoaringTreemap::deserialize_from(bytes).map(Self).map_err(DecodeSeqSetError)
+    }
+
+    /// Writes roaring's portable 64-bit format, runs compressed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut set = self.0.clone();
+        set.optimize();
+        let mut bytes = Vec::with_capacity(set.serialized_size());
+        // Writing to a vector fails only when memory does.
+        let written = set.serialize_into(&mut bytes);
+        debug_assert!(written.is_ok());
+        bytes
+    }
+
+    /// Adds one; whether it was new.
+    pub fn insert(&mut self, seq: Seq) -> bool {
+        self.0.insert(seq)
+    }
+
+    /// Removes one; whether it was there.
+    pub fn remove(&mut self, seq: Seq) -> bool {
+        self.0.remove(seq)
+    }
+
+    /// Adds all from `first` to `last`, both included.
+    pub fn insert_range(&mut self, first: Seq, last: Seq) {
+        if first <= last {
+            self.0.insert_range(first..=last);
+        }
+    }
+
+    /// Whether it holds `seq`.
+    pub fn contains(&self, seq: Seq) -> bool {
+        self.0.contains(seq)
+    }
+
+    /// How many it holds.
+    pub fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many of `first` to `last`, both included, it holds.
+    pub fn count_between(&self, first: Seq, last: Seq) -> u64 {
+        if first > last { 0 } else { self.0.range_cardinality(first..=last) }
+    }
+
+    /// Both sets together.
+    pub fn union(&self, other: &Self) -> Self {
+        Self(&self.0 | &other.0)
+    }
+
+    /// Those above `after`, ascending.
+    pub fn above(&self, after: Seq) -> impl Iterator<Item = Seq> + '_ {
+        let mut iter = self.0.iter();
+        iter.advance_to(after.saturating_add(1));
+        iter
+    }
+
+    /// The greatest `n ≥ after` such that every number in `after+1..=n` is in the set.
+    pub fn contiguous_above(&self, after: Seq) -> Seq {
+        let rank = self.0.rank(after);
+        // In a contiguous run, rank grows as fast as the number: bisect for where it stops.
+        let (mut low, mut high) = (after, after.saturating_add(self.0.len().saturating_sub(rank)));
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if self.0.rank(middle) - rank == middle - after {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low
+    }
+}
+
+impl FromIterator<Seq> for SeqSet {
+    fn from_iter<I: IntoIterator<Item = Seq>>(seqs: I) -> Self {
+        Self(seqs.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_read_but_three_stays_small_and_comes_back() {
+        let mut set = SeqSet::default();
+        set.insert_range(1, 1_000_000);
+        for seq in [3, 70_000, 999_999] {
+            assert!(set.remove(seq));
+        }
+        let bytes = set.to_bytes();
+        assert!(bytes.len() < 400, "{} bytes", bytes.len());
+        assert_eq!(SeqSet::from_bytes(&bytes).unwrap(), set);
+        assert_eq!(SeqSet::from_bytes(&[]).unwrap(), SeqSet::default());
+        assert!(SeqSet::from_bytes(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn contiguous_above_stops_at_the_first_gap() {
+        let set: SeqSet = (1..=10).chain(12..=20).collect();
+        assert_eq!(set.contiguous_above(0), 10);
+        assert_eq!(set.contiguous_above(4), 10);
+        assert_eq!(set.contiguous_above(10), 10);
+        assert_eq!(set.contiguous_above(11), 20);
+        assert_eq!(set.contiguous_above(25), 25);
+        assert_eq!(SeqSet::default().contiguous_above(5), 5);
+    }
+}

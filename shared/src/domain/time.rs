@@ -1,0 +1,99 @@
+//! Points in time, to the millisecond.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::format_description};
+
+const FORMAT: &[time::format_description::BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// Milliseconds in a day, the span of one feed chunk.
+pub const DAY_MS: u64 = 86_400_000;
+
+/// The last millisecond of the year 9999: the greatest time with a four-digit year, far below 2^48 and 2^53.
+const MAX_MS: u64 = 253_402_300_799_999;
+
+/// Milliseconds since 1970-01-01T00:00:00Z, never before it. Travels as RFC 3339 UTC with milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The latest representable time.
+    pub const MAX: Self = Self(MAX_MS);
+
+    /// The time this many milliseconds after the epoch, at most [`Timestamp::MAX`].
+    pub fn from_ms(ms: u64) -> Self {
+        Self(ms.min(MAX_MS))
+    }
+
+    /// Milliseconds since the epoch.
+    pub fn ms(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch.
+    pub fn seconds(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// Whole days since the epoch.
+    pub fn day(self) -> u16 {
+        u16::try_from(self.0 / DAY_MS).unwrap_or(u16::MAX)
+    }
+
+    /// The first millisecond of a day.
+    pub fn of_day(day: u16) -> Self {
+        Self(u64::from(day) * DAY_MS)
+    }
+
+    /// This time and `ms` milliseconds.
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self::from_ms(self.0.saturating_add(ms))
+    }
+
+    /// Reads an RFC 3339 time of any offset; `None` when it is not one or lies outside 1970…9999. Finer than a millisecond is cut off.
+    pub fn parse(text: &str) -> Option<Self> {
+        let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        let ms = u64::try_from(time.unix_timestamp_nanos() / 1_000_000).ok()?;
+        (ms <= MAX_MS).then_some(Self(ms))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000).map_err(|_| fmt::Error)?;
+        f.write_str(&time.format(FORMAT).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| de::Error::custom("must be an RFC 3339 time"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_travel_as_rfc_3339_with_milliseconds() {
+        let time = Timestamp::from_ms(1_795_161_600_123);
+        assert_eq!(time.to_string(), "2026-11-20T08:00:00.123Z");
+        assert_eq!(Timestamp::parse("2026-11-20T08:00:00.123Z"), Some(time));
+        assert_eq!(Timestamp::parse("2026-11-20T09:00:00.1239+01:00"), Some(time));
+        assert_eq!(Timestamp::MAX.to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::parse(&Timestamp::MAX.to_string()), Some(Timestamp::MAX));
+        for bad in ["", "2026-11-20", "2026-11-20T08:00:00", "1969-12-31T23:59:59Z", "yesterday"] {
+            assert_eq!(Timestamp::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! [`Edges`] on DynamoDB.
+
+use std::{collections::HashMap, ops::Range};
+
+use async_trait::async_trait;
+use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
+use futures::future::try_join_all;
+use tracing::debug;
+
+use super::{
+    ATTEMPTS, Cancelled, DynamoFacts, back_off, build,
+    item::{Item, Reader},
+    number, schema, unavailable,
+};
+use crate::{
+    domain::{AuthorHead, Edge, Timestamp, UserId, ids::SHARDS},
+    ports::{Edges, FactsError, Followed},
+};
+
+/// Edges in one transaction: three items each and the follower's counter, of at most 100.
+const EDGES_PER_TRANSACTION: usize = 33;
+
+#[async_trait]
+impl Edges for DynamoFacts {
+    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, FactsError> {
+        let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
+        let found = self.batch_get("edges", vec![(self.tables.following.clone(), keys)]).await?;
+        found.iter().flatten().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
+    }
+
+    async fn following(&self, user: UserId) -> Result<Vec<Edge>, FactsError> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.tables.following)
+            .consistent_read(true)
+            .key_condition_expression("#user = :user")
+            .expression_attribute_names("#user", "user")
+            .expression_attribute_values(":user", number(user.get()))
+            .into_paginator()
+            .items()
+            .send();
+        let mut edges = Vec::new();
+        while let Some(item) = pages.next().await {
+            let edge = read_edge(&item.map_err(|error| unavailable("following", error))?)?;
+            if edge.following {
+                edges.push(edge);
+            }
+        }
+        Ok(edges)
+    }
+
+    async fn follow(
+        &self,
+        user: UserId,
+        authors: &[UserId],
+        heads: &HashMap<UserId, AuthorHead>,
+        now: Timestamp,
+    ) -> Result<Vec<Followed>, FactsError> {
+        let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
+        let mut attempt = 0;
+        // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
+        let mut together = EDGES_PER_TRANSACTION;
+        loop {
+            let missing: Vec<UserId> = authors.iter().copied().filter(|author| !outcomes.contains_key(author)).collect();
+            let (known, followings) = self.edges_and_followings(user, &missing).await?;
+            for edge in known.values().filter(|edge| edge.following) {
+                outcomes.insert(edge.author, Followed::Existing(edge.clone()));
+            }
+            let missing: Vec<UserId> = missing.into_iter().filter(|author| !outcomes.contains_key(author)).collect();
+            if missing.is_empty() {
+                break;
+            }
+            let room = usize::try_from(self.following_limit.saturating_sub(followings)).unwrap_or(usize::MAX);
+            if room == 0 {
+                outcomes.extend(missing.iter().map(|&author| (author, Followed::LimitReached)));
+                break;
+            }
+            for chunk in missing[..missing.len().min(room)].chunks(together) {
+                let edges: Vec<Edge> = chunk
+                    .iter()
+                    .map(|&author| {
+                        let empty = AuthorHead::default();
+                        let head = heads.get(&author).unwrap_or(&empty);
+                        Edge {
+                            user,
+                            author,
+                            following: true,
+                            since: now,
+                            rev: next_rev(known.get(&author), now),
+                            base: head.latest_seq,
+                            floor: head.backlog_floor(),
+                        }
+                    })
+                    .collect();
+                match self.write_follows(&edges, &known).await? {
+                    Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
+                    Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
+                        outcomes.insert(chunk[0], Followed::LimitReached);
+                        break;
+                    }
+                    Err(_) => {
+                        debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
+                        together = 1;
+                        back_off(attempt).await;
+                        break;
+                    }
+                }
+            }
+            attempt += 1;
+            if attempt > ATTEMPTS + authors.len() as u32 {
+                return Err(FactsError::Contention { operation: "follow" });
+            }
+        }
+        authors
+            .iter()
+            .map(|author| outcomes.get(author).cloned().ok_or(FactsError::Contention { operation: "follow" }))
+            .collect()
+    }
+
+    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
+        for attempt in 0..ATTEMPTS {
+            let known = self.edges(user, &[author]).await?.remove(&author);
+            let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
+            let tombstone = Edge { following: false, since: now, rev: next_rev(Some(&known), now), ..known };
+            match self.write_unfollow(&tombstone, known.rev).await? {
+                Ok(()) => return Ok(Some(tombstone)),
+                Err(_) => back_off(attempt).await,
+            }
+        }
+        Err(FactsError::Contention { operation: "unfollow" })
+    }
+
+    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], FactsError> {
+        let keys = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
+        let found = self.batch_get("follower_counts", vec![(self.tables.counters.clone(), keys)]).await?;
+        let mut counts = [0; 16];
+        for item in found.iter().flatten() {
+            let reader = Reader { table: "counters", item };
+            let shard = schema::counter_shard(reader.text("counter")?).ok_or_else(|| reader.damaged("counter"))?;
+            counts[shard] = reader.number("count")?;
+        }
+        Ok(counts)
+    }
+
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError> {
+        let per_shard = crate::domain::ids::BUCKETS / SHARDS;
+        let shards = (buckets.start / per_shard..=buckets.end.saturating_sub(1) / per_shard)
+            .filter(|shard| counts.get(usize::from(*shard)).is_none_or(|count| *count > 0));
+        let listed = try_join_all(shards.map(|shard| self.followers_of_shard(author, shard, &buckets))).await?;
+        Ok(listed.into_iter().flatten().collect())
+    }
+}
+
+impl DynamoFacts {
+    /// The edges to these authors and how many authors the user follows, read together.
+    async fn edges_and_followings(
+        &self,
+        user: UserId,
+        authors: &[UserId],
+    ) -> Result<(HashMap<UserId, Edge>, u64), FactsError> {
+        let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
+        let wanted =
+            vec![(self.tables.counters.clone(), vec![schema::followings_counter(user)]), (self.tables.following.clone(), keys)];
+        let found = self.batch_get("follow", wanted).await?;
+        let followings = match found[0].first() {
+            Some(item) => Reader { table: "counters", item }.number("count")?,
+            None => 0,
+        };
+        let edges = found[1].iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect::<Result<_, _>>()?;
+        Ok((edges, followings))
+    }
+
+    async fn write_follows(&self, edges: &[Edge], known: &HashMap<UserId, Edge>) -> Result<Result<(), Cancelled>, FactsError> {
+        const OPERATION: &str = "follow";
+        let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
+        let added = edges.len() as u64;
+        let Some(most) = self.following_limit.checked_sub(added) else { return Ok(Err(Cancelled::Conditions(vec![0]))) };
+        let count = self
+            .add_to_counter(schema::followings_counter(user), added as i64)
+            .condition_expression("attribute_not_exists(#count) OR #count <= :most")
+            .expression_attribute_values(":most", number(most));
+        let mut transaction = self.client.transact_write_items().transact_items(update(OPERATION, count)?);
+        for edge in edges {
+            let put = self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev));
+            let mut follower = schema::follower(edge.author, user);
+            follower.insert("since".to_owned(), schema::follower_since(user, edge.since));
+            let follower = Put::builder().table_name(&self.tables.followers).set_item(Some(follower));
+            let count = self.add_to_counter(schema::followers_counter(edge.author, user.shard()), 1);
+            transaction = transaction
+                .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
+                .transact_items(TransactWriteItem::builder().put(build(OPERATION, follower.build())?).build())
+                .transact_items(update(OPERATION, count)?);
+        }
+        Self::transact(OPERATION, transaction).await
+    }
+
+    async fn write_unfollow(&self, tombstone: &Edge, known_rev: u32) -> Result<Result<(), Cancelled>, FactsError> {
+        const OPERATION: &str = "unfollow";
+        let (user, author) = (tombstone.user, tombstone.author);
+        let put = self.put_edge(tombstone, Some(known_rev));
+        let follower = Delete::builder().table_name(&self.tables.followers).set_key(Some(schema::follower(author, user)));
+        let transaction = self
+            .client
+            .transact_write_items()
+            .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
+            .transact_items(TransactWriteItem::builder().delete(build(OPERATION, follower.build())?).build())
+            .transact_items(update(OPERATION, self.add_to_counter(schema::followings_counter(user), -1))?)
+            .transact_items(update(OPERATION, self.add_to_counter(schema::followers_counter(author, user.shard()), -1))?);
+        Self::transact(OPERATION, transaction).await
+    }
+
+    /// Puts an edge on the condition that nobody changed the pair since its revision was `known` (absent when `None`).
+    fn put_edge(&self, edge: &Edge, known: Option<u32>) -> aws_sdk_dynamodb::types::builders::PutBuilder {
+        let mut item = schema::edge(edge.user, edge.author);
+        item.extend([
+            ("following".to_owned(), AttributeValue::Bool(edge.following)),
+            ("since".to_owned(), number(edge.since.ms())),
+            ("rev".to_owned(), number(edge.rev.into())),
+            ("base".to_owned(), number(edge.base)),
+            ("floor".to_owned(), number(edge.floor)),
+        ]);
+        if !edge.following {
+            item.insert("expires_at".to_owned(), number(edge.since.seconds() + schema::TOMBSTONE_SECONDS));
+        }
+        let put = Put::builder().table_name(&self.tables.following).set_item(Some(item));
+        match known {
+            None => put.condition_expression("attribute_not_exists(rev)"),
+            Some(rev) => put.condition_expression("rev = :known").expression_attribute_values(":known", number(rev.into())),
+        }
+    }
+
+    fn add_to_counter(&self, key: Item, change: i64) -> aws_sdk_dynamodb::types::builders::UpdateBuilder {
+        Update::builder()
+            .table_name(&self.tables.counters)
+            .set_key(Some(key))
+            .update_expression("ADD #count :change")
+            .expression_attribute_names("#count", "count")
+            .expression_attribute_values(":change", AttributeValue::N(change.to_string()))
+    }
+
+    async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>, FactsError> {
+        let (first, last) = schema::follower_range(buckets);
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.tables.followers)
+            .consistent_read(true)
+            .key_condition_expression("shard = :shard AND follower BETWEEN :first AND :last")
+            .expression_attribute_values(":shard", schema::follower_shard(author, shard))
+            .expression_attribute_values(":first", first)
+            .expression_attribute_values(":last", last)
+            .projection_expression("follower")
+            .into_paginator()
+            .items()
+            .send();
+        let mut followers = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item.map_err(|error| unavailable("followers", error))?;
+            let reader = Reader { table: "followers", item: &item };
+            followers.push(schema::follower_of(reader.text("follower")?).ok_or_else(|| reader.damaged("follower"))?);
+        }
+        Ok(followers)
+    }
+}
+
+/// `max(previous + 1, unix seconds)`.
+fn next_rev(known: Option<&Edge>, now: Timestamp) -> u32 {
+    let clock = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+    known.map_or(clock, |edge| clock.max(edge.rev.saturating_add(1)))
+}
+
+fn update(
+    operation: &'static str,
+    update: aws_sdk_dynamodb::types::builders::UpdateBuilder,
+) -> Result<TransactWriteItem, FactsError> {
+    Ok(TransactWriteItem::builder().update(build(operation, update.build())?).build())
+}
+
+fn read_edge(item: &Item) -> Result<Edge, FactsError> {
+    let reader = Reader { table: "following", item };
+    Ok(Edge {
+        user: reader.user("user")?,
+        author: reader.user("author")?,
+        following: reader.flag("following"),
+        since: reader.time("since")?,
+        rev: reader.small("rev")?,
+        base: reader.number("base")?,
+        floor: reader.number("floor")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_grow_within_a_second_and_past_a_forgotten_tombstone() {
+        let now = Timestamp::from_ms(1_700_000_000_500);
+        let mut edge = Edge {
+            user: UserId::MIN,
+            author: UserId::MIN,
+            following: true,
+            since: now,
+            rev: next_rev(None, now),
+            base: 0,
+            floor: 0,
+        };
+        assert_eq!(edge.rev, 1_700_000_000);
+        edge.rev = next_rev(Some(&edge), now);
+        assert_eq!(next_rev(Some(&edge), now), 1_700_000_002);
+        assert!(next_rev(None, now.plus_ms(schema::TOMBSTONE_SECONDS * 1000)) > edge.rev);
+    }
+}

@@ -1,0 +1,69 @@
+//! Reading attributes of an item; what is missing or of another type is a damaged item.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::{
+    domain::{SeqSet, Timestamp, UserId},
+    ports::FactsError,
+};
+
+/// An item as the SDK has it.
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// An item of a known table.
+pub(super) struct Reader<'a> {
+    pub(super) table: &'static str,
+    pub(super) item: &'a Item,
+}
+
+impl Reader<'_> {
+    pub(super) fn text(&self, name: &str) -> Result<&str, FactsError> {
+        self.item.get(name).and_then(|value| value.as_s().ok()).map(String::as_str).ok_or_else(|| self.damaged(name))
+    }
+
+    pub(super) fn number(&self, name: &str) -> Result<u64, FactsError> {
+        self.optional_number(name)?.ok_or_else(|| self.damaged(name))
+    }
+
+    pub(super) fn optional_number(&self, name: &str) -> Result<Option<u64>, FactsError> {
+        let Some(value) = self.item.get(name) else { return Ok(None) };
+        value.as_n().ok().and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| self.damaged(name))
+    }
+
+    pub(super) fn small(&self, name: &str) -> Result<u32, FactsError> {
+        u32::try_from(self.number(name)?).map_err(|_| self.damaged(name))
+    }
+
+    pub(super) fn time(&self, name: &str) -> Result<Timestamp, FactsError> {
+        self.number(name).map(Timestamp::from_ms)
+    }
+
+    pub(super) fn user(&self, name: &str) -> Result<UserId, FactsError> {
+        UserId::new(self.number(name)?).ok_or_else(|| self.damaged(name))
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.item.get(name).and_then(|value| value.as_bool().ok()).copied().unwrap_or(false)
+    }
+
+    pub(super) fn seqs(&self, name: &str) -> Result<SeqSet, FactsError> {
+        let Some(value) = self.item.get(name) else { return Ok(SeqSet::default()) };
+        let bytes = value.as_b().map_err(|_| self.damaged(name))?;
+        SeqSet::from_bytes(bytes.as_ref()).map_err(|_| self.damaged(name))
+    }
+
+    pub(super) fn damaged(&self, name: &str) -> FactsError {
+        FactsError::Damaged { table: self.table, detail: format!("attribute {name}") }
+    }
+}
+
+/// The pair that a stream record of the edges by follower is about; `None` when its keys are not an edge's.
+pub fn edge_of_record(keys: &serde_dynamo::Item) -> Option<(UserId, UserId)> {
+    let user = |name: &str| match keys.get(name) {
+        Some(serde_dynamo::AttributeValue::N(text)) => text.parse().ok(),
+        _ => None,
+    };
+    Some((user("user")?, user("author")?))
+}

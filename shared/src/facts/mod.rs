@@ -1,0 +1,179 @@
+//! The facts in DynamoDB: written once, in one transaction each, and never derived from anything.
+//!
+//! [`schema`] is the only place that names tables' keys and attributes.
+
+mod edges;
+mod item;
+mod posts;
+mod reads;
+pub mod schema;
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::{
+    Client,
+    error::SdkError,
+    operation::transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder},
+    types::{AttributeValue, KeysAndAttributes},
+};
+use rand::Rng;
+
+use crate::ports::FactsError;
+use item::Item;
+pub use item::edge_of_record;
+
+/// Names of the tables.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    /// Edges by follower.
+    pub following: String,
+    /// Edges by followee.
+    pub followers: String,
+    /// Counts of edges.
+    pub counters: String,
+    /// Heads, posts, bodies.
+    pub posts: String,
+    /// Read states.
+    pub reads: String,
+    /// Idempotency records.
+    pub idempotency: String,
+}
+
+/// All fact stores on one DynamoDB client.
+#[derive(Debug, Clone)]
+pub struct DynamoFacts {
+    client: Client,
+    tables: Tables,
+    following_limit: u64,
+}
+
+/// Keys that one BatchGetItem takes.
+const BATCH_GET: usize = 100;
+
+/// Attempts at a transaction that others keep conflicting with, and at unprocessed keys.
+const ATTEMPTS: u32 = 40;
+
+/// Why a transaction was cancelled.
+enum Cancelled {
+    /// The conditions of these actions (by index) failed.
+    Conditions(Vec<usize>),
+    /// Another transaction held an item; to be repeated.
+    Conflict,
+}
+
+impl DynamoFacts {
+    /// Facts in these tables; a user may follow `following_limit` authors.
+    pub fn new(client: Client, tables: Tables, following_limit: u64) -> Self {
+        Self { client, tables, following_limit }
+    }
+
+    /// Whether DynamoDB answers.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn ping(&self) -> Result<(), FactsError> {
+        let (table, key) = (self.tables.counters.clone(), schema::followings_counter(crate::domain::UserId::MIN));
+        self.batch_get("ping", vec![(table, vec![key])]).await.map(|_| ())
+    }
+
+    /// Consistent reads of up to any number of items of several tables; absent ones left out. Answers in the order of the tables.
+    async fn batch_get(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, FactsError> {
+        let tables: Vec<String> = wanted.iter().map(|(table, _)| table.clone()).collect();
+        let mut found: Vec<Vec<Item>> = vec![Vec::new(); tables.len()];
+        let all: Vec<(usize, Item)> =
+            wanted.into_iter().enumerate().flat_map(|(index, (_, keys))| keys.into_iter().map(move |key| (index, key))).collect();
+        let answers = futures::future::try_join_all(all.chunks(BATCH_GET).map(|keys| self.batch_get_once(operation, &tables, keys))).await?;
+        for (index, item) in answers.into_iter().flatten() {
+            found[index].push(item);
+        }
+        Ok(found)
+    }
+
+    async fn batch_get_once(
+        &self,
+        operation: &'static str,
+        tables: &[String],
+        keys: &[(usize, Item)],
+    ) -> Result<Vec<(usize, Item)>, FactsError> {
+        let mut request = std::collections::HashMap::new();
+        for (index, table) in tables.iter().enumerate() {
+            let keys: Vec<Item> = keys.iter().filter(|(of, _)| *of == index).map(|(_, key)| key.clone()).collect();
+            if !keys.is_empty() {
+                let keys = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+                request.insert(table.clone(), keys.map_err(|error| unavailable(operation, error))?);
+            }
+        }
+        let mut found = Vec::new();
+        for attempt in 0..ATTEMPTS {
+            let answer = self.client.batch_get_item().set_request_items(Some(request)).send().await;
+            let answer = answer.map_err(|error| unavailable(operation, error))?;
+            for (table, items) in answer.responses.unwrap_or_default() {
+                let index = tables.iter().position(|name| *name == table).unwrap_or(0);
+                found.extend(items.into_iter().map(|item| (index, item)));
+            }
+            request = answer.unprocessed_keys.unwrap_or_default();
+            if request.is_empty() {
+                return Ok(found);
+            }
+            back_off(attempt).await;
+        }
+        Err(FactsError::Contention { operation })
+    }
+
+    /// Sends a transaction; the inner error says why it was cancelled.
+    async fn transact(
+        operation: &'static str,
+        transaction: TransactWriteItemsFluentBuilder,
+    ) -> Result<Result<(), Cancelled>, FactsError> {
+        let error = match transaction.send().await {
+            Ok(_) => return Ok(Ok(())),
+            Err(error) => error,
+        };
+        let cancelled = match error.as_service_error() {
+            Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => cancelled,
+            Some(TransactWriteItemsError::TransactionInProgressException(_)) => return Ok(Err(Cancelled::Conflict)),
+            _ => return Err(unavailable(operation, error)),
+        };
+        let codes: Vec<&str> = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or("None")).collect();
+        let failed: Vec<usize> =
+            codes.iter().enumerate().filter(|(_, code)| **code == "ConditionalCheckFailed").map(|(index, _)| index).collect();
+        if !failed.is_empty() {
+            Ok(Err(Cancelled::Conditions(failed)))
+        } else if codes.iter().any(|code| matches!(*code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded")) {
+            Ok(Err(Cancelled::Conflict))
+        } else {
+            Err(unavailable(operation, error))
+        }
+    }
+}
+
+/// Waits a random time that grows with the attempt, to 100 ms.
+async fn back_off(attempt: u32) {
+    let most = (2_u64 << attempt.min(6)).min(100);
+    let wait = rand::rng().random_range(1..=most);
+    tokio::time::sleep(Duration::from_millis(wait)).await;
+}
+
+fn unavailable(operation: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> FactsError {
+    FactsError::Unavailable { operation, source: Box::new(error) }
+}
+
+/// Whether a write failed on its condition.
+fn condition_failed<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
+    error.as_service_error().and_then(|error| error.code()) == Some("ConditionalCheckFailedException")
+}
+
+/// Builds of SDK types fail only when a required part was left out in this crate.
+fn build<T, E: std::error::Error + Send + Sync + 'static>(operation: &'static str, built: Result<T, E>) -> Result<T, FactsError> {
+    built.map_err(|error| unavailable(operation, error))
+}
+
+/// A number attribute.
+fn number(value: u64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+/// A string attribute.
+fn string(value: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(value.into())
+}

@@ -1,0 +1,424 @@
+//! [`Posts`] on DynamoDB.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use aws_sdk_dynamodb::{
+    primitives::Blob,
+    types::{AttributeValue, Delete, Put, TransactWriteItem, Update},
+};
+use futures::future::try_join_all;
+
+use super::{
+    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed,
+    item::{Item, Reader},
+    number, schema, string, unavailable,
+};
+use crate::{
+    domain::{
+        AuthorHead, Delivery, DeliveryMode, DeliveryState, NewPost, Post, PostId, Seq, Timestamp, UserId, pages::page_count,
+    },
+    ports::{Deleted, FactsError, IdempotencyKey, Posts, Published},
+};
+
+#[async_trait]
+impl Posts for DynamoFacts {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, FactsError> {
+        let keys = authors.iter().map(|&author| schema::head(author)).collect();
+        let found = self.batch_get("heads", vec![(self.tables.posts.clone(), keys)]).await?;
+        found.iter().flatten().map(|item| Ok((Reader { table: "posts", item }.user("author")?, read_head(item)?))).collect()
+    }
+
+    async fn publish(
+        &self,
+        post: &NewPost,
+        followers: u64,
+        idempotency: Option<&IdempotencyKey>,
+        now: Timestamp,
+    ) -> Result<Published, FactsError> {
+        for attempt in 0..ATTEMPTS {
+            let (head, repeated) = self.head_and_record(post, idempotency, now).await?;
+            if let Some(repeated) = repeated {
+                return Ok(repeated);
+            }
+            // Time never goes back within an author, whatever the clocks of two functions say.
+            let at = now.max(head.latest_at);
+            let new = Post {
+                id: PostId::new(post.author, head.latest_seq + 1),
+                title: post.title.clone(),
+                created_at: at,
+                deleted: false,
+                delivery: Delivery {
+                    mode: DeliveryMode::Push,
+                    state: DeliveryState::Pending,
+                    followers,
+                    delivered: 0,
+                    pages: page_count(followers),
+                    retraction_pages: 0,
+                    started_at: at,
+                    finished_at: None,
+                },
+            };
+            match self.write_post(&new, post.body.as_deref(), idempotency, now).await? {
+                Ok(()) => return Ok(Published::Created(new)),
+                // Another publish of the author, or of the same key, came first.
+                Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
+            }
+        }
+        Err(FactsError::Contention { operation: "publish" })
+    }
+
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, FactsError> {
+        for attempt in 0..ATTEMPTS {
+            let wanted = vec![(self.tables.posts.clone(), vec![schema::post(post), schema::head(post.author)])];
+            let found = self.batch_get("delete", wanted).await?.remove(0);
+            let is_head = |item: &&Item| item.get("item").and_then(|item| item.as_s().ok()).is_some_and(|item| item == "head");
+            let Some(item) = found.iter().find(|item| !is_head(item)) else { return Ok(Deleted::Unknown) };
+            let head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
+            let mut known = read_post(item)?;
+            if known.deleted {
+                return Ok(Deleted::Already(known, head.deletions()));
+            }
+            known.deleted = true;
+            known.title.clear();
+            known.delivery.retraction_pages = page_count(followers);
+            if known.delivery.state == DeliveryState::Pending {
+                known.delivery.state = DeliveryState::Cancelled;
+            }
+            match self.write_tombstone(&known, &head).await? {
+                Ok(deletions) => return Ok(Deleted::Deleted(known, deletions)),
+                Err(_) => back_off(attempt).await,
+            }
+        }
+        Err(FactsError::Contention { operation: "delete" })
+    }
+
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, FactsError> {
+        let keys = posts.iter().map(|&post| schema::post(post)).collect();
+        let found = self.batch_get("posts", vec![(self.tables.posts.clone(), keys)]).await?;
+        found.iter().flatten().map(|item| read_post(item).map(|post| (post.id, post))).collect()
+    }
+
+    async fn body(&self, post: PostId) -> Result<Option<String>, FactsError> {
+        let found = self.batch_get("body", vec![(self.tables.posts.clone(), vec![schema::body(post)])]).await?;
+        let item = found.into_iter().flatten().next();
+        item.map(|item| Reader { table: "posts", item: &item }.text("body").map(str::to_owned)).transpose()
+    }
+
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, FactsError> {
+        if after >= upto || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.tables.posts)
+            .consistent_read(true)
+            .scan_index_forward(false)
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .key_condition_expression("author = :author AND #item BETWEEN :first AND :last")
+            .expression_attribute_names("#item", "item")
+            .expression_attribute_values(":author", number(author.get()))
+            .expression_attribute_values(":first", schema::post_sort_key(after + 1))
+            .expression_attribute_values(":last", schema::post_sort_key(upto))
+            .into_paginator()
+            .items()
+            .send();
+        let mut posts = Vec::new();
+        while posts.len() < limit
+            && let Some(item) = pages.next().await
+        {
+            posts.push(read_post(&item.map_err(|error| unavailable("timeline", error))?)?);
+        }
+        Ok(posts)
+    }
+
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError> {
+        let answer = self
+            .client
+            .query()
+            .table_name(&self.tables.posts)
+            .index_name(schema::BY_TIME)
+            .scan_index_forward(false)
+            .limit(1)
+            .key_condition_expression("author = :author AND #time < :end")
+            .expression_attribute_names("#time", "time")
+            .expression_attribute_values(":author", number(author.get()))
+            .expression_attribute_values(":end", schema::post_time_end(at))
+            .send()
+            .await
+            .map_err(|error| unavailable("seq_at", error))?;
+        let indexed = match answer.items().first() {
+            Some(item) => {
+                let reader = Reader { table: "posts", item };
+                schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?
+            }
+            None => 0,
+        };
+        self.catch_up(author, indexed, at).await
+    }
+
+    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), FactsError> {
+        let update = self
+            .client
+            .update_item()
+            .table_name(&self.tables.posts)
+            .set_key(Some(schema::post(post)))
+            .update_expression("SET #state = :done, delivered = :delivered, finished_at = :now REMOVE unfinished")
+            .condition_expression("#state = :pending AND attribute_not_exists(tombstone)")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":done", string("done"))
+            .expression_attribute_values(":pending", string("pending"))
+            .expression_attribute_values(":delivered", number(delivered))
+            .expression_attribute_values(":now", number(now.ms()));
+        match update.send().await {
+            Err(error) if !condition_failed(&error) => Err(unavailable("finish_delivery", error)),
+            // Done before, or deleted meanwhile.
+            _ => Ok(()),
+        }
+    }
+
+    async fn finish_retraction(&self, post: PostId) -> Result<(), FactsError> {
+        let update = self
+            .client
+            .update_item()
+            .table_name(&self.tables.posts)
+            .set_key(Some(schema::post(post)))
+            .update_expression("REMOVE unfinished")
+            .condition_expression("attribute_exists(tombstone)");
+        match update.send().await {
+            Err(error) if !condition_failed(&error) => Err(unavailable("finish_retraction", error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn unfinished(&self, before: Timestamp, limit: usize) -> Result<Vec<PostId>, FactsError> {
+        let shards = try_join_all((0..schema::UNFINISHED_SHARDS).map(|shard| self.unfinished_of_shard(shard, before, limit))).await?;
+        let mut posts: Vec<(String, PostId)> = shards.into_iter().flatten().collect();
+        posts.sort_unstable();
+        posts.truncate(limit);
+        Ok(posts.into_iter().map(|(_, post)| post).collect())
+    }
+}
+
+impl DynamoFacts {
+    /// The author's head, and what an earlier publish with the same key implies.
+    async fn head_and_record(
+        &self,
+        post: &NewPost,
+        idempotency: Option<&IdempotencyKey>,
+        now: Timestamp,
+    ) -> Result<(AuthorHead, Option<Published>), FactsError> {
+        let records = idempotency.iter().map(|record| schema::publish_record(post.author, &record.key)).collect();
+        let wanted =
+            vec![(self.tables.posts.clone(), vec![schema::head(post.author)]), (self.tables.idempotency.clone(), records)];
+        let found = self.batch_get("publish", wanted).await?;
+        let head = found[0].first().map(read_head).transpose()?.unwrap_or_default();
+        let (Some(item), Some(asked)) = (found[1].first(), idempotency) else { return Ok((head, None)) };
+        let record = Reader { table: "idempotency", item };
+        if record.number("expires_at")? <= now.seconds() {
+            return Ok((head, None));
+        }
+        if record.text("fingerprint")? != asked.fingerprint {
+            return Ok((head, Some(Published::KeyReused)));
+        }
+        let id: PostId = record.text("post")?.parse().map_err(|_| record.damaged("post"))?;
+        let mut earlier = self.posts(&[id]).await?.remove(&id).ok_or_else(|| record.damaged("post"))?;
+        // The same body was asked for, so the first answer can be given even when the post is a tombstone by now.
+        earlier.title.clone_from(&post.title);
+        Ok((head, Some(Published::Repeated(earlier))))
+    }
+
+    async fn write_post(
+        &self,
+        post: &Post,
+        body: Option<&str>,
+        idempotency: Option<&IdempotencyKey>,
+        now: Timestamp,
+    ) -> Result<Result<(), Cancelled>, FactsError> {
+        const OPERATION: &str = "publish";
+        let PostId { author, seq } = post.id;
+        let mut item = schema::post(post.id);
+        item.extend([
+            ("title".to_owned(), string(&post.title)),
+            ("at".to_owned(), number(post.created_at.ms())),
+            ("time".to_owned(), schema::post_time(post.created_at, seq)),
+            ("mode".to_owned(), string("push")),
+            ("state".to_owned(), string("pending")),
+            ("followers".to_owned(), number(post.delivery.followers)),
+            ("pages".to_owned(), number(post.delivery.pages.into())),
+            ("unfinished".to_owned(), unfinished_shard(author)),
+        ]);
+        let head = Update::builder()
+            .table_name(&self.tables.posts)
+            .set_key(Some(schema::head(author)))
+            .update_expression("SET latest_seq = :seq, latest_at = :at ADD posts :one")
+            .condition_expression(if seq == 1 { "attribute_not_exists(latest_seq)" } else { "latest_seq = :previous" })
+            .expression_attribute_values(":seq", number(seq))
+            .expression_attribute_values(":at", number(post.created_at.ms()))
+            .expression_attribute_values(":one", number(1));
+        let head = if seq == 1 { head } else { head.expression_attribute_values(":previous", number(seq - 1)) };
+        let put = |table: &str, item: Item| Put::builder().table_name(table).set_item(Some(item));
+        let mut puts =
+            vec![put(&self.tables.posts, item).condition_expression("attribute_not_exists(#item)").expression_attribute_names("#item", "item")];
+        if let Some(body) = body {
+            let mut item = schema::body(post.id);
+            item.insert("body".to_owned(), string(body));
+            puts.push(put(&self.tables.posts, item));
+        }
+        if let Some(record) = idempotency {
+            let mut item = schema::publish_record(author, &record.key);
+            item.extend([
+                ("fingerprint".to_owned(), string(&record.fingerprint)),
+                ("post".to_owned(), string(post.id.to_string())),
+                ("expires_at".to_owned(), number(now.seconds() + schema::IDEMPOTENCY_SECONDS)),
+            ]);
+            puts.push(
+                put(&self.tables.idempotency, item)
+                    .condition_expression("attribute_not_exists(fingerprint) OR expires_at <= :now")
+                    .expression_attribute_values(":now", number(now.seconds())),
+            );
+        }
+        let mut transaction = self
+            .client
+            .transact_write_items()
+            .transact_items(TransactWriteItem::builder().update(build(OPERATION, head.build())?).build());
+        for put in puts {
+            transaction = transaction.transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build());
+        }
+        Self::transact(OPERATION, transaction).await
+    }
+
+    /// Writes a tombstone; the author's deletions after it.
+    async fn write_tombstone(&self, post: &Post, head: &AuthorHead) -> Result<Result<u32, Cancelled>, FactsError> {
+        const OPERATION: &str = "delete";
+        let mut deleted = head.deleted.clone();
+        deleted.insert(post.id.seq);
+        let deletions = deleted.len();
+        let tombstone = Update::builder()
+            .table_name(&self.tables.posts)
+            .set_key(Some(schema::post(post.id)))
+            .update_expression("SET tombstone = :true, #state = :state, retract_pages = :pages, unfinished = :shard REMOVE title")
+            .condition_expression("attribute_exists(#item) AND attribute_not_exists(tombstone)")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_names("#item", "item")
+            .expression_attribute_values(":true", AttributeValue::Bool(true))
+            .expression_attribute_values(":state", string(state_name(post.delivery.state)))
+            .expression_attribute_values(":pages", number(post.delivery.retraction_pages.into()))
+            .expression_attribute_values(":shard", unfinished_shard(post.id.author));
+        let body = Delete::builder().table_name(&self.tables.posts).set_key(Some(schema::body(post.id)));
+        let update = Update::builder()
+            .table_name(&self.tables.posts)
+            .set_key(Some(schema::head(post.id.author)))
+            .update_expression("SET deleted = :deleted, deletions = :deletions ADD posts :less")
+            .condition_expression(if deletions == 1 { "attribute_not_exists(deletions)" } else { "deletions = :previous" })
+            .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(deleted.to_bytes())))
+            .expression_attribute_values(":deletions", number(deletions))
+            .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()));
+        let update = if deletions == 1 { update } else { update.expression_attribute_values(":previous", number(deletions - 1)) };
+        let transaction = self
+            .client
+            .transact_write_items()
+            .transact_items(TransactWriteItem::builder().update(build(OPERATION, tombstone.build())?).build())
+            .transact_items(TransactWriteItem::builder().delete(build(OPERATION, body.build())?).build())
+            .transact_items(TransactWriteItem::builder().update(build(OPERATION, update.build())?).build());
+        let outcome = Self::transact(OPERATION, transaction).await?;
+        Ok(outcome.map(|()| u32::try_from(deletions).unwrap_or(u32::MAX)))
+    }
+
+    /// The index by time lags: goes on from what it knows to the last post at or before `at`, on the table itself.
+    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, FactsError> {
+        loop {
+            let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();
+            let posts = self.posts(&next).await?;
+            let known = next.iter().take_while(|id| posts.get(id).is_some_and(|post| post.created_at <= at)).count() as u64;
+            seq += known;
+            if known < CATCH_UP {
+                return Ok(seq);
+            }
+        }
+    }
+
+    async fn unfinished_of_shard(&self, shard: u64, before: Timestamp, limit: usize) -> Result<Vec<(String, PostId)>, FactsError> {
+        let answer = self
+            .client
+            .query()
+            .table_name(&self.tables.posts)
+            .index_name(schema::UNFINISHED)
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .key_condition_expression("unfinished = :shard AND #time < :end")
+            .expression_attribute_names("#time", "time")
+            .expression_attribute_values(":shard", schema::unfinished_shard(shard))
+            .expression_attribute_values(":end", schema::post_time_end(before))
+            .send()
+            .await
+            .map_err(|error| unavailable("unfinished", error))?;
+        answer
+            .items()
+            .iter()
+            .map(|item| {
+                let reader = Reader { table: "posts", item };
+                let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
+                Ok((reader.text("time")?.to_owned(), PostId::new(reader.user("author")?, seq)))
+            })
+            .collect()
+    }
+}
+
+/// Posts that one step of catching up with the index looks at.
+const CATCH_UP: u64 = 4;
+
+fn unfinished_shard(author: UserId) -> AttributeValue {
+    schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
+}
+
+fn state_name(state: DeliveryState) -> &'static str {
+    match state {
+        DeliveryState::Pending | DeliveryState::Running => "pending",
+        DeliveryState::Done => "done",
+        DeliveryState::Cancelled => "cancelled",
+    }
+}
+
+fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
+    let reader = Reader { table: "posts", item };
+    Ok(AuthorHead {
+        latest_seq: reader.number("latest_seq")?,
+        latest_at: reader.time("latest_at")?,
+        posts: reader.number("posts")?,
+        deleted: reader.seqs("deleted")?,
+    })
+}
+
+fn read_post(item: &Item) -> Result<Post, FactsError> {
+    let reader = Reader { table: "posts", item };
+    let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
+    let deleted = reader.flag("tombstone");
+    let pages = |name| Ok(u16::try_from(reader.optional_number(name)?.unwrap_or(0)).unwrap_or(u16::MAX));
+    let created_at = reader.time("at")?;
+    Ok(Post {
+        id: PostId::new(reader.user("author")?, seq),
+        title: if deleted { String::new() } else { reader.text("title")?.to_owned() },
+        created_at,
+        deleted,
+        delivery: Delivery {
+            mode: match reader.text("mode")? {
+                "push" => DeliveryMode::Push,
+                "pull" => DeliveryMode::Pull,
+                _ => return Err(reader.damaged("mode")),
+            },
+            state: match reader.text("state")? {
+                "pending" => DeliveryState::Pending,
+                "done" => DeliveryState::Done,
+                "cancelled" => DeliveryState::Cancelled,
+                _ => return Err(reader.damaged("state")),
+            },
+            followers: reader.number("followers")?,
+            delivered: reader.optional_number("delivered")?.unwrap_or(0),
+            pages: pages("pages")?,
+            retraction_pages: pages("retract_pages")?,
+            started_at: created_at,
+            finished_at: reader.optional_number("finished_at")?.map(Timestamp::from_ms),
+        },
+    })
+}

@@ -1,0 +1,241 @@
+//! Fan-out: from a post to the views of its author's followers, page by page.
+//!
+//! Publish (or delete) [starts](FanOuts::start) it: few pages are listed and sent as batches at once, many are handed to page tasks.
+//! Workers [run](FanOuts::run) tasks; reconcile [resumes](FanOuts::resume) what was lost.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    domain::{
+        DeliveryState, FeedKey, Post, PostId, Timestamp, UserId,
+        pages::{INLINE_PAGES, page_buckets, page_tasks},
+    },
+    ports::{
+        Clock, Edges, FactsError, FanOut, FanOutKind, Posts, ProgressViews, QueueError, ReaderViews, Task, TaskQueue, ViewError,
+    },
+    reader::{ReaderError, Readers},
+};
+
+/// A fan-out did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum FanOutError {
+    /// The facts did not answer.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    /// Redis did not answer.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// The queue did not take a task.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+impl From<ReaderError> for FanOutError {
+    fn from(error: ReaderError) -> Self {
+        match error {
+            ReaderError::Facts(error) => Self::Facts(error),
+            ReaderError::View(error) => Self::View(error),
+        }
+    }
+}
+
+/// The fan-out side of the system.
+#[derive(Clone)]
+pub struct FanOuts {
+    /// Follow edges.
+    pub edges: Arc<dyn Edges>,
+    /// Posts and the state of their fan-outs.
+    pub posts: Arc<dyn Posts>,
+    /// Tasks.
+    pub queue: Arc<dyn TaskQueue>,
+    /// Views of readers.
+    pub views: Arc<dyn ReaderViews>,
+    /// Progress.
+    pub progress: Arc<dyn ProgressViews>,
+    /// For tasks that bring one pair in line.
+    pub readers: Readers,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Delivery status of a post as a client asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeliveryStatus {
+    /// How far it is.
+    pub state: DeliveryState,
+    /// Followers handled, whether or not their feed was live.
+    pub delivered: u64,
+    /// Pages done.
+    pub pages_done: u64,
+}
+
+impl FanOut {
+    /// The fan-out that a post needs: delivery while it lives, retraction when it is a tombstone.
+    pub fn of(post: &Post, deletions: u32) -> Self {
+        Self {
+            kind: if post.deleted { FanOutKind::Retract } else { FanOutKind::Deliver },
+            post: post.id,
+            at: post.created_at,
+            pages: if post.deleted { post.delivery.retraction_pages } else { post.delivery.pages },
+            deletions,
+        }
+    }
+
+    fn key(&self) -> FeedKey {
+        FeedKey { at: self.at, post: self.post }
+    }
+}
+
+impl FanOuts {
+    /// Starts a fan-out: a bounded number of reads and sends, whatever the number of followers.
+    ///
+    /// # Errors
+    /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
+    pub async fn start(&self, fan_out: FanOut) -> Result<(), FanOutError> {
+        if fan_out.pages > INLINE_PAGES {
+            let tasks: Vec<Task> =
+                page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
+            return Ok(self.queue.send(&tasks).await?);
+        }
+        let counts = self.edges.follower_counts(fan_out.post.author).await?;
+        if counts.iter().all(|&count| count == 0) {
+            return self.finish(fan_out, 0).await;
+        }
+        let mut tasks = Vec::new();
+        for page in 0..fan_out.pages {
+            tasks.push(self.batch(fan_out, page, &counts).await?);
+        }
+        Ok(self.queue.send(&tasks).await?)
+    }
+
+    /// Runs one task. May be repeated at any time, in any order. `out_of_time` says when to stop and hand the rest on.
+    ///
+    /// # Errors
+    /// The task is not done and has to be given back.
+    pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), FanOutError> {
+        match task {
+            Task::Batch { fan_out, page, followers } => {
+                let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
+                self.handle(*fan_out, &users).await?;
+                self.page_done(*fan_out, *page, users.len() as u64).await
+            }
+            Task::List { fan_out, from, to } => self.list(*fan_out, *from..*to, out_of_time).await,
+            Task::Sync { user, author } => Ok(self.readers.resync(*user, *author).await?),
+        }
+    }
+
+    /// Sends again the pages of an unfinished fan-out that nobody has done, or finishes it when all are. How many pages were sent.
+    ///
+    /// # Errors
+    /// Facts, Redis or the queue do not answer; to be repeated.
+    pub async fn resume(&self, post: &Post, deletions: u32) -> Result<usize, FanOutError> {
+        let fan_out = FanOut::of(post, deletions);
+        let (progress, missing) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
+        if missing.is_empty() {
+            self.finish(fan_out, progress.handled).await?;
+            return Ok(0);
+        }
+        let tasks: Vec<Task> = missing
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(|run| list_task(fan_out, run[0]..run[run.len() - 1] + 1))
+            .collect();
+        self.queue.send(&tasks).await?;
+        Ok(missing.len())
+    }
+
+    /// How far the delivery of a post is.
+    ///
+    /// # Errors
+    /// Redis does not answer while the fan-out is under way.
+    pub async fn status(&self, post: &Post) -> Result<DeliveryStatus, ViewError> {
+        let delivery = &post.delivery;
+        if delivery.state == DeliveryState::Done {
+            let pages_done = u64::from(delivery.pages);
+            return Ok(DeliveryStatus { state: DeliveryState::Done, delivered: delivery.delivered, pages_done });
+        }
+        let (progress, _) = self.progress.progress(FanOutKind::Deliver, post.id, delivery.pages).await?;
+        let state = match delivery.state {
+            DeliveryState::Pending if progress.pages_done > 0 => DeliveryState::Running,
+            state => state,
+        };
+        Ok(DeliveryStatus { state, delivered: progress.handled, pages_done: progress.pages_done })
+    }
+
+    async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), FanOutError> {
+        if pages.end > fan_out.pages {
+            return Err(ViewError::Damaged { detail: format!("pages {pages:?} of {}", fan_out.pages) }.into());
+        }
+        let counts = self.edges.follower_counts(fan_out.post.author).await?;
+        let end = pages.end;
+        for page in pages {
+            if out_of_time() {
+                return Ok(self.queue.send(&[list_task(fan_out, page..end)]).await?);
+            }
+            let batch = self.batch(fan_out, page, &counts).await?;
+            self.queue.send(&[batch]).await?;
+        }
+        Ok(())
+    }
+
+    async fn batch(&self, fan_out: FanOut, page: u16, counts: &[u64; 16]) -> Result<Task, FanOutError> {
+        let buckets = page_buckets(page, fan_out.pages);
+        let followers = self.edges.followers_in(fan_out.post.author, buckets, counts).await?;
+        Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect() })
+    }
+
+    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<(), FanOutError> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        match fan_out.kind {
+            FanOutKind::Deliver => {
+                let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
+                if post.is_some_and(|post| !post.deleted) {
+                    self.views.deliver(users, &[fan_out.key()]).await?;
+                }
+            }
+            FanOutKind::Retract => {
+                self.views.retract(users, fan_out.key(), fan_out.deletions).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), FanOutError> {
+        let progress = self.progress.page_done(fan_out.kind, fan_out.post, page, handled).await?;
+        if progress.pages_done >= u64::from(fan_out.pages) {
+            self.finish(fan_out, progress.handled).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), FanOutError> {
+        match fan_out.kind {
+            FanOutKind::Deliver => self.posts.finish_delivery(fan_out.post, handled, self.clock.now()).await?,
+            FanOutKind::Retract => self.posts.finish_retraction(fan_out.post).await?,
+        }
+        Ok(())
+    }
+
+    /// Posts whose fan-out should be finished by now and is not, oldest first, with the author's deletions.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn overdue(&self, before: Timestamp, limit: usize) -> Result<Vec<(Post, u32)>, FanOutError> {
+        let ids: Vec<PostId> = self.posts.unfinished(before, limit).await?;
+        let authors: Vec<UserId> = ids.iter().map(|id| id.author).collect();
+        let (mut posts, heads) = futures::try_join!(self.posts.posts(&ids), self.posts.heads(&authors))?;
+        Ok(ids
+            .iter()
+            .filter_map(|id| posts.remove(id))
+            .map(|post| {
+                let deletions = heads.get(&post.id.author).map_or(0, crate::domain::AuthorHead::deletions);
+                (post, deletions)
+            })
+            .collect())
+    }
+}
+
+fn list_task(fan_out: FanOut, pages: Range<u16>) -> Task {
+    Task::List { fan_out, from: pages.start, to: pages.end }
+}

@@ -1,0 +1,200 @@
+//! What a handler asks of a request; every refusal names the field.
+
+use std::{borrow::Cow, str::FromStr};
+
+use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value};
+
+use super::Problem;
+use crate::domain::{PostId, Seq, Timestamp, UserId, ids::parse_decimal};
+
+/// Bytes of a body.
+const MAX_BODY: usize = 256 * 1024;
+
+/// One HTTP request.
+#[derive(Debug)]
+pub struct Request {
+    event: ApiGatewayV2httpRequest,
+    caller: Option<UserId>,
+    query: Vec<(String, String)>,
+}
+
+impl Request {
+    /// Reads the event; the caller is the user that `user_claim` of the verified token names.
+    pub fn new(event: ApiGatewayV2httpRequest, user_claim: &str) -> Self {
+        let jwt = event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref());
+        let caller = jwt.and_then(|jwt| jwt.claims.get(user_claim)).and_then(|claim| claim.parse().ok());
+        let raw = event.raw_query_string.as_deref().unwrap_or_default();
+        let query = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
+        Self { caller, query, event }
+    }
+
+    /// Method and path template, as the function's events in the template have them.
+    pub fn route(&self) -> &str {
+        self.event.route_key.as_deref().unwrap_or_default()
+    }
+
+    /// The request's id.
+    pub fn id(&self) -> &str {
+        self.event.request_context.request_id.as_deref().unwrap_or_default()
+    }
+
+    /// The path as it was asked for.
+    pub fn path(&self) -> &str {
+        self.event.raw_path.as_deref().unwrap_or_default()
+    }
+
+    /// Who calls.
+    ///
+    /// # Errors
+    /// 401 without an identity.
+    pub fn caller(&self) -> Result<UserId, Problem> {
+        self.caller.ok_or_else(Problem::unauthorized)
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.event.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// All query parameters in order, decoded.
+    pub fn query_pairs(&self) -> &[(String, String)] {
+        &self.query
+    }
+
+    /// The first query parameter of this name.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The user in a path parameter.
+    ///
+    /// # Errors
+    /// 400 when it is not one.
+    pub fn user_parameter(&self, name: &str) -> Result<UserId, Problem> {
+        self.parameter(name)
+    }
+
+    /// The post in the path.
+    ///
+    /// # Errors
+    /// 400 when it is not one.
+    pub fn post_parameter(&self) -> Result<PostId, Problem> {
+        self.parameter("post")
+    }
+
+    fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+        let text = self.event.path_parameters.get(name).map_or("", String::as_str);
+        text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+    }
+
+    /// The body, a JSON object.
+    ///
+    /// # Errors
+    /// 400 when it is not one, 413 when it is too large.
+    pub fn body(&self) -> Result<Body, Problem> {
+        let text = self.event.body.as_deref().unwrap_or_default();
+        let bytes = if self.event.is_base64_encoded {
+            Cow::Owned(STANDARD.decode(text).map_err(|_| Problem::invalid("body", "must be base64"))?)
+        } else {
+            Cow::Borrowed(text.as_bytes())
+        };
+        if bytes.len() > MAX_BODY {
+            return Err(Problem::too_large(format!("at most {MAX_BODY} bytes")));
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(fields)) => Ok(Body { fields }),
+            Ok(_) => Err(Problem::invalid("body", "must be a JSON object")),
+            Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),
+        }
+    }
+}
+
+/// The fields of a JSON body. `null` is an absent field.
+#[derive(Debug)]
+pub struct Body {
+    fields: Map<String, Value>,
+}
+
+impl Body {
+    /// Whether the field is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The whole object.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A string of `min` to `max` characters; `None` when absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else.
+    pub fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<&str>, Problem> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
+        let length = text.chars().count();
+        if length < min || length > max {
+            return Err(Problem::invalid(name, format!("must have {min} to {max} characters")));
+        }
+        Ok(Some(text))
+    }
+
+    /// A string of `min` to `max` characters.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn text(&self, name: &str, min: usize, max: usize) -> Result<&str, Problem> {
+        self.optional_text(name, min, max)?.ok_or_else(|| Problem::invalid(name, "is required"))
+    }
+
+    /// A user id.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn user(&self, name: &str) -> Result<UserId, Problem> {
+        parse_text(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
+    }
+
+    /// A sequence number, as a number or a decimal string.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn seq(&self, name: &str) -> Result<Seq, Problem> {
+        let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
+        let seq = value.as_u64().or_else(|| value.as_str().and_then(parse_decimal));
+        seq.ok_or_else(|| Problem::invalid(name, "must be a sequence number"))
+    }
+
+    /// A time; `None` when absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else.
+    pub fn optional_time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let time = value.as_str().and_then(Timestamp::parse);
+        time.map(Some).ok_or_else(|| Problem::invalid(name, "must be an RFC 3339 time"))
+    }
+
+    /// A list of 1 to `max` ids.
+    ///
+    /// # Errors
+    /// 400 when it is absent, empty, too long, or an item is not an id.
+    pub fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
+        let items = value.as_array().filter(|items| (1..=max).contains(&items.len()));
+        let items = items.ok_or_else(|| Problem::invalid(name, format!("must be a list of 1 to {max} ids")))?;
+        items.iter().enumerate().map(|(index, item)| parse_text(&format!("{name}[{index}]"), item)).collect()
+    }
+}
+
+fn parse_text<T: FromStr<Err: std::fmt::Display>>(name: &str, value: &Value) -> Result<T, Problem> {
+    let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
+    text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+}

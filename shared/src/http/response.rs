@@ -1,0 +1,96 @@
+//! Answers.
+
+use aws_lambda_events::{
+    apigw::ApiGatewayV2httpResponse,
+    encodings::Body,
+    http::{HeaderMap, HeaderName, HeaderValue},
+};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tracing::error;
+
+/// One HTTP answer.
+#[derive(Debug)]
+pub struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Option<String>,
+}
+
+impl Answer {
+    /// An answer with a JSON body.
+    pub fn json(status: u16, body: &impl Serialize) -> Self {
+        let (status, body) = match serde_json::to_string(body) {
+            Ok(body) => (status, body),
+            Err(error) => {
+                error!(%error, "an answer could not be written");
+                (500, "{}".to_owned())
+            }
+        };
+        Self { status, headers: HeaderMap::new(), body: Some(body) }.header("content-type", "application/json")
+    }
+
+    /// 204.
+    pub fn no_content() -> Self {
+        Self { status: 204, headers: HeaderMap::new(), body: None }
+    }
+
+    /// Adds or replaces a header. A value that no header can hold is left out.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// Says that Redis was away and the facts answered.
+    #[must_use]
+    pub fn degraded(self, degraded: bool) -> Self {
+        if degraded { self.header("degraded", "redis") } else { self }
+    }
+
+    /// Adds an `ETag` of the body.
+    #[must_use]
+    pub fn tagged(self) -> Self {
+        let body = self.body.as_deref().unwrap_or_default();
+        let tag: String = Sha256::digest(body).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+        self.header("etag", &format!("\"{tag}\""))
+    }
+
+    /// 304 when the client has this very answer already.
+    pub(super) fn conditional(mut self, if_none_match: Option<&str>) -> Self {
+        let tag = self.headers.get("etag").and_then(|tag| tag.to_str().ok());
+        let (Some(tag), Some(known)) = (tag, if_none_match) else { return self };
+        let same = known.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|known| known == "*" || known == tag);
+        if same && self.status == 200 {
+            self.status = 304;
+            self.body = None;
+            self.headers.remove("content-type");
+        }
+        self
+    }
+
+    pub(super) fn into_response(self) -> ApiGatewayV2httpResponse {
+        let mut response = ApiGatewayV2httpResponse::default();
+        response.status_code = i64::from(self.status);
+        response.headers = self.headers;
+        response.body = self.body.map(Body::Text);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_body_has_the_same_tag_and_is_not_sent_twice() {
+        let answer = || Answer::json(200, &[1, 2]).tagged();
+        let tag = answer().headers["etag"].to_str().unwrap().to_owned();
+        assert_eq!(answer().conditional(Some(&tag)).status, 304);
+        assert_eq!(answer().conditional(Some(&format!("\"x\", W/{tag}"))).body, None);
+        assert_eq!(answer().conditional(Some("\"x\"")).status, 200);
+        assert_eq!(answer().conditional(None).status, 200);
+    }
+}

@@ -1,0 +1,350 @@
+//! What the use cases need of the outside world: one small trait per capability, speaking domain types.
+
+use std::{collections::HashMap, error::Error as StdError, ops::Range};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    AuthorHead, AuthorState, Edge, FeedKey, NewPost, Post, PostId, ReadState, ReaderState, Seq, Timestamp, UserId,
+};
+
+/// The error beneath an adapter's.
+pub type Source = Box<dyn StdError + Send + Sync>;
+
+/// The facts did not answer, or not as expected.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// The store is away, throttles or did not answer in time; nothing is known of the write.
+    #[error("the fact store is unavailable ({operation})")]
+    Unavailable {
+        /// The operation that failed.
+        operation: &'static str,
+        /// The store's own error.
+        #[source]
+        source: Source,
+    },
+    /// Others kept changing the same items; nothing was written.
+    #[error("too many concurrent changes of the same items ({operation})")]
+    Contention {
+        /// The operation that gave up.
+        operation: &'static str,
+    },
+    /// An item does not have the shape its schema says.
+    #[error("damaged item in {table}: {detail}")]
+    Damaged {
+        /// The table.
+        table: &'static str,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// The views did not answer, or not as expected.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Redis is away or did not answer in time.
+    #[error("the view store is unavailable ({operation})")]
+    Unavailable {
+        /// The operation that failed.
+        operation: &'static str,
+        /// Redis' own error.
+        #[source]
+        source: Source,
+    },
+    /// A script or a value is not what this version expects.
+    #[error("damaged view: {detail}")]
+    Damaged {
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// The queue did not take a task.
+#[derive(Debug, thiserror::Error)]
+#[error("the task queue is unavailable: {detail}")]
+pub struct QueueError {
+    /// What failed.
+    pub detail: String,
+    /// The queue's own error, when there is one.
+    #[source]
+    pub source: Option<Source>,
+}
+
+/// Tells the time. The wall clock is read in one place only, its implementation at the edge.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// What came of a follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Followed {
+    /// The edge was made.
+    Created(Edge),
+    /// It was there.
+    Existing(Edge),
+    /// The user follows as many authors as allowed; nothing changed.
+    LimitReached,
+}
+
+/// Follow edges and their counts.
+#[async_trait]
+pub trait Edges: Send + Sync {
+    /// The edges of one user to these authors, tombstones included, absent ones left out.
+    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, FactsError>;
+    /// All live edges of one user.
+    async fn following(&self, user: UserId) -> Result<Vec<Edge>, FactsError>;
+    /// Makes edges to distinct authors, both directions and counts in one transaction each or several together. `heads` gives base and floor.
+    /// The answer has one outcome per author, in order.
+    async fn follow(
+        &self,
+        user: UserId,
+        authors: &[UserId],
+        heads: &HashMap<UserId, AuthorHead>,
+        now: Timestamp,
+    ) -> Result<Vec<Followed>, FactsError>;
+    /// Ends a follow; the tombstone when there was one to end, else `None`.
+    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError>;
+    /// Exact number of followers, shard by shard.
+    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], FactsError>;
+    /// All followers whose bucket lies in `buckets`, in bucket order, from the shards that `counts` says are not empty.
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError>;
+}
+
+/// An idempotent request: its key and what its body hashes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The header's value.
+    pub key: String,
+    /// SHA-256 of the body as it was understood.
+    pub fingerprint: String,
+}
+
+/// What came of a publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// A new post.
+    Created(Post),
+    /// The same key and body published this before.
+    Repeated(Post),
+    /// The same key published something else before.
+    KeyReused,
+}
+
+/// What came of a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deleted {
+    /// The post is a tombstone now. The number of the author's deletions including this one.
+    Deleted(Post, u32),
+    /// It was one before.
+    Already(Post, u32),
+    /// There never was such a post.
+    Unknown,
+}
+
+/// Posts, heads, and the state of fan-outs.
+#[async_trait]
+pub trait Posts: Send + Sync {
+    /// The heads of these authors; absent ones are empty heads.
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, FactsError>;
+    /// Publishes: head, post, body and idempotency record in one transaction.
+    async fn publish(
+        &self,
+        post: &NewPost,
+        followers: u64,
+        idempotency: Option<&IdempotencyKey>,
+        now: Timestamp,
+    ) -> Result<Published, FactsError>;
+    /// Makes a tombstone: post, body and head in one transaction. Repeatable. `followers` plans the retraction.
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, FactsError>;
+    /// These posts, tombstones included, unknown ones left out.
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, FactsError>;
+    /// The body of a live post.
+    async fn body(&self, post: PostId) -> Result<Option<String>, FactsError>;
+    /// Posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones included.
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, FactsError>;
+    /// The greatest sequence number of the author published at or before `at`; zero when there is none.
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError>;
+    /// Sets a pending fan-out done.
+    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), FactsError>;
+    /// Notes that a cancelled fan-out has been retracted everywhere.
+    async fn finish_retraction(&self, post: PostId) -> Result<(), FactsError>;
+    /// Posts whose fan-out or retraction is not finished, published at or before `before`, oldest first, at most `limit`.
+    async fn unfinished(&self, before: Timestamp, limit: usize) -> Result<Vec<PostId>, FactsError>;
+}
+
+/// What users have read.
+#[async_trait]
+pub trait Reads: Send + Sync {
+    /// What a user has read of these authors; absent ones left out.
+    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, FactsError>;
+    /// What a user has read of anybody.
+    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, FactsError>;
+    /// Writes a state whose version is one above the stored one; false, and nothing is written, when it is not.
+    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError>;
+}
+
+/// What a fan-out does to the views it reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FanOutKind {
+    /// Put the post in.
+    Deliver,
+    /// Take the deleted post out.
+    Retract,
+}
+
+/// The post of a fan-out, with all that a worker needs to act on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FanOut {
+    /// Put in or take out.
+    pub kind: FanOutKind,
+    /// The post.
+    pub post: PostId,
+    /// When it was published.
+    pub at: Timestamp,
+    /// Pages of the whole fan-out.
+    pub pages: u16,
+    /// The author's deletions, for a retraction.
+    #[serde(default)]
+    pub deletions: u32,
+}
+
+/// A message of the fan-out queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Task {
+    /// One page of followers, listed.
+    Batch {
+        /// What to do.
+        fan_out: FanOut,
+        /// The page's number.
+        page: u16,
+        /// Its followers, in bucket order.
+        followers: Vec<u64>,
+    },
+    /// Pages to list and send as batches.
+    List {
+        /// What to do.
+        fan_out: FanOut,
+        /// First page.
+        from: u16,
+        /// The page after the last.
+        to: u16,
+    },
+    /// A change that did not reach the view when it happened: make the view agree with the facts for this pair.
+    Sync {
+        /// The reader.
+        user: UserId,
+        /// The author.
+        author: UserId,
+    },
+}
+
+/// Takes tasks for the workers.
+#[async_trait]
+pub trait TaskQueue: Send + Sync {
+    /// Enqueues all tasks; an error means that some may be missing.
+    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError>;
+    /// Whether the queue answers.
+    async fn ping(&self) -> Result<(), QueueError>;
+}
+
+/// What `begin` found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// The rebuild is the caller's.
+    Begun,
+    /// Somebody else is rebuilding.
+    Building,
+    /// There is a view.
+    Ready,
+}
+
+/// What `admit` found for one author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admitted {
+    /// The gate is open, the facts are to be merged.
+    Opening,
+    /// The follow is in the view, facts and all.
+    Complete,
+    /// The view knows a later revision.
+    Stale,
+}
+
+/// What `seed` found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seeded {
+    /// Merged, but for these authors, of whom the view knows more than the caller did.
+    Merged {
+        /// Authors whose facts must be loaded again.
+        stale: Vec<UserId>,
+    },
+    /// There is no view, or the rebuild is somebody else's by now.
+    Gone,
+}
+
+/// A complete set of facts on its way into one view.
+#[derive(Debug, Clone, Default)]
+pub struct Seed {
+    /// Author states from facts.
+    pub authors: Vec<(UserId, AuthorState)>,
+    /// Feed entries.
+    pub entries: Vec<FeedKey>,
+    /// The token of the rebuild this is part of.
+    pub token: Option<u64>,
+    /// The time from which on the entries are all there are.
+    pub low: Option<Timestamp>,
+}
+
+/// Feeds and read state of live readers.
+#[async_trait]
+pub trait ReaderViews: Send + Sync {
+    /// The whole state and, guessed ahead, the entries of the newest days; `None` when there is no view.
+    async fn state(&self, user: UserId) -> Result<Option<ReaderState>, ViewError>;
+    /// The entries of these days below `before`, at most `limit` a day, newest first; `None` for a day without a chunk.
+    async fn chunks(
+        &self,
+        user: UserId,
+        days: &[u16],
+        before: Option<FeedKey>,
+        limit: usize,
+    ) -> Result<Vec<Option<Vec<FeedKey>>>, ViewError>;
+    /// Starts a rebuild; `anew` also when there is a view.
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, ViewError>;
+    /// Opens the gate for these edges; `None` when there is no view.
+    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, ViewError>;
+    /// Merges facts.
+    async fn seed(&self, user: UserId, seed: &Seed, now: Timestamp) -> Result<Seeded, ViewError>;
+    /// Ends a rebuild; false when it is not the caller's any more.
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, ViewError>;
+    /// Takes an unfollowed author out.
+    async fn drop_author(&self, tombstone: &Edge) -> Result<(), ViewError>;
+    /// Extends lifetimes after a read and drops what lies below the cap.
+    async fn touch(&self, user: UserId, state: &ReaderState, now: Timestamp) -> Result<(), ViewError>;
+    /// Puts posts into the views of these users; how many have a view that follows the author.
+    async fn deliver(&self, users: &[UserId], posts: &[FeedKey]) -> Result<u64, ViewError>;
+    /// Takes a deleted post out of the views of these users.
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32) -> Result<u64, ViewError>;
+}
+
+/// Progress of a fan-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Pages done.
+    pub pages_done: u64,
+    /// Followers handled in them.
+    pub handled: u64,
+}
+
+/// Progress of fan-outs.
+#[async_trait]
+pub trait ProgressViews: Send + Sync {
+    /// Notes a page as done, once; the progress after it.
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, ViewError>;
+    /// The progress, and which of `pages` pages are not done.
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError>;
+    /// Whether Redis answers.
+    async fn ping(&self) -> Result<(), ViewError>;
+}

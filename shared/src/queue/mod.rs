@@ -1,0 +1,163 @@
+//! The task queue on SQS.
+//!
+//! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`.
+
+use async_trait::async_trait;
+use aws_sdk_sqs::{
+    Client,
+    types::{QueueAttributeName, SendMessageBatchRequestEntry},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::ports::{QueueError, Task, TaskQueue};
+
+/// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
+const VERSION: u8 = 1;
+
+/// Messages and bytes that one SendMessageBatch takes.
+const BATCH_MESSAGES: usize = 10;
+const BATCH_BYTES: usize = 250_000;
+
+/// A queue of tasks.
+#[derive(Debug, Clone)]
+pub struct SqsTasks {
+    client: Client,
+    queue_url: String,
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    v: u8,
+    #[serde(flatten)]
+    task: &'a Task,
+}
+
+#[derive(Deserialize)]
+struct Incoming {
+    v: u8,
+    #[serde(flatten)]
+    task: Task,
+}
+
+/// A message is not a task of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum MalformedTask {
+    /// Not the JSON of a task.
+    #[error("not a task: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another layout.
+    #[error("task of version {0}, this worker knows {VERSION}")]
+    Version(u8),
+}
+
+/// Writes a task as a message body.
+///
+/// # Errors
+/// Never for the tasks there are; serde's own.
+pub fn encode(task: &Task) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Outgoing { v: VERSION, task })
+}
+
+/// Reads a message body.
+///
+/// # Errors
+/// It is not a task of this version.
+pub fn decode(body: &str) -> Result<Task, MalformedTask> {
+    let incoming: Incoming = serde_json::from_str(body)?;
+    if incoming.v == VERSION { Ok(incoming.task) } else { Err(MalformedTask::Version(incoming.v)) }
+}
+
+impl SqsTasks {
+    /// Tasks on this queue.
+    pub fn new(client: Client, queue_url: String) -> Self {
+        Self { client, queue_url }
+    }
+
+    async fn send_batch(&self, bodies: &[String]) -> Result<(), QueueError> {
+        let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
+        for (index, body) in bodies.iter().enumerate() {
+            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body).build();
+            request = request.entries(entry.map_err(|error| failed("build", error))?);
+        }
+        let answer = request.send().await.map_err(|error| failed("send", error))?;
+        match answer.failed().first() {
+            None => Ok(()),
+            Some(entry) => Err(QueueError {
+                detail: format!("{} of {} messages refused, the first with {}", answer.failed().len(), bodies.len(), entry.code()),
+                source: None,
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl TaskQueue for SqsTasks {
+    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
+        let bodies: Vec<String> =
+            tasks.iter().map(encode).collect::<Result<_, _>>().map_err(|error| failed("encode", error))?;
+        let mut rest = bodies.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let count = rest
+                .iter()
+                .take(BATCH_MESSAGES)
+                .take_while(|body| {
+                    bytes += body.len();
+                    bytes <= BATCH_BYTES
+                })
+                .count()
+                .max(1);
+            let (batch, later) = rest.split_at(count);
+            self.send_batch(batch).await?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
+        let request = request.attribute_names(QueueAttributeName::QueueArn);
+        request.send().await.map(|_| ()).map_err(|error| failed("ping", error))
+    }
+}
+
+fn failed(detail: &str, error: impl std::error::Error + Send + Sync + 'static) -> QueueError {
+    QueueError { detail: detail.to_owned(), source: Some(Box::new(error)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::Timestamp,
+        ports::{FanOut, FanOutKind},
+    };
+
+    #[test]
+    fn messages_are_exactly_these_and_come_back() {
+        let fan_out =
+            FanOut { kind: FanOutKind::Deliver, post: "7-3".parse().unwrap(), at: Timestamp::from_ms(5), pages: 2, deletions: 0 };
+        let tasks = [
+            Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] },
+            Task::List { fan_out, from: 0, to: 2 },
+            Task::Sync { user: "1".parse().unwrap(), author: "7".parse().unwrap() },
+        ];
+        let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
+        let bodies = [
+            format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
+            format!(r#"{{"v":1,"type":"list",{fan_out},"from":0,"to":2}}"#),
+            r#"{"v":1,"type":"sync","user":"1","author":"7"}"#.to_owned(),
+        ];
+        for (task, body) in tasks.iter().zip(bodies) {
+            assert_eq!(encode(task).unwrap(), body);
+            assert_eq!(&decode(&body).unwrap(), task);
+        }
+    }
+
+    #[test]
+    fn malformed_messages_are_refused() {
+        for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"sync","user":"1","author":"7"}"#, "[1]"] {
+            assert!(decode(body).is_err(), "{body}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Use cases around one reader: the view and what stands in for it, rebuild, follow-up of a changed edge or read state, feed pages.
+
+mod feed;
+mod flags;
+mod rebuild;
+mod sync;
+mod timeline;
+
+use std::{collections::HashMap, sync::Arc};
+
+use tracing::warn;
+
+pub use feed::{FeedItem, FeedPage, Status};
+pub use flags::Flags;
+pub use timeline::{Lane, Merge};
+
+use crate::{
+    domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId, reader_state::ReaderMeta},
+    ports::{Clock, Edges, FactsError, Posts, ReaderViews, Reads, ViewError},
+};
+
+/// A use case failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReaderError {
+    /// The facts did not answer. Without them nothing is answered.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    /// The view did not take a change that must not be lost: the caller hands it to the queue.
+    #[error(transparent)]
+    View(#[from] ViewError),
+}
+
+/// The reader's side of the system.
+#[derive(Clone)]
+pub struct Readers {
+    /// Follow edges.
+    pub edges: Arc<dyn Edges>,
+    /// Posts and heads.
+    pub posts: Arc<dyn Posts>,
+    /// Read facts.
+    pub reads: Arc<dyn Reads>,
+    /// Views.
+    pub views: Arc<dyn ReaderViews>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers that tell rebuilds apart.
+    pub token: fn() -> u64,
+}
+
+/// Where a snapshot comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The view in Redis.
+    View,
+    /// The facts, because somebody else is rebuilding the view right now.
+    Rebuilding,
+    /// The facts, because Redis is away.
+    Degraded,
+}
+
+/// All that is known of a reader's feed and counts at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// State of every followed author. From facts, every post counts as delivered.
+    pub state: ReaderState,
+    /// Heads of the authors followed; only when the snapshot comes from the facts.
+    pub heads: HashMap<UserId, AuthorHead>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// One pair's facts.
+#[derive(Debug, Clone)]
+pub struct PairFacts {
+    /// The edge, tombstone or live.
+    pub edge: Option<Edge>,
+    /// The author's head.
+    pub head: AuthorHead,
+    /// What the user has read of the author.
+    pub reads: ReadState,
+}
+
+impl PairFacts {
+    /// The state that the facts imply; `None` when the user does not follow the author.
+    pub fn state(&self) -> Option<AuthorState> {
+        self.edge.as_ref().filter(|edge| edge.following).map(|edge| AuthorState::from_facts(edge, &self.head, &self.reads))
+    }
+}
+
+impl Readers {
+    /// The reader's view, rebuilt when missing; the facts when that is not possible now.
+    ///
+    /// # Errors
+    /// Only when the facts are needed and do not answer.
+    pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, ReaderError> {
+        match self.view(user).await {
+            Ok(Some(state)) => Ok(Snapshot { state, heads: HashMap::new(), origin: Origin::View }),
+            Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
+            Err(ReaderError::View(error)) => {
+                warn!(%user, error = &error as &dyn std::error::Error, "view unavailable, answering from the facts");
+                self.snapshot_of_facts(user, Origin::Degraded).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the facts imply for a reader.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, ReaderError> {
+        let edges = self.edges.following(user).await?;
+        self.implied_by(user, &edges, origin).await
+    }
+
+    /// What these edges and the other facts imply for their reader.
+    async fn implied_by(&self, user: UserId, edges: &[Edge], origin: Origin) -> Result<Snapshot, ReaderError> {
+        let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
+        let (heads, reads) = futures::try_join!(self.posts.heads(&authors), self.reads.all_reads(user))?;
+        let empty = (AuthorHead::default(), ReadState::default());
+        let authors = edges
+            .iter()
+            .map(|edge| {
+                let head = heads.get(&edge.author).unwrap_or(&empty.0);
+                (edge.author, AuthorState::from_facts(edge, head, reads.get(&edge.author).unwrap_or(&empty.1)))
+            })
+            .collect();
+        Ok(Snapshot { state: ReaderState { meta: ReaderMeta::default(), authors }, heads, origin })
+    }
+
+    /// The facts of one pair.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, ReaderError> {
+        let authors = [author];
+        let (mut edges, mut heads, mut reads) = futures::try_join!(
+            self.edges.edges(user, &authors),
+            self.posts.heads(&authors),
+            self.reads.reads(user, &authors),
+        )?;
+        Ok(PairFacts {
+            edge: edges.remove(&author),
+            head: heads.remove(&author).unwrap_or_default(),
+            reads: reads.remove(&author).unwrap_or_default(),
+        })
+    }
+}

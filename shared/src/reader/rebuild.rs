@@ -1,0 +1,128 @@
+//! Rebuilding a view while it serves: mark first, so that deliveries, follows and reads land from then on; then merge the facts; then drop the mark.
+
+use tracing::{debug, info, warn};
+
+use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
+use crate::{
+    domain::{Edge, FeedKey, ReaderState, Timestamp, UserId, feed::FEED_CAP},
+    ports::{Begun, Seed, Seeded, ViewError},
+};
+
+/// Rounds in which facts that changed meanwhile are loaded again, and whole rebuilds when the view vanishes meanwhile.
+const ROUNDS: usize = 6;
+
+impl Readers {
+    /// A complete view; rebuilds a missing or abandoned one. `None` while somebody else rebuilds it.
+    pub(super) async fn view(&self, user: UserId) -> Result<Option<ReaderState>, ReaderError> {
+        let mut anew = false;
+        for _ in 0..ROUNDS {
+            match self.views.state(user).await {
+                Ok(Some(state)) if state.is_complete() => {
+                    self.extend_lifetime(user, &state).await;
+                    return Ok(Some(state));
+                }
+                // A follow was admitted and its facts never came: finish it here.
+                Ok(Some(state)) if !state.meta.building => {
+                    let opening: Vec<UserId> =
+                        state.authors.iter().filter(|(_, state)| state.opening).map(|(author, _)| *author).collect();
+                    self.sync(user, &opening).await?;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(ViewError::Damaged { detail }) => {
+                    warn!(%user, detail, "damaged view, rebuilding it");
+                    anew = true;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if !self.rebuild(user, anew).await? {
+                return Ok(None);
+            }
+            anew = false;
+        }
+        Ok(None)
+    }
+
+    /// Rebuilds the view from the facts; false when somebody else is at it.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; the mark that stays behind is taken over after its deadline.
+    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, ReaderError> {
+        let token = (self.token)();
+        match self.views.begin(user, token, self.clock.now(), anew).await? {
+            Begun::Building => return Ok(false),
+            Begun::Ready => return Ok(true),
+            Begun::Begun => {}
+        }
+        let edges = self.edges.following(user).await?;
+        if self.views.admit(user, &edges).await?.is_none() {
+            return Ok(true);
+        }
+        // Only now, with the gate open: a post published after these reads is delivered, one published before is in them.
+        let snapshot = self.implied_by(user, &edges, Origin::Rebuilding).await?;
+        let (entries, low) = self.newest_entries(&snapshot).await?;
+        debug!(%user, authors = edges.len(), entries = entries.len(), "rebuilding view");
+
+        let authors = snapshot.state.authors.into_iter().collect();
+        let mut seed = Seed { authors, entries, token: Some(token), low: Some(low) };
+        for _ in 0..ROUNDS {
+            match self.views.seed(user, &seed, self.clock.now()).await? {
+                Seeded::Gone => return Ok(true),
+                Seeded::Merged { stale } if stale.is_empty() => {
+                    self.views.finish(user, token, self.clock.now()).await?;
+                    info!(%user, "view rebuilt");
+                    return Ok(true);
+                }
+                Seeded::Merged { stale } => seed = self.reload(user, &stale, &seed).await?,
+            }
+        }
+        Ok(false)
+    }
+
+    /// The newest entries of a reader's feed from facts, at most the cap and those that share the last one's millisecond; and the time from which on
+    /// they are all there are.
+    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Timestamp), ReaderError> {
+        let mut merge = Merge::new(&*self.posts, Lane::of_feed(snapshot), None);
+        let mut entries: Vec<FeedKey> = Vec::new();
+        while let Some(post) = merge.next().await? {
+            let key = FeedKey { at: post.created_at, post: post.id };
+            if entries.len() >= FEED_CAP && entries.last().is_some_and(|last| last.at != key.at) {
+                let low = entries.last().map_or(Timestamp::default(), |last| last.at);
+                return Ok((entries, low));
+            }
+            entries.push(key);
+        }
+        Ok((entries, Timestamp::default()))
+    }
+
+    /// A seed with fresh facts for these authors only.
+    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, ReaderError> {
+        let edges: Vec<Edge> =
+            self.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
+        self.views.admit(user, &edges).await?;
+        let mut authors = Vec::with_capacity(edges.len());
+        let mut entries = Vec::new();
+        let mut low = seed.low;
+        for edge in &edges {
+            let author = self.author_seed(user, edge).await?;
+            authors.extend(author.authors);
+            entries.extend(author.entries);
+            low = low.max(author.low);
+        }
+        Ok(Seed { authors, entries, token: seed.token, low })
+    }
+
+    /// Extends the lifetimes of a view that is read, now and then. Failing costs at most an early rebuild.
+    async fn extend_lifetime(&self, user: UserId, state: &ReaderState) {
+        let now = self.clock.now();
+        if now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
+            return;
+        }
+        if let Err(error) = self.views.touch(user, state, now).await {
+            warn!(%user, error = &error as &dyn std::error::Error, "could not extend the lifetime of a view");
+        }
+    }
+}
+
+/// A view's lifetime is extended at most this often.
+const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;

@@ -1,0 +1,101 @@
+//! Bringing one reader's view in line with the facts after an edge or a read state has changed.
+
+use super::{PairFacts, ReaderError, Readers};
+use crate::{
+    domain::{AuthorState, Edge, FeedKey, UserId, feed::FEED_CAP},
+    ports::{Admitted, Seed, Seeded},
+};
+
+/// Rounds in which facts that changed meanwhile are loaded again.
+const ROUNDS: usize = 8;
+
+impl Readers {
+    /// Makes the view agree with the edges between a reader and these authors: opens and backfills followed ones, drops the others. Depends on
+    /// the facts alone, so any number of these may run, in any order; does nothing when there is no view.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; to be repeated.
+    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), ReaderError> {
+        let mut authors = authors.to_vec();
+        for _ in 0..ROUNDS {
+            let edges: Vec<Edge> = self.edges.edges(user, &authors).await?.into_values().collect();
+            let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
+            for tombstone in &gone {
+                self.views.drop_author(tombstone).await?;
+            }
+            if live.is_empty() {
+                return Ok(());
+            }
+            let Some(admitted) = self.views.admit(user, &live).await? else { return Ok(()) };
+            let mut again = Vec::new();
+            for (edge, admitted) in live.iter().zip(admitted) {
+                match admitted {
+                    Admitted::Complete => {}
+                    Admitted::Stale => again.push(edge.author),
+                    Admitted::Opening => {
+                        let seed = self.author_seed(user, edge).await?;
+                        match self.views.seed(user, &seed, self.clock.now()).await? {
+                            Seeded::Gone => return Ok(()),
+                            Seeded::Merged { stale } => again.extend(stale),
+                        }
+                    }
+                }
+            }
+            if again.is_empty() {
+                return Ok(());
+            }
+            authors = again;
+        }
+        Err(crate::ports::FactsError::Contention { operation: "sync" }.into())
+    }
+
+    /// Brings a changed read state into the view.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; the change itself is a fact already.
+    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), ReaderError> {
+        for _ in 0..ROUNDS {
+            let pair = self.pair(user, author).await?;
+            if self.seed_reads(user, &pair).await? {
+                return Ok(());
+            }
+            self.sync(user, &[author]).await?;
+        }
+        Err(crate::ports::FactsError::Contention { operation: "sync_reads" }.into())
+    }
+
+    /// Brings edge and read state of one pair into the view: what a change does that could not reach it when it happened.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; to be repeated.
+    pub async fn resync(&self, user: UserId, author: UserId) -> Result<(), ReaderError> {
+        self.sync(user, &[author]).await?;
+        self.sync_reads(user, author).await
+    }
+
+    /// Merges the read state of these facts into the view; false when the view knows more than they do.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn seed_reads(&self, user: UserId, pair: &PairFacts) -> Result<bool, ReaderError> {
+        let Some(edge) = pair.edge.as_ref().filter(|edge| edge.following) else { return Ok(true) };
+        let state = AuthorState::undelivered(edge, &pair.head, &pair.reads);
+        let seed = Seed { authors: vec![(edge.author, state)], ..Seed::default() };
+        match self.views.seed(user, &seed, self.clock.now()).await? {
+            Seeded::Gone => Ok(true),
+            Seeded::Merged { stale } => Ok(stale.is_empty()),
+        }
+    }
+
+    /// What the facts say of one followed author. The state claims as delivered what the entries hold; where they end before the author's
+    /// posts do, the view's low end rises above those, and the facts show them.
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Seed, ReaderError> {
+        let pair = self.pair(user, edge.author).await?;
+        let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
+        let posts = self.posts.timeline(edge.author, edge.floor, pair.head.latest_seq, FEED_CAP).await?;
+        let low = posts.last().filter(|_| posts.len() == FEED_CAP).map(|post| post.created_at.plus_ms(1));
+        let entries =
+            posts.into_iter().filter(|post| !post.deleted).map(|post| FeedKey { at: post.created_at, post: post.id }).collect();
+        Ok(Seed { authors: vec![(edge.author, state)], entries, token: None, low })
+    }
+}

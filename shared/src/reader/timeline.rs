@@ -1,0 +1,188 @@
+//! A home timeline merged from the facts: many authors' timelines, newest first, loading only what is needed.
+
+use std::{
+    collections::{BinaryHeap, VecDeque},
+    sync::Arc,
+};
+
+use futures::future::try_join_all;
+
+use super::{ReaderError, Snapshot};
+use crate::{
+    domain::{FeedKey, Post, PostId, Seq, Timestamp, UserId},
+    ports::Posts,
+};
+
+/// Authors whose timelines are loaded side by side.
+const PARALLEL: usize = 16;
+
+/// Posts loaded of one author at first, and later.
+const FIRST_LOAD: usize = 10;
+const NEXT_LOAD: usize = 100;
+
+/// Which posts of an author a merge wants, besides live ones.
+type Wanted = Arc<dyn Fn(Seq) -> bool + Send + Sync>;
+
+/// One author's part in a merge.
+pub struct Lane {
+    author: UserId,
+    /// Nothing at or below it.
+    after: Seq,
+    /// Nothing above it.
+    upto: Seq,
+    /// Nothing later than it.
+    latest_at: Timestamp,
+    wanted: Wanted,
+    loaded: VecDeque<Post>,
+    loads: usize,
+}
+
+impl Lane {
+    /// The whole feed: live posts above each author's floor.
+    pub fn of_feed(snapshot: &Snapshot) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state| (state.floor, Arc::new(|_| true)))
+    }
+
+    /// What counts as unread.
+    pub fn of_unread(snapshot: &Snapshot) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state| {
+            let lowest = state.unread_seqs().last();
+            let state = state.clone();
+            (lowest.map_or(Seq::MAX, |seq| seq - 1), Arc::new(move |seq| state.is_unread(seq)))
+        })
+    }
+
+    fn of_snapshot(
+        snapshot: &Snapshot,
+        choose: impl Fn(&crate::domain::AuthorState) -> (Seq, Wanted),
+    ) -> Vec<Self> {
+        let lanes = snapshot.state.authors.iter().filter_map(|(author, state)| {
+            let head = snapshot.heads.get(author)?;
+            let (after, wanted) = choose(state);
+            (after < head.latest_seq).then(|| Self {
+                author: *author,
+                after,
+                upto: head.latest_seq,
+                latest_at: head.latest_at,
+                wanted,
+                loaded: VecDeque::new(),
+                loads: 0,
+            })
+        });
+        lanes.collect()
+    }
+
+    /// The greatest key that the lane can still give.
+    fn bound(&self) -> Option<FeedKey> {
+        match self.loaded.front() {
+            Some(post) => Some(FeedKey { at: post.created_at, post: post.id }),
+            None => (self.after < self.upto)
+                .then(|| FeedKey { at: self.latest_at, post: PostId::new(self.author, self.upto) }),
+        }
+    }
+
+    fn is_loaded(&self) -> bool {
+        !self.loaded.is_empty()
+    }
+
+    async fn load(&mut self, posts: &dyn Posts) -> Result<(), ReaderError> {
+        let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
+        self.loads += 1;
+        let loaded = posts.timeline(self.author, self.after, self.upto, limit).await?;
+        match loaded.last() {
+            // The next load begins below the last post of this one.
+            Some(last) if loaded.len() == limit => {
+                self.upto = last.id.seq - 1;
+                self.latest_at = last.created_at;
+            }
+            _ => self.upto = self.after,
+        }
+        self.loaded.extend(loaded.into_iter().filter(|post| !post.deleted && (self.wanted)(post.id.seq)));
+        Ok(())
+    }
+}
+
+/// The merge itself: [`Merge::next`] gives posts newest first, each once.
+pub struct Merge<'a> {
+    posts: &'a dyn Posts,
+    lanes: Vec<Lane>,
+    heap: BinaryHeap<(FeedKey, usize)>,
+    before: Option<FeedKey>,
+    started: bool,
+}
+
+impl<'a> Merge<'a> {
+    /// Merges lanes, strictly below `before`.
+    pub fn new(posts: &'a dyn Posts, lanes: Vec<Lane>, before: Option<FeedKey>) -> Self {
+        Self { posts, lanes, heap: BinaryHeap::new(), before, started: false }
+    }
+
+    /// The next post.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn next(&mut self) -> Result<Option<Post>, ReaderError> {
+        self.start().await?;
+        while let Some((_, lane)) = self.heap.pop() {
+            if !self.lanes[lane].is_loaded() {
+                self.load(lane).await?;
+                continue;
+            }
+            let post = self.lanes[lane].loaded.pop_front();
+            self.push(lane);
+            if let Some(post) = post
+                && self.before.is_none_or(|before| FeedKey { at: post.created_at, post: post.id } < before)
+            {
+                return Ok(Some(post));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves every lane to the cursor: authors whose newest post is older need nothing, the others are looked up by time.
+    async fn start(&mut self) -> Result<(), ReaderError> {
+        if std::mem::replace(&mut self.started, true) {
+            return Ok(());
+        }
+        if let Some(before) = self.before {
+            let mut later: Vec<&mut Lane> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
+            for lanes in later.chunks_mut(PARALLEL) {
+                let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
+                for (lane, seq) in lanes.iter_mut().zip(seqs) {
+                    lane.upto = lane.upto.min(seq);
+                    lane.latest_at = before.at;
+                }
+            }
+        }
+        for lane in 0..self.lanes.len() {
+            self.push(lane);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, lane: usize) {
+        if let Some(bound) = self.lanes[lane].bound() {
+            self.heap.push((bound, lane));
+        }
+    }
+
+    /// Loads a lane, and with it those next in line that are not loaded either.
+    async fn load(&mut self, first: usize) -> Result<(), ReaderError> {
+        let mut chosen = vec![first];
+        while chosen.len() < PARALLEL
+            && let Some((_, lane)) = self.heap.peek()
+            && !self.lanes[*lane].is_loaded()
+        {
+            chosen.push(*lane);
+            self.heap.pop();
+        }
+        chosen.sort_unstable();
+        let posts = self.posts;
+        let lanes = self.lanes.iter_mut().enumerate().filter(|(index, _)| chosen.binary_search(index).is_ok());
+        try_join_all(lanes.map(|(_, lane)| lane.load(posts))).await?;
+        for lane in chosen {
+            self.push(lane);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! The environment, read here and nowhere else.
+
+use std::time::Duration;
+
+use crate::{facts::Tables, views::RedisOptions};
+
+/// Everything a function is told by its environment. The template sets all of it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `IDEMPOTENCY_TABLE`.
+    pub tables: Tables,
+    /// `FAN_OUT_QUEUE_URL`.
+    pub fan_out_queue_url: String,
+    /// `REDIS_URL`, `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (1000).
+    pub redis: RedisOptions,
+    /// `FOLLOWING_LIMIT` (500).
+    pub following_limit: u64,
+    /// `USER_CLAIM` (`sub`): the claim that names the caller.
+    pub user_claim: String,
+    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`: given when the SDK's own
+    /// reading of them is to be overridden, which the local stack does.
+    pub aws: AwsOverrides,
+}
+
+/// What the local stack tells the SDK directly instead of through the process environment.
+#[derive(Debug, Clone, Default)]
+pub struct AwsOverrides {
+    /// Endpoint of DynamoDB.
+    pub dynamodb_endpoint: Option<String>,
+    /// Endpoint of SQS.
+    pub sqs_endpoint: Option<String>,
+    /// Region.
+    pub region: Option<String>,
+    /// Static credentials: key id and secret.
+    pub credentials: Option<(String, String)>,
+}
+
+/// A variable is missing or cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// Missing.
+    #[error("environment variable {0} is not set")]
+    Missing(&'static str),
+    /// Not a number.
+    #[error("environment variable {0} is not a whole number")]
+    NotANumber(&'static str),
+}
+
+impl Settings {
+    /// Reads the process environment.
+    ///
+    /// # Errors
+    /// A variable is missing or cannot be read.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    pub fn from_env() -> Result<Self, SettingsError> {
+        let mut settings = Self::from_lookup(|name| std::env::var(name).ok())?;
+        // The SDK reads these itself, and more of them than are known here.
+        settings.aws = AwsOverrides::default();
+        Ok(settings)
+    }
+
+    /// Reads any environment.
+    ///
+    /// # Errors
+    /// A variable is missing or cannot be read.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let required = |name| lookup(name).filter(|value| !value.is_empty()).ok_or(SettingsError::Missing(name));
+        let number = |name, default| match lookup(name) {
+            None => Ok(default),
+            Some(text) => text.parse::<u64>().map_err(|_| SettingsError::NotANumber(name)),
+        };
+        Ok(Self {
+            tables: Tables {
+                following: required("FOLLOWING_TABLE")?,
+                followers: required("FOLLOWERS_TABLE")?,
+                counters: required("COUNTERS_TABLE")?,
+                posts: required("POSTS_TABLE")?,
+                reads: required("READS_TABLE")?,
+                idempotency: required("IDEMPOTENCY_TABLE")?,
+            },
+            fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
+            redis: RedisOptions {
+                url: required("REDIS_URL")?,
+                connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),
+                response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 1000)?),
+            },
+            following_limit: number("FOLLOWING_LIMIT", 500)?,
+            user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
+            aws: AwsOverrides {
+                dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),
+                sqs_endpoint: lookup("AWS_ENDPOINT_URL_SQS"),
+                region: lookup("AWS_REGION"),
+                credentials: lookup("AWS_ACCESS_KEY_ID").zip(lookup("AWS_SECRET_ACCESS_KEY")),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_variable_is_named() {
+        let error = Settings::from_lookup(|name| (name != "POSTS_TABLE").then(|| "1".to_owned())).unwrap_err();
+        assert_eq!(error.to_string(), "environment variable POSTS_TABLE is not set");
+        let error = Settings::from_lookup(|name| Some(if name == "FOLLOWING_LIMIT" { "many" } else { "x" }.to_owned())).unwrap_err();
+        assert!(error.to_string().contains("whole number"));
+    }
+}

@@ -1,0 +1,143 @@
+//! The connection: short timeouts, one retry on a fresh connection, the library loaded when Redis does not know it.
+
+use std::{future::Future, time::Duration};
+
+use redis::{
+    Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind,
+    aio::{ConnectionManager, ConnectionManagerConfig},
+};
+
+use super::library::{Function, LIBRARY};
+use crate::ports::ViewError;
+
+/// Arguments that serverless ElastiCache accepts in one call.
+pub(super) const MAX_ARGUMENTS: usize = 3_999;
+
+/// How Redis is reached.
+#[derive(Debug, Clone)]
+pub struct RedisOptions {
+    /// `redis://` or `rediss://`.
+    pub url: String,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Longest wait for an answer.
+    pub response_timeout: Duration,
+}
+
+/// One Redis node. Cheap to clone; every operation on it is idempotent and so may be repeated once after a broken connection.
+#[derive(Clone)]
+pub struct Redis {
+    manager: ConnectionManager,
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// Prepares a connection; it is made at the first use, so that a function starts without Redis.
+    ///
+    /// # Errors
+    /// The URL cannot be read.
+    pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(options.connect_timeout))
+            .set_response_timeout(Some(options.response_timeout))
+            .set_number_of_retries(1)
+            .set_min_delay(Duration::from_millis(20))
+            .set_max_delay(Duration::from_millis(50));
+        let client = Client::open(options.url.as_str())?;
+        Ok(Self { manager: ConnectionManager::new_lazy_with_config(client, config)? })
+    }
+
+    /// Calls one function of the library.
+    pub(super) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: &[Arg]) -> Result<T, ViewError> {
+        let mut command = redis::cmd("FCALL");
+        command.arg(function.name()).arg(keys.len()).arg(keys);
+        debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
+        for arg in args {
+            match arg {
+                Arg::Bytes(bytes) => command.arg(bytes.as_slice()),
+                Arg::Number(number) => command.arg(*number),
+            };
+        }
+        let name = function.source_name();
+        match self.query(name, &command).await {
+            Err(ViewError::Damaged { detail }) if detail.contains("Function not found") => {
+                self.load_library().await?;
+                self.query(name, &command).await
+            }
+            other => other,
+        }
+    }
+
+    /// Runs one command.
+    pub(super) async fn query<T: FromRedisValue>(&self, operation: &'static str, command: &Cmd) -> Result<T, ViewError> {
+        self.retried(operation, async || command.query_async(&mut self.manager.clone()).await).await
+    }
+
+    /// Runs a pipeline, not a transaction.
+    pub(super) async fn pipeline<T: FromRedisValue>(&self, operation: &'static str, pipeline: &Pipeline) -> Result<T, ViewError> {
+        self.retried(operation, async || pipeline.query_async(&mut self.manager.clone()).await).await
+    }
+
+    async fn retried<T, F>(&self, operation: &'static str, run: impl Fn() -> F) -> Result<T, ViewError>
+    where
+        F: Future<Output = Result<T, RedisError>>,
+    {
+        match run().await {
+            // A slow Redis is not asked twice: only a connection that broke is.
+            Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => run().await,
+            other => other,
+        }
+        .map_err(|error| view_error(operation, error))
+    }
+
+    async fn load_library(&self) -> Result<(), ViewError> {
+        let mut command = redis::cmd("FUNCTION");
+        command.arg("LOAD").arg("REPLACE").arg(LIBRARY.code.as_str());
+        self.query::<String>("load_library", &command).await.map(|_| ())
+    }
+}
+
+/// One script argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Arg {
+    Bytes(Vec<u8>),
+    Number(u64),
+}
+
+impl From<u64> for Arg {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Vec<u8>> for Arg {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+/// Milliseconds of a lifetime as an argument.
+pub(super) fn ms(duration: Duration) -> Arg {
+    Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn view_error(operation: &'static str, error: RedisError) -> ViewError {
+    match error.kind() {
+        // A script error, an unknown function, an answer of another shape: repeating does not help.
+        ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::UnexpectedReturnType | ErrorKind::Parse => {
+            ViewError::Damaged { detail: format!("{operation}: {error}") }
+        }
+        _ => ViewError::Unavailable { operation, source: error.into() },
+    }
+}

@@ -1,0 +1,71 @@
+//! Every Redis key, formatted here and nowhere else.
+//!
+//! | key | type | content | lifetime | written by | rebuilt from |
+//! |---|---|---|---|---|---|
+//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](crate::domain::author_state) | 60 h after the last read | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
+//! | `{bucket}:f:<user>:<day>` | sorted set | feed chunk of one day: [member](crate::domain::FeedKey::member) → ms | an hour longer than the state | deliver, retract, seed, drop, touch | posts |
+//! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
+//! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
+//!
+//! The hash tag is the user's bucket, one of 4,096, not the user: users of one bucket share a slot, so that one call serves many followers.
+
+use std::time::Duration;
+
+use crate::{
+    domain::{PostId, UserId},
+    ports::FanOutKind,
+};
+
+/// How long a view lives after its reader's last read.
+pub const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
+
+/// How long a feed chunk lives: always longer than the state that lists it.
+pub const CHUNK_LIFETIME: Duration = Duration::from_secs(61 * 3600);
+
+/// Reads extend lifetimes at most this often. Shorter than the difference of the two lifetimes.
+pub const TOUCH_INTERVAL: Duration = Duration::from_secs(30 * 60);
+
+/// How long progress is kept.
+pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The reader state hash.
+pub fn reader_state(user: UserId) -> String {
+    format!("{{{}}}:r:{user}", user.bucket())
+}
+
+/// The feed chunk of one day (days since the epoch).
+pub fn feed_chunk(user: UserId, day: u16) -> String {
+    format!("{{{}}}:f:{user}:{day}", user.bucket())
+}
+
+/// The bitmap of pages done.
+pub fn pages_done(kind: FanOutKind, post: PostId) -> String {
+    format!("{{{post}}}:pages:{}", kind_name(kind))
+}
+
+/// The number of followers handled.
+pub fn handled(kind: FanOutKind, post: PostId) -> String {
+    format!("{{{post}}}:handled:{}", kind_name(kind))
+}
+
+fn kind_name(kind: FanOutKind) -> &'static str {
+    match kind {
+        FanOutKind::Deliver => "deliver",
+        FanOutKind::Retract => "retract",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_exactly_these() {
+        let user = UserId::new(1042).unwrap();
+        let post = PostId::new(user, 7);
+        assert_eq!(reader_state(user), "{831}:r:1042");
+        assert_eq!(feed_chunk(user, 20_777), "{831}:f:1042:20777");
+        assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
+        assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");
+    }
+}

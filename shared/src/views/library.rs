@@ -1,0 +1,77 @@
+//! The Redis function library: all of `lua/`, named by its content so that two versions can serve side by side during a deployment.
+
+use std::sync::LazyLock;
+
+use sha2::{Digest, Sha256};
+
+/// One atomic operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Deliver,
+    Retract,
+    Begin,
+    Admit,
+    Seed,
+    Finish,
+    Drop,
+    Touch,
+    Progress,
+}
+
+const CODEC: &str = include_str!("lua/codec.lua");
+
+impl Function {
+    const ALL: [Self; 9] = [
+        Self::Deliver,
+        Self::Retract,
+        Self::Begin,
+        Self::Admit,
+        Self::Seed,
+        Self::Finish,
+        Self::Drop,
+        Self::Touch,
+        Self::Progress,
+    ];
+
+    /// The name in the script and the script.
+    const fn source(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Deliver => ("deliver", include_str!("lua/deliver.lua")),
+            Self::Retract => ("retract", include_str!("lua/retract.lua")),
+            Self::Begin => ("begin", include_str!("lua/begin.lua")),
+            Self::Admit => ("admit", include_str!("lua/admit.lua")),
+            Self::Seed => ("seed", include_str!("lua/seed.lua")),
+            Self::Finish => ("finish", include_str!("lua/finish.lua")),
+            Self::Drop => ("drop", include_str!("lua/drop.lua")),
+            Self::Touch => ("touch", include_str!("lua/touch.lua")),
+            Self::Progress => ("progress", include_str!("lua/progress.lua")),
+        }
+    }
+
+    /// The name in logs and errors.
+    pub(super) fn source_name(self) -> &'static str {
+        self.source().0
+    }
+
+    /// The name that FCALL knows.
+    pub(super) fn name(self) -> String {
+        format!("{}_{}", self.source().0, LIBRARY.version)
+    }
+}
+
+/// The library as FUNCTION LOAD takes it.
+pub(super) struct Library {
+    version: String,
+    /// Source code with its shebang.
+    pub(super) code: String,
+}
+
+pub(super) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let sources: Vec<(&str, &str)> = Function::ALL.iter().map(|function| function.source()).collect();
+    let body = std::iter::once(CODEC).chain(sources.iter().map(|(_, code)| *code)).collect::<Vec<_>>().join("\n");
+    let version: String = Sha256::digest(&body).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let registrations: String =
+        sources.iter().map(|(name, _)| format!("redis.register_function('{name}_{version}', {name})\n")).collect();
+    let code = format!("#!lua name=tidemark_{version}\n{body}\n{registrations}");
+    Library { version, code }
+});

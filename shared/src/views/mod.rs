@@ -1,0 +1,11 @@
+//! The views in Redis: derived, versioned, thrown away and rebuilt at any moment.
+//!
+//! [`keys`] is the only place that formats a key; `lua/` holds one file per atomic operation, loaded as a function library by [`library`].
+
+mod connection;
+pub mod keys;
+mod library;
+mod progress;
+mod readers;
+
+pub use connection::{Redis, RedisOptions};

@@ -1,0 +1,43 @@
+//! [`ProgressViews`] on Redis.
+
+use async_trait::async_trait;
+
+use super::{
+    connection::{Redis, ms},
+    keys,
+    library::Function,
+};
+use crate::{
+    domain::PostId,
+    ports::{FanOutKind, Progress, ProgressViews, ViewError},
+};
+
+#[async_trait]
+impl ProgressViews for Redis {
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, ViewError> {
+        let (pages_done, handled) = self
+            .call(
+                Function::Progress,
+                &[keys::pages_done(kind, post), keys::handled(kind, post)],
+                &[u64::from(page).into(), handled.into(), ms(keys::PROGRESS_LIFETIME)],
+            )
+            .await?;
+        Ok(Progress { pages_done, handled })
+    }
+
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError> {
+        let mut pipeline = redis::pipe();
+        pipeline.get(keys::pages_done(kind, post)).get(keys::handled(kind, post));
+        let (bitmap, handled): (Option<Vec<u8>>, Option<u64>) = self.pipeline("progress", &pipeline).await?;
+        let bitmap = bitmap.unwrap_or_default();
+        // SETBIT numbers the bits of a byte from the most significant one.
+        let done = |page: u16| bitmap.get(usize::from(page / 8)).is_some_and(|byte| byte << (page % 8) & 0x80 != 0);
+        let missing: Vec<u16> = (0..pages).filter(|&page| !done(page)).collect();
+        let pages_done = u64::from(pages) - missing.len() as u64;
+        Ok((Progress { pages_done, handled: handled.unwrap_or(0) }, missing))
+    }
+
+    async fn ping(&self) -> Result<(), ViewError> {
+        self.query::<String>("ping", &redis::cmd("PING")).await.map(|_| ())
+    }
+}
