@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use serde_json::json;
 use tidemark::{
     App,
-    domain::{PostId, ReadState, Seq, Timestamp, UserId},
+    domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId},
     http::{Answer, Body, Problem, Request},
     reader::{Flags, Origin},
 };
@@ -45,14 +45,16 @@ async fn posts(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
             by_author.entry(id.author).or_default().push(id.seq);
         }
     }
-    each(by_author, async |author, seqs| {
-        let changed = change::apply(app, caller, author, |flags, reads| {
-            let count = seqs.iter().filter(|&&seq| !flags.is_read(seq)).count() as u64;
-            reads.mark(seqs.iter().copied()).then_some(count)
-        });
-        changed.await.map(|changed| changed.count)
-    })
-    .await
+    let changes = by_author.into_iter().map(|(author, seqs)| mark_posts(app, caller, author, seqs).boxed()).collect();
+    in_parallel(changes).await
+}
+
+async fn mark_posts(app: &App, caller: UserId, author: UserId, seqs: Vec<Seq>) -> Result<u64, Problem> {
+    let changed = change::apply(app, caller, author, |flags, reads| {
+        let count = seqs.iter().filter(|&&seq| !flags.is_read(seq)).count() as u64;
+        reads.mark(seqs.iter().copied()).then_some(count)
+    });
+    changed.await.map(|changed| changed.count)
 }
 
 async fn through(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
@@ -70,28 +72,21 @@ async fn all(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
     let edges = app.edges.following(caller).await?;
     let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
     let heads = app.posts.heads(&authors).await?;
-    let authors = authors.into_iter().filter_map(|author| heads.get(&author).map(|head| (author, head)));
-    each(authors, async |author, head| {
-        let upto = last_before(app, author, head, before).await?;
-        if upto == 0 {
-            return Ok(0);
-        }
-        let changed = change::apply(app, caller, author, |flags, reads| {
-            // Nothing of it is unread: no fact is needed to say so.
-            if flags.unread_upto(upto) == 0 { None } else { mark_through(flags, reads, upto) }
-        });
-        changed.await.map(|changed| changed.count)
-    })
-    .await
+    let changes = heads.into_iter().map(|(author, head)| mark_before(app, caller, author, head, before).boxed()).collect();
+    in_parallel(changes).await
+}
+
+async fn mark_before(app: &App, caller: UserId, author: UserId, head: AuthorHead, before: Timestamp) -> Result<u64, Problem> {
+    let upto = last_before(app, author, &head, before).await?;
+    let changed = change::apply(app, caller, author, |flags, reads| {
+        // When nothing of it is unread, no fact is needed to say so.
+        if flags.unread_upto(upto) == 0 { None } else { mark_through(flags, reads, upto) }
+    });
+    changed.await.map(|changed| changed.count)
 }
 
 /// The last post of the author that existed at `before`.
-async fn last_before(
-    app: &App,
-    author: UserId,
-    head: &tidemark::domain::AuthorHead,
-    before: Timestamp,
-) -> Result<Seq, Problem> {
+async fn last_before(app: &App, author: UserId, head: &AuthorHead, before: Timestamp) -> Result<Seq, Problem> {
     if head.latest_at <= before {
         return Ok(head.latest_seq);
     }
@@ -105,15 +100,8 @@ fn mark_through(flags: &Flags, reads: &mut ReadState, seq: Seq) -> Option<u64> {
     reads.mark_through(seq).then_some(count)
 }
 
-/// Runs a change for several authors side by side and adds up what changed.
-async fn each<T>(
-    authors: impl IntoIterator<Item = (UserId, T)>,
-    change: impl AsyncFn(UserId, T) -> Result<u64, Problem>,
-) -> Result<u64, Problem> {
-    let change = &change;
-    stream::iter(authors)
-        .map(|(author, with)| change(author, with))
-        .buffer_unordered(PARALLEL)
-        .try_fold(0, async |sum, count| Ok(sum + count))
-        .await
+/// Runs changes of several authors' states side by side and adds up what changed.
+async fn in_parallel(changes: Vec<BoxFuture<'_, Result<u64, Problem>>>) -> Result<u64, Problem> {
+    let counts: Vec<u64> = stream::iter(changes).buffer_unordered(PARALLEL).try_collect().await?;
+    Ok(counts.into_iter().sum())
 }

@@ -99,11 +99,7 @@ async fn retract(app: &App, post: &Post, deletions: u32) {
 
 /// The `Idempotency-Key` header and what the request hashes to.
 fn idempotency_key(request: &Request, post: &NewPost) -> Result<Option<IdempotencyKey>, Problem> {
-    let Some(key) = request.header("idempotency-key") else { return Ok(None) };
-    let printable = (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if !printable {
-        return Err(Problem::invalid("Idempotency-Key", format!("must be 1 to {MAX_KEY} printable ASCII characters")));
-    }
+    let Some(key) = request.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
     let body = json!([post.title, post.body]).to_string();
     let fingerprint = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))

@@ -53,9 +53,20 @@ impl Request {
         self.caller.ok_or_else(Problem::unauthorized)
     }
 
-    /// A header's value.
+    /// A header's value; nothing when it is not visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.event.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// A header of 1 to `max` printable ASCII characters; `None` when it is absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else. `name` is how the refusal calls it.
+    pub fn printable_header(&self, name: &'static str, max: usize) -> Result<Option<&str>, Problem> {
+        let Some(value) = self.event.headers.get(name) else { return Ok(None) };
+        let printable = (1..=max).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
+        let text = value.to_str().ok().filter(|_| printable);
+        text.map(Some).ok_or_else(|| Problem::invalid(name, format!("must be 1 to {max} printable ASCII characters")))
     }
 
     /// All query parameters in order, decoded.

@@ -1,0 +1,149 @@
+//! A client of the HTTP contract.
+
+use reqwest::{Method, header::HeaderMap};
+use serde_json::{Value, json};
+
+/// Somebody who calls.
+#[derive(Clone)]
+pub struct User {
+    http: reqwest::Client,
+    base: String,
+    token: Option<String>,
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body; null when there is none.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The body of a 2xx answer.
+    pub fn ok(self) -> Value {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
+        self.body
+    }
+
+    /// Status and problem type.
+    pub fn problem(&self) -> (u16, &str) {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.body);
+        assert!(self.body["request_id"].is_string() && self.body["title"].is_string() && self.body["detail"].is_string());
+        assert_eq!(self.body["status"], self.status);
+        (self.status, self.body["type"].as_str().expect("a problem has a type"))
+    }
+
+    /// The field that a 400 names.
+    pub fn field(&self) -> &str {
+        assert_eq!(self.problem(), (400, "/problems/invalid-request"), "{}", self.body);
+        self.body["errors"][0]["field"].as_str().expect("a 400 names a field")
+    }
+
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl User {
+    /// A caller at `base` with this bearer token.
+    pub fn new(http: reqwest::Client, base: String, token: Option<String>) -> Self {
+        Self { http, base, token }
+    }
+
+    /// Any request.
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let response = request.send().await.expect("the gateway answers");
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.expect("a body");
+        let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("a JSON body") };
+        Answer { status, headers, body }
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], None).await
+    }
+
+    /// PUT without a body.
+    pub async fn put(&self, path: &str) -> Answer {
+        self.send(Method::PUT, path, &[], None).await
+    }
+
+    /// DELETE.
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, &[], None).await
+    }
+
+    /// POST of JSON.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::POST, path, &[], Some(body.to_string())).await
+    }
+
+    /// Publishes; the post's id.
+    pub async fn publish(&self, title: &str) -> String {
+        let post = self.post("/v1/posts", &json!({ "title": title })).await.ok();
+        post["id"].as_str().expect("a post has an id").to_owned()
+    }
+
+    /// All items of a list, page by page.
+    pub async fn walk(&self, path: &str, limit: usize) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut cursor = String::new();
+        let join = if path.contains('?') { '&' } else { '?' };
+        for _ in 0..10_000 {
+            let page = self.get(&format!("{path}{join}limit={limit}{cursor}")).await.ok();
+            let found = page["items"].as_array().expect("a page has items");
+            assert!(found.len() <= limit);
+            items.extend(found.iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return items,
+            }
+        }
+        panic!("{path} does not end");
+    }
+
+    /// The ids and read flags of the whole feed.
+    pub async fn feed(&self, status: &str) -> Vec<(String, bool)> {
+        let items = self.walk(&format!("/v1/feed?status={status}"), 7).await;
+        items.iter().map(|item| (item["id"].as_str().expect("an id").to_owned(), item["read"] == true)).collect()
+    }
+
+    /// The ids of the whole feed.
+    pub async fn feed_ids(&self) -> Vec<String> {
+        self.feed("all").await.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The total of unread posts, which three places must agree on.
+    pub async fn unread_total(&self) -> u64 {
+        let unread = self.get("/v1/unread").await.ok();
+        let total = unread["total"].as_u64().expect("a total");
+        let authors = unread["authors"].as_array().expect("authors");
+        let sum: u64 = authors.iter().map(|author| author["unread"].as_u64().expect("a count")).sum();
+        let feed = self.get("/v1/feed?limit=1").await.ok();
+        assert_eq!((total, total), (sum, feed["unread_total"].as_u64().expect("a total")));
+        total
+    }
+}
+
+impl User {
+    /// The total as one place says it, which may be in the middle of a change.
+    pub async fn unread_total_once(&self) -> u64 {
+        self.get("/v1/unread").await.ok()["total"].as_u64().expect("a total")
+    }
+}

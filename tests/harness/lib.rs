@@ -1,0 +1,109 @@
+//! What the tests stand on: a whole stack per test on a RAM-backed folder, and a client that speaks the HTTP contract.
+//!
+//! Nothing here retries or guesses a wait: [`World::idle`] waits for the stack's own word that no work is left.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod api;
+mod model;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tidemark_local::{Options, Stack};
+
+pub use api::{Answer, User};
+pub use model::{Model, Post};
+
+/// One test's stack.
+pub struct World {
+    /// The stack.
+    pub stack: Stack,
+    http: reqwest::Client,
+    _data: TempDir,
+}
+
+/// Runs one test against a fresh stack and, when it has passed, asserts that no work is left and that the stack stops cleanly.
+pub async fn world(test: impl AsyncFnOnce(&World)) {
+    world_with(|_| {}, test).await;
+}
+
+/// The same with other options.
+pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World)) {
+    log();
+    let data = data_dir();
+    let mut options = Options::new(data.path());
+    options.template = repository().join("template.yaml");
+    options.schedules = false;
+    options.retry_delay = std::time::Duration::from_millis(100);
+    configure(&mut options);
+    let stack = Stack::start(options).await.expect("the stack starts");
+    let world = World { stack, http: reqwest::Client::new(), _data: data };
+    test(&world).await;
+    world.idle().await;
+    world.stack.stop().await.expect("the stack stops");
+}
+
+/// Logs as `RUST_LOG` says, for a test that has to be looked into.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+}
+
+/// A folder in RAM where there is one.
+pub fn data_dir() -> TempDir {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a folder for the test's data")
+}
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()
+}
+
+impl World {
+    /// A caller.
+    pub fn user(&self, id: u64) -> User {
+        User::new(self.http.clone(), self.stack.base_url(), Some(id.to_string()))
+    }
+
+    /// A caller with this `Authorization` header, or none.
+    pub fn stranger(&self, token: Option<&str>) -> User {
+        User::new(self.http.clone(), self.stack.base_url(), token.map(str::to_owned))
+    }
+
+    /// Waits until nothing is queued, in flight or behind.
+    pub async fn idle(&self) {
+        self.stack.idle().await.expect("the stack becomes idle");
+    }
+
+    /// Forgets everything Redis knows.
+    pub async fn flush_redis(&self) {
+        let mut connection = self.redis().await;
+        redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.expect("FLUSHALL");
+    }
+
+    /// A connection of the test's own.
+    pub async fn redis(&self) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.stack.redis_url()).expect("a Redis URL");
+        client.get_multiplexed_async_connection().await.expect("Redis answers")
+    }
+
+    /// An SQS client of the test's own.
+    pub async fn sqs(&self) -> aws_sdk_sqs::Client {
+        let credentials = aws_sdk_sqs::config::Credentials::new("test", "test", None, None, "test");
+        let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
+            .region("us-east-1")
+            .credentials_provider(credentials)
+            .endpoint_url(self.stack.sqs_endpoint())
+            .load()
+            .await;
+        aws_sdk_sqs::Client::new(&config)
+    }
+
+    /// Makes `followers` follow `author`.
+    pub async fn follow(&self, followers: impl IntoIterator<Item = u64>, author: u64) {
+        for follower in followers {
+            self.user(follower).put(&format!("/v1/following/{author}")).await.ok();
+        }
+    }
+}

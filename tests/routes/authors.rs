@@ -1,0 +1,46 @@
+//! `GET /v1/authors/{author}/posts`.
+
+use serde_json::json;
+use tidemark_tests::world;
+
+#[tokio::test]
+async fn an_author_timeline_has_flags_and_totals() {
+    world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        author.publish("before").await;
+        reader.put("/v1/following/10").await.ok();
+        for number in 2..=12 {
+            author.publish(&format!("{number}")).await;
+        }
+        author.delete("/v1/posts/10-11").await.ok();
+        reader.put("/v1/posts/10-5/read").await.ok();
+        world.idle().await;
+
+        let all = reader.walk("/v1/authors/10/posts", 4).await;
+        let flags: Vec<(u64, bool)> = all.iter().map(|post| (post["seq"].as_u64().unwrap(), post["read"] == true)).collect();
+        let expected: Vec<(u64, bool)> = (1..=12).rev().filter(|seq| *seq != 11).map(|seq| (seq, seq == 1 || seq == 5)).collect();
+        assert_eq!(flags, expected);
+        assert_eq!(reader.get("/v1/authors/10/posts").await.ok()["total"], 11);
+
+        let unread = reader.walk("/v1/authors/10/posts?status=unread", 4).await;
+        let seqs: Vec<u64> = unread.iter().map(|post| post["seq"].as_u64().unwrap()).collect();
+        assert_eq!(seqs, [12, 10, 9, 8, 7, 6, 4, 3, 2]);
+        let page = reader.get("/v1/authors/10/posts?status=unread&limit=9").await.ok();
+        assert_eq!((&page["total"], &page["next_cursor"]), (&json!(9), &json!(null)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_of_an_author_not_followed_counts_as_unread() {
+    world(async |world| {
+        world.user(10).publish("one").await;
+        let (reader, author) = (world.user(1), world.user(10));
+        let page = reader.get("/v1/authors/10/posts?status=unread").await.ok();
+        assert_eq!((&page["items"], &page["total"]), (&json!([]), &json!(0)));
+        assert_eq!(author.get("/v1/authors/10/posts").await.ok()["items"][0]["read"], true);
+        assert_eq!(reader.get("/v1/authors/11/posts").await.ok(), json!({ "items": [], "next_cursor": null, "total": 0 }));
+        assert_eq!(reader.get("/v1/authors/0/posts").await.field(), "author");
+    })
+    .await;
+}

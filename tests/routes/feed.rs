@@ -1,0 +1,235 @@
+//! `GET /v1/feed`.
+
+use reqwest::Method;
+use serde_json::json;
+use tidemark_tests::world;
+
+#[tokio::test]
+async fn a_feed_holds_the_posts_of_the_followed_newest_first() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in [10, 20, 30] {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+        }
+        assert!(reader.feed_ids().await.is_empty());
+        let mut expected = Vec::new();
+        for round in 0..6 {
+            for author in [10, 20, 30, 40] {
+                let id = world.user(author).publish(&format!("round {round}")).await;
+                if author != 40 {
+                    expected.insert(0, id);
+                }
+            }
+        }
+        world.idle().await;
+        let items = reader.walk("/v1/feed", 5).await;
+        let key = |item: &serde_json::Value| {
+            let author: u64 = item["author"].as_str().unwrap().parse().unwrap();
+            (item["created_at"].as_str().unwrap().to_owned(), author, item["seq"].as_u64().unwrap())
+        };
+        assert!(items.is_sorted_by(|newer, older| key(newer) > key(older)));
+        let mut ids: Vec<String> = items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
+        ids.sort();
+        expected.sort();
+        assert_eq!(ids, expected);
+        assert!(items.iter().all(|item| item["read"] == false && item["liked"] == false && item["favorited"] == false));
+        assert_eq!(reader.unread_total().await, 18);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_follow_shows_the_newest_hundred_older_posts_as_read_to_the_next_read() {
+    world(async |world| {
+        let author = world.user(10);
+        for number in 0..105 {
+            author.publish(&format!("old {number}")).await;
+        }
+        world.idle().await;
+        // Nothing but the handler itself may be needed for the caller's next read.
+        for function in ["fan-out", "relation-projector"] {
+            world.stack.pause(function).await.unwrap();
+        }
+        let (live, cold) = (world.user(1), world.user(2));
+        live.feed_ids().await;
+        for reader in [&live, &cold] {
+            reader.put("/v1/following/10").await.ok();
+            let feed = reader.feed("all").await;
+            assert_eq!((feed.len(), &feed[0].0, &feed[99].0), (100, &"10-105".to_owned(), &"10-6".to_owned()));
+            assert!(feed.iter().all(|(_, read)| *read));
+            assert_eq!(reader.unread_total().await, 0);
+            reader.delete("/v1/following/10").await.ok();
+            assert!(reader.feed_ids().await.is_empty());
+        }
+        for function in ["fan-out", "relation-projector"] {
+            world.stack.resume(function).unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn following_again_starts_afresh() {
+    world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        reader.put("/v1/following/10").await.ok();
+        reader.feed_ids().await;
+        author.publish("one").await;
+        author.publish("two").await;
+        world.idle().await;
+        assert_eq!(reader.unread_total().await, 2);
+        reader.delete("/v1/following/10").await.ok();
+        assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![], 0));
+        author.publish("three").await;
+        reader.put("/v1/following/10").await.ok();
+        author.publish("four").await;
+        world.idle().await;
+        assert_eq!(reader.unread_total().await, 1);
+        let feed = reader.feed("all").await;
+        assert_eq!(feed.iter().map(|(_, read)| *read).collect::<Vec<_>>(), [false, true, true, true]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn unread_pages_hold_exactly_what_counts() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        reader.feed_ids().await;
+        for number in 1..=30 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        for seq in (1..=30).filter(|seq| seq % 3 != 0) {
+            reader.put(&format!("/v1/posts/10-{seq}/read")).await.ok();
+        }
+        let unread: Vec<String> = reader.feed("unread").await.into_iter().map(|(id, read)| {
+            assert!(!read);
+            id
+        }).collect();
+        assert_eq!(unread, (1..=10).rev().map(|n| format!("10-{}", n * 3)).collect::<Vec<_>>());
+        assert_eq!(reader.unread_total().await, 10);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pages_do_not_shift_while_posts_arrive() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        for number in 1..=20 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        let first = reader.get("/v1/feed?limit=8").await;
+        let link = first.header("link").unwrap().to_owned();
+        let page = first.ok();
+        assert_eq!(link, format!("</v1/feed?limit=8&cursor={}>; rel=\"next\"", page["next_cursor"].as_str().unwrap()));
+        for _ in 0..5 {
+            world.user(10).publish("meanwhile").await;
+        }
+        world.idle().await;
+        let next = reader.get(link.split(['<', '>']).nth(1).unwrap()).await.ok();
+        let ids: Vec<&str> = next["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["10-12", "10-11", "10-10", "10-9", "10-8", "10-7", "10-6", "10-5"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deleted_posts_leave_feed_counts_and_pages() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        reader.feed_ids().await;
+        for number in 1..=10 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        for seq in [10, 9, 8, 7, 3] {
+            world.user(10).delete(&format!("/v1/posts/10-{seq}")).await.ok();
+        }
+        let page = reader.get("/v1/feed?limit=4").await.ok();
+        assert_eq!(page["items"].as_array().unwrap().len(), 4, "a page thinned by deletions is refilled");
+        world.idle().await;
+        assert_eq!(reader.feed_ids().await, ["10-6", "10-5", "10-4", "10-2", "10-1"]);
+        assert_eq!(reader.unread_total().await, 5);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_feed_goes_on_past_its_cap_without_a_seam() {
+    world(async |world| {
+        let reader = world.user(1);
+        let authors: Vec<u64> = (10..18).collect();
+        for author in &authors {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+        }
+        futures::future::join_all(authors.iter().map(|&author| {
+            let author = world.user(author);
+            async move {
+                for number in 0..160 {
+                    author.publish(&format!("{number}")).await;
+                }
+            }
+        }))
+        .await;
+        world.idle().await;
+        // The view is rebuilt at this first read: 1,000 newest in Redis, the other 280 from the facts.
+        for status in ["all", "unread"] {
+            let items = reader.walk(&format!("/v1/feed?status={status}"), 97).await;
+            let mut ids: Vec<&str> = items.iter().map(|item| item["id"].as_str().unwrap()).collect();
+            let times: Vec<&str> = items.iter().map(|item| item["created_at"].as_str().unwrap()).collect();
+            assert!(times.is_sorted_by(|newer, older| newer >= older));
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!((items.len(), ids.len()), (1280, 1280));
+        }
+        assert_eq!(reader.unread_total().await, 1280);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_page_is_not_sent_twice() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        for path in ["/v1/feed", "/v1/unread"] {
+            let tag = reader.get(path).await.header("etag").unwrap().to_owned();
+            let same = reader.send(Method::GET, path, &[("if-none-match", &tag)], None).await;
+            assert_eq!((same.status, &same.body), (304, &serde_json::Value::Null));
+            assert_eq!(same.header("etag"), Some(tag.as_str()));
+        }
+        let tag = reader.get("/v1/feed").await.header("etag").unwrap().to_owned();
+        world.user(10).publish("new").await;
+        world.idle().await;
+        assert_eq!(reader.send(Method::GET, "/v1/feed", &[("if-none-match", &tag)], None).await.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn limits_cursors_and_status_are_checked() {
+    world(async |world| {
+        let reader = world.user(1);
+        for limit in ["0", "101", "-1", "x", "", "1.0", "010"] {
+            assert_eq!(reader.get(&format!("/v1/feed?limit={limit}")).await.field(), "limit");
+        }
+        for cursor in ["x", "AAAA", "%00", ""] {
+            assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor");
+        }
+        for number in 0..3 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        let other = reader.get("/v1/authors/10/posts?limit=1").await.ok();
+        let other = other["next_cursor"].as_str().unwrap();
+        assert_eq!(reader.get(&format!("/v1/feed?cursor={other}")).await.field(), "cursor", "a cursor of another list");
+        assert_eq!(reader.get("/v1/feed?status=read").await.field(), "status");
+        assert_eq!(reader.get("/v1/feed").await.ok(), json!({ "items": [], "next_cursor": null, "unread_total": 0 }));
+    })
+    .await;
+}

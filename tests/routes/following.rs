@@ -1,0 +1,89 @@
+//! `/v1/following`.
+
+use futures::future::join_all;
+use serde_json::json;
+use tidemark_tests::world;
+
+#[tokio::test]
+async fn follow_and_unfollow_may_be_repeated() {
+    world(async |world| {
+        let reader = world.user(1);
+        let first = reader.put("/v1/following/2").await.ok();
+        assert_eq!(first["following"], true);
+        let again = reader.put("/v1/following/2").await.ok();
+        assert_eq!(again["since"], first["since"]);
+        for _ in 0..2 {
+            assert_eq!(reader.delete("/v1/following/2").await.ok(), json!({ "following": false }));
+        }
+        let counts = world.stack.app("follow").unwrap().edges.follower_counts("2".parse().unwrap()).await.unwrap();
+        assert_eq!(counts.iter().sum::<u64>(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_follows_themselves() {
+    world(async |world| {
+        let answer = world.user(1).put("/v1/following/1").await;
+        assert_eq!(answer.problem(), (422, "/problems/self-follow"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_are_followed_each_as_if_alone() {
+    world(async |world| {
+        let results = world.user(1).post("/v1/following", &json!({ "authors": ["2", "1", "3", "2"] })).await.ok();
+        let results = results["results"].as_array().unwrap().clone();
+        let following: Vec<bool> = results.iter().map(|result| result["following"] == true).collect();
+        assert_eq!(following, [true, false, true, true]);
+        assert_eq!(results[1]["error"]["type"], "/problems/self-follow");
+        assert_eq!(results[0]["author"], "2");
+        for body in [json!({}), json!({ "authors": [] }), json!({ "authors": ["x"] }), json!({ "authors": vec!["2"; 51] })] {
+            assert!(world.user(1).post("/v1/following", &body).await.field().starts_with("authors"));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn six_hundred_follows_at_once_make_five_hundred_edges() {
+    world(async |world| {
+        let reader = world.user(1);
+        let answers = join_all((2..=601).map(|author| {
+            let reader = reader.clone();
+            async move { reader.put(&format!("/v1/following/{author}")).await }
+        }))
+        .await;
+        let refused: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+        assert_eq!((answers.len() - refused.len(), refused.len()), (500, 100));
+        assert!(refused.iter().all(|answer| answer.problem() == (422, "/problems/following-limit")));
+        let app = world.stack.app("follow").unwrap();
+        assert_eq!(app.edges.following("1".parse().unwrap()).await.unwrap().len(), 500);
+
+        // One place is free again, and only one.
+        let made = answers.iter().position(|answer| answer.status == 200).unwrap() + 2;
+        reader.delete(&format!("/v1/following/{made}")).await.ok();
+        let more = reader.post("/v1/following", &json!({ "authors": ["1001", "1002", "1003"] })).await.ok();
+        let following: Vec<bool> =
+            more["results"].as_array().unwrap().iter().map(|result| result["following"] == true).collect();
+        assert_eq!(following, [true, false, false]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn concurrent_unfollows_of_one_edge_count_once() {
+    world(async |world| {
+        world.follow(1..=3, 9).await;
+        let reader = world.user(1);
+        join_all((0..8).map(|_| {
+            let reader = reader.clone();
+            async move { reader.delete("/v1/following/9").await.ok() }
+        }))
+        .await;
+        let counts = world.stack.app("follow").unwrap().edges.follower_counts("9".parse().unwrap()).await.unwrap();
+        assert_eq!(counts.iter().sum::<u64>(), 2);
+    })
+    .await;
+}

@@ -1,0 +1,12 @@
+//! The HTTP contract, route by route: one module for each group of routes, on a whole stack.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod authors;
+mod errors;
+mod feed;
+mod following;
+mod health;
+mod posts;
+mod reads;
+mod template;
+mod unread;

@@ -1,0 +1,136 @@
+//! `/v1/posts`.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::json;
+use tidemark_tests::world;
+
+#[tokio::test]
+async fn a_post_is_published_read_and_deleted() {
+    world(async |world| {
+        let (author, other) = (world.user(1042), world.user(7));
+        let answer = author.post("/v1/posts", &json!({ "title": "First", "body": "Long" })).await;
+        assert_eq!((answer.status, answer.header("location")), (201, Some("/v1/posts/1042-1")));
+        let post = answer.ok();
+        assert_eq!((&post["id"], &post["author"], &post["seq"]), (&json!("1042-1"), &json!("1042"), &json!(1)));
+        assert_eq!(post["delivery"]["mode"], "push");
+
+        let seen = other.get("/v1/posts/1042-1").await.ok();
+        assert_eq!((&seen["title"], &seen["body"], &seen["created_at"]), (&json!("First"), &json!("Long"), &post["created_at"]));
+        assert_eq!((&seen["read"], &seen["liked"], &seen["favorited"]), (&json!(false), &json!(false), &json!(false)));
+        assert_eq!(author.get("/v1/posts/1042-1").await.ok()["read"], true, "one's own post is read");
+
+        assert_eq!(other.delete("/v1/posts/1042-1").await.problem(), (403, "/problems/forbidden"));
+        for _ in 0..2 {
+            assert_eq!(author.delete("/v1/posts/1042-1").await.status, 204);
+        }
+        assert_eq!(other.get("/v1/posts/1042-1").await.problem(), (404, "/problems/not-found"));
+        assert_eq!(author.delete("/v1/posts/1042-2").await.problem(), (404, "/problems/not-found"));
+        assert_eq!(author.publish("Second").await, "1042-2", "a number is never given twice");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn titles_and_bodies_have_bounds() {
+    world(async |world| {
+        let author = world.user(1);
+        let cases = [
+            (json!({}), "title"),
+            (json!({ "title": "" }), "title"),
+            (json!({ "title": "x".repeat(201) }), "title"),
+            (json!({ "title": 5 }), "title"),
+            (json!({ "title": "x", "body": 5 }), "body"),
+            (json!({ "title": "x", "body": "y".repeat(65_537) }), "body"),
+            (json!({ "title": "x", "body": "ü".repeat(40_000) }), "body"),
+            (json!([1]), "body"),
+        ];
+        for (body, field) in cases {
+            assert_eq!(author.post("/v1/posts", &body).await.field(), field, "{body:.60}");
+        }
+        let most = json!({ "title": "ü".repeat(200), "body": "y".repeat(65_536) });
+        assert_eq!(author.post("/v1/posts", &most).await.ok()["id"], "1-1", "what was refused changed nothing");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_key_makes_one_post() {
+    world(async |world| {
+        let author = world.user(1);
+        let publish = |key: &str, title: &str| {
+            let (author, key, body) = (author.clone(), key.to_owned(), json!({ "title": title }).to_string());
+            async move { author.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await }
+        };
+        let answers = join_all((0..8).map(|_| publish("k", "Same"))).await;
+        let first = answers[0].clone().ok();
+        assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == first), "{answers:?}");
+        assert_eq!(publish("k", "Other").await.problem(), (422, "/problems/idempotency-key-reused"));
+        assert_eq!(publish("l", "Other").await.ok()["id"], "1-2");
+        for bad in ["", "ü", &"x".repeat(129)] {
+            assert_eq!(publish(bad, "x").await.field(), "Idempotency-Key");
+        }
+        author.delete("/v1/posts/1-1").await.ok();
+        assert_eq!(publish("k", "Same").await.ok(), first, "the first answer, though the post is gone");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn concurrent_publishes_of_one_author_leave_no_gap() {
+    world(async |world| {
+        let author = world.user(1);
+        let ids = join_all((0..20).map(|index| {
+            let author = author.clone();
+            async move { author.publish(&format!("post {index}")).await }
+        }))
+        .await;
+        let mut seqs: Vec<u64> = ids.iter().map(|id| id.split_once('-').unwrap().1.parse().unwrap()).collect();
+        seqs.sort_unstable();
+        assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
+        let timeline = author.walk("/v1/authors/1/posts", 7).await;
+        let times: Vec<&str> = timeline.iter().map(|post| post["created_at"].as_str().unwrap()).collect();
+        assert!(times.is_sorted_by(|newer, older| newer >= older));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn delivery_is_exact() {
+    world(async |world| {
+        world.follow(1..=23, 99).await;
+        let author = world.user(99);
+        world.stack.pause("fan-out").await.unwrap();
+        let id = author.publish("Hello").await;
+        let path = format!("/v1/posts/{id}/delivery");
+        let pending = author.get(&path).await.ok();
+        assert_eq!((&pending["state"], &pending["followers"], &pending["delivered"]), (&json!("pending"), &json!(23), &json!(0)));
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        let done = author.get(&path).await.ok();
+        assert_eq!((&done["state"], &done["delivered"], &done["pages"], &done["pages_done"]), (&json!("done"), &json!(23), &json!(1), &json!(1)));
+        assert!(done["finished_at"].as_str() >= done["started_at"].as_str());
+        assert_eq!(author.get("/v1/posts/99-9/delivery").await.problem(), (404, "/problems/not-found"));
+
+        let lonely = world.user(5).publish("Nobody reads this").await;
+        let done = author.get(&format!("/v1/posts/{lonely}/delivery")).await.ok();
+        assert_eq!((&done["state"], &done["followers"]), (&json!("done"), &json!(0)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deleting_cancels_what_is_left() {
+    world(async |world| {
+        world.follow(1..=5, 99).await;
+        world.user(1).feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
+        let id = world.user(99).publish("Regretted").await;
+        world.user(99).delete(&format!("/v1/posts/{id}")).await.ok();
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!(world.user(99).get(&format!("/v1/posts/{id}/delivery")).await.ok()["state"], "cancelled");
+        assert_eq!((world.user(1).feed_ids().await, world.user(1).unread_total().await), (vec![], 0));
+    })
+    .await;
+}

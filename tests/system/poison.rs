@@ -1,0 +1,41 @@
+//! Messages that no attempt can make good.
+
+use serde_json::json;
+use tidemark_tests::world;
+
+use crate::delivery::deliver;
+
+#[tokio::test]
+async fn a_malformed_message_reaches_the_dead_letters_alone() {
+    world(async |world| {
+        let (reader, sqs) = (world.user(1), world.sqs().await);
+        let url = world.stack.queue("FanOutQueue").unwrap().url.clone();
+        reader.put("/v1/following/99").await.ok();
+        reader.feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
+        world.user(99).publish("good").await;
+        for body in ["nonsense", r#"{"v":9,"type":"sync","user":"1","author":"2"}"#] {
+            sqs.send_message().queue_url(&url).message_body(body).send().await.unwrap();
+        }
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!(reader.feed_ids().await, ["99-1"], "the rest of the batch is done");
+        let dead = world.stack.queue("FanOutDeadLetters").unwrap().url.clone();
+        let dead = sqs.receive_message().queue_url(&dead).max_number_of_messages(10).send().await.unwrap();
+        let mut bodies: Vec<&str> = dead.messages().iter().map(|message| message.body().unwrap()).collect();
+        bodies.sort_unstable();
+        assert_eq!(bodies, ["nonsense", r#"{"v":9,"type":"sync","user":"1","author":"2"}"#]
+            .into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_the_failed_messages_are_given_back() {
+    world(async |world| {
+        let bodies = ["nonsense".to_owned(), r#"{"v":1,"type":"sync","user":"1","author":"2"}"#.to_owned(), "{}".to_owned()];
+        let answer = deliver(world, &bodies).await;
+        assert_eq!(answer["batchItemFailures"], json!([{ "itemIdentifier": "late-0" }, { "itemIdentifier": "late-2" }]));
+    })
+    .await;
+}

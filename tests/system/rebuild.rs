@@ -1,0 +1,112 @@
+//! Views lost and rebuilt while they serve.
+
+use futures::future::join_all;
+use tidemark_tests::world;
+
+#[tokio::test]
+async fn everything_comes_back_from_the_facts() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in 10..20 {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            for number in 0..10 {
+                world.user(author).publish(&format!("{number}")).await;
+            }
+        }
+        world.idle().await;
+        reader.put("/v1/posts/10-3/read").await.ok();
+        reader.post("/v1/reads", &serde_json::json!({ "author": "11", "through": 7 })).await.ok();
+        reader.delete("/v1/posts/11-2/read").await.ok();
+        world.user(12).delete("/v1/posts/12-5").await.ok();
+        world.idle().await;
+        let before = (reader.feed("all").await, reader.feed("unread").await, reader.unread_total().await);
+        assert_eq!(before.2, 100 - 1 - 6 - 1);
+        for _ in 0..3 {
+            world.flush_redis().await;
+            assert_eq!((reader.feed("all").await, reader.feed("unread").await, reader.unread_total().await), before);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn flushes_in_the_middle_of_traffic_lose_nothing() {
+    world(async |world| {
+        let readers: Vec<u64> = (1..=10).collect();
+        for author in 20..25 {
+            world.follow(readers.clone(), author).await;
+        }
+        let publish = async {
+            for number in 0..12 {
+                join_all((20..25).map(|author| async move { world.user(author).publish(&format!("{number}")).await })).await;
+            }
+        };
+        let read = async {
+            for _ in 0..12 {
+                join_all(readers.iter().map(|&reader| async move { world.user(reader).feed_ids().await })).await;
+            }
+        };
+        let flush = async {
+            for _ in 0..12 {
+                world.flush_redis().await;
+                world.user(1).unread_total_once().await;
+            }
+        };
+        futures::join!(publish, read, flush);
+        world.idle().await;
+        for &reader in &readers {
+            assert_eq!(world.user(reader).unread_total().await, 60, "reader {reader}");
+            assert_eq!(world.user(reader).feed_ids().await.len(), 60);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_chunk_or_a_damaged_field_is_noticed_and_rebuilt() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        for number in 0..5 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        let before = (reader.feed("all").await, reader.unread_total().await);
+        let mut redis = world.redis().await;
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
+        let chunk = keys.iter().find(|key| key.contains(":f:1:")).unwrap();
+        let state = keys.iter().find(|key| key.ends_with(":r:1")).unwrap();
+
+        redis::cmd("DEL").arg(chunk).query_async::<()>(&mut redis).await.unwrap();
+        assert_eq!((reader.feed("all").await, reader.unread_total().await), before);
+        for (field, value) in [("10", "short"), ("@", "x"), ("nobody", "")] {
+            redis::cmd("HSET").arg(state).arg(field).arg(value).query_async::<()>(&mut redis).await.unwrap();
+            assert_eq!((reader.feed("all").await, reader.unread_total().await), before, "{field}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_abandoned_rebuild_is_taken_over_and_said_meanwhile() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        world.user(10).publish("one").await;
+        world.idle().await;
+        // A rebuild begins and its function dies.
+        let app = world.stack.app("read-feed").unwrap();
+        let user = "1".parse().unwrap();
+        let now = app.clock.now();
+        assert_eq!(app.views.begin(user, 7, now, false).await.unwrap(), tidemark::ports::Begun::Begun);
+        let page = reader.get("/v1/feed").await.ok();
+        assert_eq!((&page["rebuilding"], &page["unread_total"]), (&true.into(), &1.into()), "complete all the same, from the facts");
+        // Its deadline passes: begin at a time ten seconds ago.
+        world.flush_redis().await;
+        let past = tidemark::domain::Timestamp::from_ms(now.ms() - 20_000);
+        app.views.begin(user, 7, past, false).await.unwrap();
+        let page = reader.get("/v1/feed").await.ok();
+        assert_eq!((&page["rebuilding"], &page["unread_total"]), (&serde_json::Value::Null, &1.into()));
+    })
+    .await;
+}

@@ -1,0 +1,123 @@
+//! The scripts alone: any history of repeated and reordered operations ends where the facts say (V1 to V5).
+
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use tidemark::{
+    domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Timestamp, UserId, invariants},
+    ports::{ReaderViews, Seed, Seeded},
+    views::{Redis, RedisOptions},
+};
+use tidemark_tests::world;
+
+/// What happens to one reader and one author, as operations on the view.
+#[derive(Clone, Debug)]
+enum Operation {
+    Deliver(u64),
+    Retract(u64, u32),
+    Read(Box<(AuthorHead, ReadState)>),
+}
+
+fn at(seq: u64) -> Timestamp {
+    Timestamp::from_ms(1_700_000_000_000 + seq * 7_000_000)
+}
+
+#[tokio::test]
+async fn any_order_of_any_operations_ends_the_same() {
+    world(async |world| {
+        let options = RedisOptions {
+            url: world.stack.redis_url().to_owned(),
+            connect_timeout: std::time::Duration::from_secs(2),
+            response_timeout: std::time::Duration::from_secs(5),
+        };
+        let views: Arc<dyn ReaderViews> = Arc::new(Redis::new(&options).unwrap());
+        for seed in 0..300_u64 {
+            history(&*views, seed).await;
+        }
+    })
+    .await;
+}
+
+async fn history(views: &dyn ReaderViews, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
+    let base = rng.random_range(0..20_u64);
+    let edge = Edge { user, author, following: true, since: at(base), rev: 10, base, floor: base.saturating_sub(5) };
+    let mut head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
+    let mut reads = ReadState::default();
+
+    // The true history, and the operations that tell of it.
+    let mut operations = Vec::new();
+    for _ in 0..rng.random_range(1..40) {
+        match rng.random_range(0..10) {
+            0..5 => {
+                head.latest_seq += 1;
+                head.latest_at = at(head.latest_seq);
+                operations.push(Operation::Deliver(head.latest_seq));
+            }
+            5 if head.latest_seq > 0 => {
+                let seq = rng.random_range(1..=head.latest_seq);
+                if head.deleted.insert(seq) {
+                    operations.push(Operation::Retract(seq, head.deletions()));
+                }
+            }
+            6..8 if head.latest_seq > 0 => {
+                let seq = rng.random_range(1..=head.latest_seq);
+                let changed = if rng.random() { reads.mark([seq]) } else { reads.unmark(seq) };
+                reads.version += u32::from(changed);
+                operations.push(Operation::Read(Box::new((head.clone(), reads.clone()))));
+            }
+            8 => {
+                let seq = rng.random_range(0..=head.latest_seq);
+                reads.version += u32::from(reads.mark_through(seq));
+                operations.push(Operation::Read(Box::new((head.clone(), reads.clone()))));
+            }
+            _ => {}
+        }
+    }
+    let mut repeated: Vec<Operation> = operations.iter().flat_map(|operation| vec![operation.clone(); rng.random_range(1..3)]).collect();
+    repeated.shuffle(&mut rng);
+
+    views.begin(user, seed, at(0), false).await.unwrap();
+    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
+    views.finish(user, seed, at(0)).await.unwrap();
+    let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
+    for operation in &repeated {
+        match operation {
+            Operation::Deliver(seq) => drop(views.deliver(&[user], &[key(*seq)]).await.unwrap()),
+            Operation::Retract(seq, deletions) => drop(views.retract(&[user], key(*seq), *deletions).await.unwrap()),
+            Operation::Read(facts) => {
+                let state = AuthorState::undelivered(&edge, &facts.0, &facts.1);
+                let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }, at(0)).await.unwrap();
+                // A stale one is loaded again, as the functions do.
+                if seeded != (Seeded::Merged { stale: vec![] }) {
+                    let state = AuthorState::undelivered(&edge, &head, &reads);
+                    views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }, at(0)).await.unwrap();
+                }
+            }
+        }
+    }
+    let state = views.state(user).await.unwrap().unwrap();
+    let differs = invariants::view_differs(&state, author, Some(&edge), &head, &reads);
+    assert_eq!(differs, None, "seed {seed}: {repeated:?}");
+    for seq in base + 1..=head.latest_seq {
+        assert_eq!(state.is_unread(PostId::new(author, seq)), !reads.read.contains(seq) && !head.deleted.contains(seq));
+    }
+    // V3: what counts is stored.
+    let chunks = views.chunks(user, &state.meta.days, None, 1000).await.unwrap();
+    let stored: Vec<FeedKey> = chunks.into_iter().flat_map(Option::unwrap).collect();
+    for seq in state.authors[&author].unread_seqs() {
+        assert!(stored.contains(&key(seq)), "seed {seed}: {seq} counts and is not stored");
+    }
+
+    // And an unfollow takes all of it, whatever comes after.
+    views.drop_author(&Edge { following: false, rev: 11, ..edge.clone() }).await.unwrap();
+    for operation in &repeated {
+        if let Operation::Deliver(seq) = operation {
+            views.deliver(&[user], &[key(*seq)]).await.unwrap();
+        }
+    }
+    views.admit(user, &[edge]).await.unwrap();
+    let state = views.state(user).await.unwrap().unwrap();
+    assert!(state.authors.is_empty() && state.meta.days.is_empty(), "seed {seed}: {state:?}");
+}
