@@ -145,7 +145,7 @@ impl AuthorState {
     /// Writes the layout above.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + 8);
-        bytes.push(u8::from(self.live) * LIVE | u8::from(self.opening) * OPENING);
+        bytes.push((u8::from(self.live) * LIVE) | (u8::from(self.opening) * OPENING));
         for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8)] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }

@@ -1,0 +1,40 @@
+//! Every sample event is one that its function understands.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tidemark_tests::{repository, world};
+
+#[tokio::test]
+async fn every_sample_event_is_understood() {
+    world(async |world| {
+        world.user(1).put("/v1/following/2").await.ok();
+        world.user(1).feed_ids().await;
+        world.user(2).publish("for the samples").await;
+        let mut used = 0;
+        for path in samples() {
+            let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
+            let event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            let answer = world.stack.invoke(function, event).await.unwrap();
+            match function {
+                "fan-out" if path.ends_with("malformed.json") => {
+                    assert_eq!(answer["batchItemFailures"], json!([{ "itemIdentifier": "sample-0" }]));
+                }
+                "fan-out" | "relation-projector" => assert_eq!(answer["batchItemFailures"], json!([]), "{path:?}"),
+                "reconcile" => assert_eq!(answer["failed"], 0, "{path:?}"),
+                _ => assert!((200..300).contains(&answer["statusCode"].as_u64().unwrap()), "{path:?}: {answer}"),
+            }
+            used += 1;
+        }
+        assert!(used >= 20, "{used}");
+    })
+    .await;
+}
+
+/// All samples, the one that deletes the post they speak of last.
+fn samples() -> Vec<PathBuf> {
+    let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut samples: Vec<PathBuf> = entries(&repository().join("events")).iter().flat_map(|dir| entries(dir)).collect();
+    samples.sort_by_key(|path| (path.ends_with("publish/delete.json"), path.clone()));
+    samples
+}
