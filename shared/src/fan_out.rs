@@ -187,16 +187,16 @@ impl FanOuts {
         if users.is_empty() {
             return Ok(());
         }
-        match fan_out.kind {
-            FanOutKind::Deliver => {
-                let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
-                if post.is_some_and(|post| !post.deleted) {
-                    self.views.deliver(users, &[fan_out.key()]).await?;
-                }
+        // The fact decides, not the message: a deleted post is not delivered, a live one not retracted.
+        let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
+        match (fan_out.kind, post) {
+            (FanOutKind::Deliver, Some(post)) if !post.deleted => {
+                self.views.deliver(users, &[fan_out.key()]).await?;
             }
-            FanOutKind::Retract => {
+            (FanOutKind::Retract, Some(post)) if post.deleted => {
                 self.views.retract(users, fan_out.key(), fan_out.deletions).await?;
             }
+            _ => {}
         }
         Ok(())
     }

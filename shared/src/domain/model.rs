@@ -18,7 +18,7 @@ pub struct Edge {
     pub author: UserId,
     /// False for a tombstone.
     pub following: bool,
-    /// When this follow began, or the unfollow happened.
+    /// When this follow began, or the unfollow happened; strictly later with every change of the pair.
     pub since: Timestamp,
     /// Revision of the pair, growing with every follow and unfollow: `max(previous + 1, unix seconds)`, so that it also grows past an expired tombstone.
     pub rev: u32,

@@ -86,7 +86,7 @@ impl Edges for DynamoFacts {
                             user,
                             author,
                             following: true,
-                            since: now,
+                            since: next_since(known.get(&author), now),
                             rev: next_rev(known.get(&author), now),
                             base: head.latest_seq,
                             floor: head.backlog_floor(),
@@ -122,7 +122,8 @@ impl Edges for DynamoFacts {
         for attempt in 0..ATTEMPTS {
             let known = self.edges(user, &[author]).await?.remove(&author);
             let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
-            let tombstone = Edge { following: false, since: now, rev: next_rev(Some(&known), now), ..known };
+            let tombstone =
+                Edge { following: false, since: next_since(Some(&known), now), rev: next_rev(Some(&known), now), ..known };
             match self.write_unfollow(&tombstone, known.rev).await? {
                 Ok(()) => return Ok(Some(tombstone)),
                 Err(_) => back_off(attempt).await,
@@ -263,6 +264,11 @@ impl DynamoFacts {
         }
         Ok(followers)
     }
+}
+
+/// Now, but later than the pair's last change: the time of a change also orders it.
+fn next_since(known: Option<&Edge>, now: Timestamp) -> Timestamp {
+    known.map_or(now, |edge| now.max(edge.since.plus_ms(1)))
 }
 
 /// `max(previous + 1, unix seconds)`.

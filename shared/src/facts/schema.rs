@@ -3,7 +3,7 @@
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
 //! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow |
-//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow |
+//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow |
 //! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow |
 //! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B | publish, delete |
