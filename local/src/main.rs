@@ -1,1 +1,122 @@
-fn main(){}
+//! `make run`: starts the local stack and keeps it running until Ctrl-C or SIGTERM.
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use tidemark_local::{Options, Stack};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Everything template.yaml declares, on this machine.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// Where the API is served.
+    #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000")]
+    addr: SocketAddr,
+    /// Where everything is kept; started again on it, the stack has everything it had.
+    #[arg(long, env = "TIDEMARK_DATA", default_value = "./.tidemark")]
+    data: PathBuf,
+    /// The template to embody.
+    #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
+    template: PathBuf,
+    /// A Redis to use instead of a child process.
+    #[arg(long, env = "REDIS_URL")]
+    redis_url: Option<String>,
+    /// Functions to run as processes, by binary name and separated by commas, or `all`.
+    #[arg(long, env = "TIDEMARK_PROCESS_FUNCTIONS", value_delimiter = ',')]
+    process_functions: Vec<String>,
+    /// Where the functions' binaries are.
+    #[arg(long, env = "TIDEMARK_BIN_DIR")]
+    bin_dir: Option<PathBuf>,
+    /// How many processes each function that runs as such has.
+    #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
+    processes: usize,
+    /// Milliseconds that a failed message or batch waits for its next attempt.
+    #[arg(long, env = "TIDEMARK_RETRY_DELAY_MS", default_value_t = 1_000)]
+    retry_delay_ms: u64,
+    /// A template parameter, as `Name=value`; the variable TIDEMARK_PARAM_<Name> does the same.
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
+    parameters: Vec<(String, String)>,
+    /// What is logged, in the syntax of `tracing_subscriber::EnvFilter`.
+    #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error")]
+    log: String,
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or_else(|| "expected NAME=VALUE".to_owned())
+}
+
+impl Arguments {
+    fn into_options(self) -> Options {
+        let mut options = Options::new(self.data);
+        options.addr = self.addr;
+        options.template = self.template;
+        options.redis_url = self.redis_url.filter(|url| !url.is_empty());
+        options.process_functions = self.process_functions.into_iter().filter(|name| !name.is_empty()).collect::<BTreeSet<_>>();
+        options.all_processes = options.process_functions.remove("all");
+        options.bin_dir = self.bin_dir;
+        options.processes = self.processes;
+        options.retry_delay = Duration::from_millis(self.retry_delay_ms);
+        let variables =
+            std::env::vars().filter_map(|(name, value)| Some((name.strip_prefix("TIDEMARK_PARAM_")?.to_owned(), value)));
+        options.parameters = variables.chain(self.parameters).collect();
+        options
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(arguments.into_options()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tidemark-local: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let stack = tokio::select! {
+        stack = Stack::start(options) => stack?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    announce(&stack);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    eprintln!("stopping…");
+    stack.stop().await
+}
+
+fn announce(stack: &Stack) {
+    let url = stack.base_url();
+    println!(
+        "Tidemark is running.
+
+  page and API  {url}/
+  data          {}
+  DynamoDB      {}
+  SQS           {}
+  Redis         {}
+
+Try it: user 1 follows user 2, user 2 publishes, user 1 reads.
+
+  curl -X PUT -H 'Authorization: Bearer 1' {url}/v1/following/2
+  curl -X POST -H 'Authorization: Bearer 2' -H 'Content-Type: application/json' -d '{{\"title\":\"Hello\"}}' {url}/v1/posts
+  curl -H 'Authorization: Bearer 1' {url}/v1/feed
+",
+        stack.data_dir().display(),
+        stack.dynamodb_endpoint(),
+        stack.sqs_endpoint(),
+        stack.redis_url(),
+    );
+}

@@ -1,0 +1,49 @@
+//! The data directory and its lock.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::time::Instant;
+
+/// How long a start waits for the lock: a killed stack takes a moment to be gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A data directory that belongs to this stack until it is dropped. The lock goes with the process, however it ends.
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes the directory, creating it when it does not exist.
+    pub(crate) async fn open(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        std::fs::create_dir_all(path).with_context(|| format!("cannot create the data directory {shown}"))?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"));
+        let lock = lock.with_context(|| format!("cannot write to the data directory {shown}"))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { path: path.canonicalize()?, _lock: lock }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(TryLockError::WouldBlock) => bail!("the data directory {shown} is in use by another stack"),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock the data directory {shown}"));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,137 @@
+//! DynamoDB with streams on a loopback port: `dynoxide` in this process, served over HTTP from a thread of its own, so that the
+//! real SDK speaks to it and its blocking calls hold up nobody else.
+
+mod streams;
+mod tables;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use dynoxide::Database;
+use rusqlite::Connection;
+
+pub(crate) use streams::{Record, StreamLog};
+
+use crate::{stop::Stop, template::Table};
+
+/// How often expired items are removed and consumed stream records dropped.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// `_stream_records` comes without an index, which makes every write to a table with a stream read all earlier records.
+const STREAM_INDEXES: &str = "
+    CREATE INDEX IF NOT EXISTS _local_stream_by_table ON _stream_records (table_name, CAST(sequence_number AS INTEGER));
+    CREATE INDEX IF NOT EXISTS _local_stream_by_shard ON _stream_records (table_name, shard_id, CAST(sequence_number AS INTEGER));";
+
+/// The running engine.
+pub(crate) struct DynamoDb {
+    endpoint: String,
+    path: PathBuf,
+    database: Database,
+    stop: Stop,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for DynamoDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DynamoDb").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl DynamoDb {
+    /// Opens or creates the database file and serves it. Returns once requests can be sent.
+    pub(crate) fn start(path: &Path, workers: usize) -> Result<Self> {
+        let name = path.to_str().ok_or_else(|| anyhow!("the data directory's path must be UTF-8"))?;
+        let database = Database::new(name).with_context(|| format!("cannot open {}", path.display()))?;
+        // dynoxide's way to `synchronous=NORMAL`: a killed process loses nothing, a power cut may lose the last moments.
+        database.disable_bulk_loading().context("cannot configure the database")?;
+        Connection::open(path)
+            .and_then(|connection| connection.execute_batch(STREAM_INDEXES))
+            .context("cannot index the stream records")?;
+
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no loopback port for DynamoDB")?;
+        listener.set_nonblocking(true)?;
+        let endpoint = format!("http://{}", listener.local_addr()?);
+        let stop = Stop::new();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("local-dynamodb")
+            .enable_all()
+            .build()
+            .context("no threads for DynamoDB")?;
+        let (serving, signal) = (database.clone(), stop.clone());
+        let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
+            let served = runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
+                dynoxide::server::serve_with_shutdown(listener, serving, async move { signal.cancelled().await }).await
+            });
+            if let Err(error) = served {
+                tracing::error!(error, "the DynamoDB endpoint failed");
+            }
+            // A client that keeps a request open must not keep the stack from ending.
+            runtime.shutdown_timeout(Duration::from_secs(2));
+        })?;
+        Ok(Self { endpoint, path: path.to_owned(), database, stop, threads: vec![server] })
+    }
+
+    /// Where it listens.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Creates what is missing of a table: the table, its indexes, its stream, its expiry.
+    pub(crate) fn ensure(&self, table: &Table) -> Result<()> {
+        tables::ensure(&self.database, table).with_context(|| format!("table `{}`", table.logical_id))
+    }
+
+    /// The ARN of a table's current stream.
+    pub(crate) fn stream_arn(&self, table: &Table) -> Result<String> {
+        tables::stream_arn(&self.database, &table.name)
+    }
+
+    /// A reader of the stream records, on a connection of its own.
+    pub(crate) fn streams(&self) -> Result<StreamLog> {
+        StreamLog::open(&self.path)
+    }
+
+    /// Starts removing expired items and the stream records that `log` says are consumed.
+    pub(crate) fn keep_tidy(&mut self, log: Arc<StreamLog>) -> Result<()> {
+        let (database, stop) = (self.database.clone(), self.stop.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let tidy = move || {
+            while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
+                match database.sweep_ttl() {
+                    Ok(0) => {}
+                    Ok(items) => tracing::debug!(items, "removed expired items"),
+                    Err(error) => tracing::warn!(%error, "cannot remove expired items"),
+                }
+                if let Err(error) = log.prune() {
+                    tracing::warn!(%error, "cannot drop consumed stream records");
+                }
+            }
+        };
+        self.threads.push(std::thread::Builder::new().name("local-tidy".to_owned()).spawn(tidy)?);
+        Ok(())
+    }
+
+    /// Ends the endpoint and closes the file.
+    pub(crate) fn stop(&mut self) {
+        self.stop.give();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for DynamoDb {
+    fn drop(&mut self) {
+        self.stop.give();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! The stream records, read straight from the engine's file.
+//!
+//! A record is visible here as soon as the write that caused it has been answered, so "how far behind is this stream" is asked of
+//! the table of records itself and cannot miss one.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+use crate::{clock, template::REGION};
+
+/// How long records are kept that nobody reads, as in DynamoDB.
+const RETENTION_SECONDS: i64 = 24 * 3_600;
+/// Records dropped in one write, so that no other write waits long.
+const PRUNE_PAGE: usize = 500;
+
+/// One change of one item.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// Position in the stream.
+    pub(crate) sequence: i64,
+    /// When it happened, in seconds.
+    pub(crate) created_at: i64,
+    /// The record as a function receives it.
+    pub(crate) event: Value,
+}
+
+impl Record {
+    /// The sequence number as the API writes it: 21 digits.
+    pub(crate) fn sequence_number(&self) -> String {
+        format!("1{:020}", self.sequence)
+    }
+}
+
+/// Reads and prunes stream records.
+#[derive(Debug)]
+pub(crate) struct StreamLog {
+    reader: Mutex<Connection>,
+    writer: Mutex<Connection>,
+    /// For each table, up to where its readers have come.
+    consumed: Mutex<BTreeMap<String, BTreeMap<String, i64>>>,
+}
+
+impl StreamLog {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let connect = || -> rusqlite::Result<Connection> {
+            let connection = Connection::open(path)?;
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
+            connection.busy_timeout(Duration::from_secs(5))?;
+            Ok(connection)
+        };
+        let context = || format!("cannot read the streams of {}", path.display());
+        Ok(Self {
+            reader: Mutex::new(connect().with_context(context)?),
+            writer: Mutex::new(connect().with_context(context)?),
+            consumed: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// A number that changes with every write to the database.
+    pub(crate) fn version(&self) -> rusqlite::Result<i64> {
+        lock(&self.reader).prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+    }
+
+    /// Up to `most` records after `position`, oldest first.
+    pub(crate) fn read(&self, table: &str, view: &str, arn: &str, position: i64, most: usize) -> rusqlite::Result<Vec<Record>> {
+        let reader = lock(&self.reader);
+        let mut statement = reader.prepare_cached(
+            "SELECT CAST(sequence_number AS INTEGER), created_at, event_name, keys_json, new_image, old_image, user_identity, event_id
+             FROM _stream_records WHERE table_name = ?1 AND CAST(sequence_number AS INTEGER) > ?2
+             ORDER BY CAST(sequence_number AS INTEGER) LIMIT ?3",
+        )?;
+        let rows = statement.query_map(params![table, position, i64::try_from(most).unwrap_or(i64::MAX)], |row| {
+            let image = |index: usize| -> rusqlite::Result<Option<String>> { row.get(index) };
+            let (keys, new, old): (String, _, _) = (row.get(3)?, image(4)?, image(5)?);
+            let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+            let size = keys.len() + new.as_ref().map_or(0, String::len) + old.as_ref().map_or(0, String::len);
+            let mut record = Record { sequence: row.get(0)?, created_at: row.get(1)?, event: Value::Null };
+            let mut change = json!({
+                "ApproximateCreationDateTime": record.created_at,
+                "Keys": parse(&keys),
+                "SequenceNumber": record.sequence_number(),
+                "SizeBytes": size,
+                "StreamViewType": view,
+            });
+            for (name, image) in [("NewImage", new), ("OldImage", old)] {
+                if let Some(image) = image {
+                    change[name] = parse(&image);
+                }
+            }
+            let mut event = json!({
+                "eventID": row.get::<_, Option<String>>(7)?,
+                "eventName": row.get::<_, String>(2)?,
+                "eventVersion": "1.1",
+                "eventSource": "aws:dynamodb",
+                "awsRegion": REGION,
+                "eventSourceARN": arn,
+                "dynamodb": change,
+            });
+            if let Some(identity) = image(6)? {
+                event["userIdentity"] = parse(&identity);
+            }
+            record.event = event;
+            Ok(record)
+        })?;
+        rows.collect()
+    }
+
+    /// How many records lie after `position`, counted no further than 100,000.
+    pub(crate) fn behind(&self, table: &str, position: i64) -> rusqlite::Result<u64> {
+        let reader = lock(&self.reader);
+        let mut statement = reader.prepare_cached(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM _stream_records WHERE table_name = ?1 AND CAST(sequence_number AS INTEGER) > ?2 LIMIT 100000)",
+        )?;
+        statement.query_row(params![table, position], |row| row.get(0))
+    }
+
+    /// The position of the newest record.
+    pub(crate) fn newest(&self, table: &str) -> rusqlite::Result<i64> {
+        let sql = "SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) FROM _stream_records WHERE table_name = ?1";
+        lock(&self.reader).query_row(sql, [table], |row| row.get(0))
+    }
+
+    /// Notes that `reader` of `table` will not ask for records up to `position` again.
+    pub(crate) fn consumed(&self, table: &str, reader: &str, position: i64) {
+        lock(&self.consumed).entry(table.to_owned()).or_default().insert(reader.to_owned(), position);
+    }
+
+    /// Drops records that every reader has consumed, and those past the retention. The newest consumed one is kept, because the
+    /// engine numbers new records after the newest it has.
+    pub(super) fn prune(&self) -> rusqlite::Result<()> {
+        let readers = lock(&self.consumed).clone();
+        for (table, positions) in readers {
+            let Some(position) = positions.values().min() else { continue };
+            self.drop_pages(
+                "DELETE FROM _stream_records WHERE id IN (SELECT id FROM _stream_records
+                 WHERE table_name = ?1 AND CAST(sequence_number AS INTEGER) < ?2 LIMIT 500)",
+                &[&table, position],
+            )?;
+        }
+        let oldest = clock::now_seconds() - RETENTION_SECONDS;
+        self.drop_pages(
+            "DELETE FROM _stream_records WHERE id IN (SELECT id FROM _stream_records WHERE created_at < ?1 LIMIT 500)",
+            &[&oldest],
+        )
+    }
+
+    fn drop_pages(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<()> {
+        while lock(&self.writer).execute(sql, parameters)? >= PRUNE_PAGE {}
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

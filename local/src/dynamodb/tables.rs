@@ -1,0 +1,103 @@
+//! Brings the database's tables in line with the template.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use dynoxide::Database;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::template::{Index, Table};
+
+/// Creates the table, or adds to an existing one what the template has gained. Nothing is ever dropped.
+pub(super) fn ensure(database: &Database, table: &Table) -> Result<()> {
+    match describe(database, &table.name)? {
+        None => create(database, table)?,
+        Some(existing) => update(database, table, &existing)?,
+    }
+    if let Some(attribute) = &table.ttl_attribute {
+        let current = database.describe_time_to_live(request(json!({ "TableName": table.name }))?).map_err(from_engine)?;
+        if current.time_to_live_description.attribute_name.as_ref() != Some(attribute) {
+            let specification = json!({ "AttributeName": attribute, "Enabled": true });
+            let input = request(json!({ "TableName": table.name, "TimeToLiveSpecification": specification }))?;
+            database.update_time_to_live(input).map_err(from_engine).context("cannot enable expiry")?;
+        }
+    }
+    Ok(())
+}
+
+/// The ARN of the table's stream.
+pub(super) fn stream_arn(database: &Database, table: &str) -> Result<String> {
+    let arn = describe(database, table)?.and_then(|d| d.get("LatestStreamArn")?.as_str().map(str::to_owned));
+    arn.ok_or_else(|| anyhow!("table `{table}` has no stream"))
+}
+
+fn create(database: &Database, table: &Table) -> Result<()> {
+    let mut input = json!({
+        "TableName": table.name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": table.attributes,
+        "KeySchema": table.key_schema,
+    });
+    for (name, indexes) in [("GlobalSecondaryIndexes", &table.global_indexes), ("LocalSecondaryIndexes", &table.local_indexes)] {
+        if !indexes.is_empty() {
+            input[name] = indexes.iter().map(|index| index.definition.clone()).collect();
+        }
+    }
+    if let Some(view) = &table.stream_view {
+        input["StreamSpecification"] = json!({ "StreamEnabled": true, "StreamViewType": view });
+    }
+    database.create_table(request(input)?).map_err(from_engine).context("cannot create it")?;
+    tracing::debug!(table = table.name, "created table");
+    Ok(())
+}
+
+fn update(database: &Database, table: &Table, existing: &Value) -> Result<()> {
+    if !same_keys(&existing["KeySchema"], &table.key_schema) {
+        bail!("the data directory holds it with another key; remove the data directory to start afresh");
+    }
+    let has = |list: &str, index: &Index| {
+        existing[list].as_array().into_iter().flatten().any(|e| e["IndexName"] == index.name.as_str())
+    };
+    if let Some(index) = table.local_indexes.iter().find(|index| !has("LocalSecondaryIndexes", index)) {
+        bail!("the local index `{}` cannot be added to an existing table; remove the data directory to start afresh", index.name);
+    }
+    for index in table.global_indexes.iter().filter(|index| !has("GlobalSecondaryIndexes", index)) {
+        let creation = json!([{ "Create": index.definition }]);
+        let input =
+            json!({ "TableName": table.name, "AttributeDefinitions": table.attributes, "GlobalSecondaryIndexUpdates": creation });
+        database
+            .update_table(request(input)?)
+            .map_err(from_engine)
+            .with_context(|| format!("cannot add the index `{}`", index.name))?;
+    }
+    if let Some(view) = &table.stream_view
+        && existing.pointer("/StreamSpecification/StreamEnabled") != Some(&Value::Bool(true))
+    {
+        let stream = json!({ "StreamEnabled": true, "StreamViewType": view });
+        let input = request(json!({ "TableName": table.name, "StreamSpecification": stream }))?;
+        database.update_table(input).map_err(from_engine).context("cannot enable its stream")?;
+    }
+    Ok(())
+}
+
+fn describe(database: &Database, table: &str) -> Result<Option<Value>> {
+    match database.describe_table(request(json!({ "TableName": table }))?) {
+        Ok(answer) => Ok(serde_json::to_value(answer)?.get("Table").cloned()),
+        Err(dynoxide::DynoxideError::ResourceNotFoundException(_)) => Ok(None),
+        Err(error) => Err(from_engine(error)),
+    }
+}
+
+fn same_keys(a: &Value, b: &Value) -> bool {
+    let keys = |value: &Value| -> Vec<(Value, Value)> {
+        value.as_array().into_iter().flatten().map(|key| (key["AttributeName"].clone(), key["KeyType"].clone())).collect()
+    };
+    keys(a) == keys(b)
+}
+
+fn request<T: DeserializeOwned>(input: Value) -> Result<T> {
+    serde_json::from_value(input).context("the template's definition is not one DynamoDB accepts")
+}
+
+fn from_engine(error: dynoxide::DynoxideError) -> anyhow::Error {
+    anyhow!("{error}")
+}

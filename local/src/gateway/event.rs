@@ -1,0 +1,225 @@
+//! HTTP to API Gateway's event (payload format 2.0) and back.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    body::{Body, Bytes},
+    response::Response,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::routes::{Route, decode};
+use crate::{clock, template::ACCOUNT};
+
+/// Who calls, according to the local stack's stand-in for a JWT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) user: String,
+    pub(crate) scopes: Vec<String>,
+}
+
+/// Reads `Authorization: Bearer <user id> [scopes…]`. This stands in for a signed token and exists in the local stack alone.
+pub(crate) fn caller(headers: &HeaderMap) -> Option<Caller> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let mut words = value.split_ascii_whitespace();
+    words.next().filter(|scheme| scheme.eq_ignore_ascii_case("bearer"))?;
+    let user = words.next()?;
+    let valid = user.bytes().all(|byte| byte.is_ascii_digit()) && !user.starts_with('0') && user.parse::<u64>().is_ok();
+    valid.then(|| Caller { user: user.to_owned(), scopes: words.map(str::to_owned).collect() })
+}
+
+/// The event for a request.
+pub(crate) fn request(
+    parts: &Parts,
+    body: &Bytes,
+    route: &Route,
+    path_parameters: &BTreeMap<String, String>,
+    caller: Option<&Caller>,
+    user_claim: &str,
+    request_id: &str,
+) -> Value {
+    let query = parts.uri.query().unwrap_or_default();
+    let text = |name: header::HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let now = clock::now_ms();
+    let mut context = json!({
+        "accountId": ACCOUNT,
+        "apiId": "local",
+        "domainName": text(header::HOST),
+        "domainPrefix": "local",
+        "http": {
+            "method": parts.method.as_str(),
+            "path": parts.uri.path(),
+            "protocol": "HTTP/1.1",
+            "sourceIp": "127.0.0.1",
+            "userAgent": text(header::USER_AGENT),
+        },
+        "requestId": request_id,
+        "routeKey": route.key(),
+        "stage": "$default",
+        "time": clock::rfc3339(i64::try_from(now / 1_000).unwrap_or_default()),
+        "timeEpoch": now,
+    });
+    if let Some(caller) = caller {
+        let mut claims = Map::new();
+        claims.insert(user_claim.to_owned(), Value::String(caller.user.clone()));
+        if !caller.scopes.is_empty() {
+            claims.insert("scope".to_owned(), Value::String(caller.scopes.join(" ")));
+        }
+        context["authorizer"] = json!({ "jwt": { "claims": claims, "scopes": caller.scopes } });
+    }
+    let mut event = json!({
+        "version": "2.0",
+        "routeKey": route.key(),
+        "rawPath": parts.uri.path(),
+        "rawQueryString": query,
+        "headers": headers(&parts.headers),
+        "requestContext": context,
+        "isBase64Encoded": false,
+    });
+    let cookies: Vec<&str> = parts
+        .headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';').map(str::trim))
+        .collect();
+    if !cookies.is_empty() {
+        event["cookies"] = json!(cookies);
+    }
+    let query = query_parameters(query);
+    if !query.is_empty() {
+        event["queryStringParameters"] = json!(query);
+    }
+    if !path_parameters.is_empty() {
+        event["pathParameters"] = json!(path_parameters);
+    }
+    if !body.is_empty() {
+        match std::str::from_utf8(body) {
+            Ok(text) => event["body"] = Value::String(text.to_owned()),
+            Err(_) => {
+                event["body"] = Value::String(STANDARD.encode(body));
+                event["isBase64Encoded"] = Value::Bool(true);
+            }
+        }
+    }
+    event
+}
+
+fn headers(headers: &HeaderMap) -> BTreeMap<&str, String> {
+    let mut out: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| *name != header::COOKIE) {
+        append(out.entry(name.as_str()).or_default(), &String::from_utf8_lossy(value.as_bytes()));
+    }
+    out
+}
+
+fn query_parameters(query: &str) -> BTreeMap<String, String> {
+    let mut out: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value, true);
+        match out.entry(decode(name, true)).or_default() {
+            Some(joined) => {
+                joined.push(',');
+                joined.push_str(&value);
+            }
+            none => *none = Some(value),
+        }
+    }
+    out.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect()
+}
+
+fn append(joined: &mut String, value: &str) {
+    if !joined.is_empty() {
+        joined.push(',');
+    }
+    joined.push_str(value);
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    status_code: u16,
+    #[serde(default)]
+    headers: Option<BTreeMap<String, Value>>,
+    #[serde(default)]
+    multi_value_headers: Option<BTreeMap<String, Vec<Value>>>,
+    #[serde(default)]
+    cookies: Option<Vec<String>>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    is_base64_encoded: Option<bool>,
+}
+
+/// The response for a function's answer; `None` when the answer is not one. An answer without a status is the body of a 200, as in
+/// API Gateway.
+pub(crate) fn response(answer: Value) -> Option<Response> {
+    if answer.get("statusCode").is_none() {
+        let body = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
+        return Response::builder().header(header::CONTENT_TYPE, "application/json").body(Body::from(body)).ok();
+    }
+    let answer: Answer = serde_json::from_value(answer).ok()?;
+    let body = answer.body.unwrap_or_default();
+    let body = if answer.is_base64_encoded == Some(true) { STANDARD.decode(body).ok()? } else { body.into_bytes() };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(answer.status_code).ok()?;
+    let single = answer.headers.unwrap_or_default();
+    let multiple = answer.multi_value_headers.unwrap_or_default();
+    let single = single.into_iter().filter(|(name, _)| !multiple.contains_key(name)).collect::<Vec<_>>();
+    let all = single
+        .into_iter()
+        .chain(multiple.iter().flat_map(|(name, values)| values.iter().map(|value| (name.clone(), value.clone()))));
+    for (name, value) in all {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        response.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(&value).ok()?);
+    }
+    for cookie in answer.cookies.unwrap_or_default() {
+        response.headers_mut().append(header::SET_COOKIE, HeaderValue::from_str(&cookie).ok()?);
+    }
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(value: &str) -> Option<Caller> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        caller(&headers)
+    }
+
+    #[test]
+    fn a_bearer_is_a_user_id_with_scopes() {
+        let expected = Caller { user: "7".to_owned(), scopes: vec!["notices:write".to_owned()] };
+        assert_eq!(bearer("Bearer 7 notices:write"), Some(expected));
+        assert!(bearer("bearer 18446744073709551615").is_some());
+        for wrong in
+            ["Bearer 0", "Bearer 07", "Bearer -1", "Bearer +1", "Bearer", "Bearer x", "Basic 7", "Bearer 18446744073709551616"]
+        {
+            assert_eq!(bearer(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn repeated_query_parameters_are_joined() {
+        let query = query_parameters("user=1&user=2&q=a%26b+c&flag&empty=");
+        let expected = [("empty", ""), ("flag", ""), ("q", "a&b c"), ("user", "1,2")];
+        assert_eq!(query, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn an_answer_becomes_a_response() {
+        let answer = json!({ "statusCode": 201, "headers": { "location": "/v1/posts/1-1", "x-count": 3 }, "multiValueHeaders": {}, "body": "aGk=", "isBase64Encoded": true, "cookies": [] });
+        let response = response(answer).unwrap();
+        assert_eq!(response.status(), StatusCode::CREATED);
+        assert_eq!(response.headers()["location"], "/v1/posts/1-1");
+        assert_eq!(response.headers()["x-count"], "3");
+        assert!(super::response(json!({ "statusCode": "no" })).is_none());
+        assert_eq!(super::response(json!({ "plain": true })).unwrap().status(), StatusCode::OK);
+    }
+}

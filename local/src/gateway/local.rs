@@ -1,0 +1,64 @@
+//! `/_local/…`: looking into the stack and holding it still. Nothing of this exists in a deployment.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    response::{Html, IntoResponse, Response},
+};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Gateway;
+use crate::core::error_payload;
+
+/// The page at `/`.
+pub(super) async fn page() -> Html<&'static str> {
+    Html(include_str!("page.html"))
+}
+
+pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
+    match gateway.core.status() {
+        Ok(status) => Json(status).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Answers once no invocation by the function's sources is going on any more.
+pub(super) async fn pause(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    unit.gate.pause().await;
+    Json(json!({ "function": unit.function.binary, "paused": true })).into_response()
+}
+
+pub(super) async fn resume(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    unit.gate.resume();
+    Json(json!({ "function": unit.function.binary, "paused": false })).into_response()
+}
+
+/// Fires a function's schedule and answers with the function's result; a JSON body replaces the schedule's input.
+pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    let input: Option<Value> = match body.is_empty() {
+        true => None,
+        false => match serde_json::from_slice(&body) {
+            Ok(input) => Some(input),
+            Err(error) => {
+                return (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is no JSON: {error}") })))
+                    .into_response();
+            }
+        },
+    };
+    match gateway.core.fire(unit, input).await {
+        Some(Ok(answer)) => Json(answer).into_response(),
+        Some(Err(error)) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
+        None => (StatusCode::NOT_FOUND, Json(json!({ "error": format!("`{function}` has no schedule") }))).into_response(),
+    }
+}
+
+fn unknown(function: &str) -> Response {
+    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("there is no function `{function}`") }))).into_response()
+}

@@ -1,0 +1,73 @@
+//! The errors the gateway itself answers, in the shape the functions' own errors have (RFC 9457).
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::json;
+
+/// An error of the gateway.
+#[derive(Clone, Debug)]
+pub(crate) enum Problem {
+    Unauthorized,
+    NotFound,
+    MethodNotAllowed(Vec<String>),
+    BodyTooLarge(usize),
+    /// The function failed.
+    Internal,
+    /// The function did not answer in time.
+    TimedOut,
+}
+
+impl Problem {
+    fn parts(&self) -> (StatusCode, &'static str, &'static str, String) {
+        match self {
+            Self::Unauthorized => {
+                (StatusCode::UNAUTHORIZED, "unauthorized", "Not signed in", "Send `Authorization: Bearer <user id>`.".to_owned())
+            }
+            Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found", "There is no such route.".to_owned()),
+            Self::MethodNotAllowed(methods) => {
+                let detail = format!("This path takes {}.", methods.join(", "));
+                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+            }
+            Self::BodyTooLarge(limit) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body-too-large",
+                "Body too large",
+                format!("A body may have at most {limit} bytes."),
+            ),
+            Self::Internal => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", "The function failed.".to_owned())
+            }
+            Self::TimedOut => {
+                (StatusCode::SERVICE_UNAVAILABLE, "internal", "Unavailable", "The function did not answer in time.".to_owned())
+            }
+        }
+    }
+
+    pub(crate) fn response(&self, request_id: &str) -> Response {
+        let (status, slug, title, detail) = self.parts();
+        let body = json!({
+            "type": format!("/problems/{slug}"), "title": title, "status": status.as_u16(), "detail": detail, "request_id": request_id,
+        });
+        let mut response = (status, Body::from(body.to_string())).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match self {
+            Self::Unauthorized => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::MethodNotAllowed(methods) => {
+                if let Ok(allow) = HeaderValue::from_str(&methods.join(", ")) {
+                    headers.insert(header::ALLOW, allow);
+                }
+            }
+            Self::TimedOut => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::NotFound | Self::BodyTooLarge(_) | Self::Internal => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,221 @@
+//! The template's routes, matched the way API Gateway does: the most specific path wins, literal segments before parameters.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use crate::template::{EventSource, HttpRoute, Template};
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Literal(String),
+    Parameter(String),
+    /// `{name+}`: this and all that follow.
+    Greedy(String),
+}
+
+impl Segment {
+    fn parse(text: &str) -> Self {
+        match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+            Some(name) => match name.strip_suffix('+') {
+                Some(name) => Self::Greedy(name.to_owned()),
+                None => Self::Parameter(name.to_owned()),
+            },
+            None => Self::Literal(text.to_owned()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Literal(_) => 0,
+            Self::Parameter(_) => 1,
+            Self::Greedy(_) => 2,
+        }
+    }
+}
+
+/// One method and path, and the function behind them.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// Logical id of the function.
+    pub(crate) function: String,
+    pub(crate) authorized: bool,
+    segments: Vec<Segment>,
+}
+
+impl Route {
+    /// `"PUT /v1/following/{author}"`.
+    pub(crate) fn key(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+/// What became of looking for a route.
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    /// This route, with its path parameters, decoded.
+    Route(&'a Route, BTreeMap<String, String>),
+    /// The path exists with these methods only.
+    OtherMethods(Vec<&'a str>),
+    /// No such path.
+    Nothing,
+}
+
+/// All routes.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(Vec<Route>);
+
+impl Routes {
+    /// Collects the routes of a template. Two functions cannot own the same one.
+    pub(crate) fn of(template: &Template) -> Result<Self> {
+        let mut routes = Self::default();
+        for function in template.functions.values() {
+            for event in &function.events {
+                if let EventSource::Http(route) = &event.source {
+                    routes.add(&function.logical_id, route)?;
+                }
+            }
+        }
+        // The most specific path first, compared segment by segment.
+        routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
+        Ok(routes)
+    }
+
+    fn add(&mut self, function: &str, route: &HttpRoute) -> Result<()> {
+        let segments: Vec<Segment> = route.path.split('/').map(Segment::parse).collect();
+        let shape = |segments: &[Segment]| -> Vec<Option<String>> {
+            segments.iter().map(|segment| if let Segment::Literal(text) = segment { Some(text.clone()) } else { None }).collect()
+        };
+        if let Some(other) =
+            self.0.iter().find(|other| other.method == route.method && shape(&other.segments) == shape(&segments))
+        {
+            bail!("resources `{}` and `{function}` both serve {} {}", other.function, route.method, route.path);
+        }
+        self.0.push(Route {
+            method: route.method.clone(),
+            path: route.path.clone(),
+            function: function.to_owned(),
+            authorized: route.authorized,
+            segments,
+        });
+        Ok(())
+    }
+
+    /// The route for a request.
+    pub(crate) fn find(&self, method: &str, path: &str) -> Found<'_> {
+        let given: Vec<&str> = path.split('/').collect();
+        let mut methods = Vec::new();
+        for route in &self.0 {
+            let Some(parameters) = parameters(&route.segments, &given) else { continue };
+            if route.method == method || route.method == "ANY" {
+                return Found::Route(route, parameters);
+            }
+            methods.push(route.method.as_str());
+        }
+        methods.sort_unstable();
+        methods.dedup();
+        if methods.is_empty() { Found::Nothing } else { Found::OtherMethods(methods) }
+    }
+}
+
+fn parameters(segments: &[Segment], given: &[&str]) -> Option<BTreeMap<String, String>> {
+    let mut out = BTreeMap::new();
+    for (index, segment) in segments.iter().enumerate() {
+        let part = given.get(index)?;
+        match segment {
+            Segment::Literal(text) if text == part => {}
+            Segment::Literal(_) => return None,
+            Segment::Parameter(_) | Segment::Greedy(_) if part.is_empty() => return None,
+            Segment::Parameter(name) => {
+                out.insert(name.clone(), decode(part, false));
+            }
+            Segment::Greedy(name) => {
+                out.insert(name.clone(), decode(&given[index..].join("/"), false));
+                return Some(out);
+            }
+        }
+    }
+    (given.len() == segments.len()).then_some(out)
+}
+
+/// Undoes percent-encoding, and `+` for a space where `form` says so. What is no valid encoding stays as it is.
+pub(crate) fn decode(text: &str, form: bool) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while let Some(&byte) = bytes.get(index) {
+        let hex = bytes.get(index + 1..index + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            (b'%', Some(decoded)) => {
+                out.push(decoded);
+                index += 2;
+            }
+            (b'+', _) if form => out.push(b' '),
+            _ => out.push(byte),
+        }
+        index += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(list: &[(&str, &str)]) -> Routes {
+        let mut routes = Routes::default();
+        for (method, path) in list {
+            routes.add("F", &HttpRoute { method: (*method).to_owned(), path: (*path).to_owned(), authorized: true }).unwrap();
+        }
+        routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
+        routes
+    }
+
+    fn key(routes: &Routes, method: &str, path: &str) -> String {
+        match routes.find(method, path) {
+            Found::Route(route, parameters) => format!("{} {parameters:?}", route.key()),
+            Found::OtherMethods(methods) => format!("405 {}", methods.join(", ")),
+            Found::Nothing => "404".to_owned(),
+        }
+    }
+
+    #[test]
+    fn literal_segments_win_over_parameters() {
+        let routes = routes(&[
+            ("GET", "/v1/notices/{notice}"),
+            ("GET", "/v1/notices/unread"),
+            ("POST", "/v1/notices/reads"),
+            ("GET", "/{proxy+}"),
+        ]);
+        assert_eq!(key(&routes, "GET", "/v1/notices/unread"), "GET /v1/notices/unread {}");
+        assert_eq!(key(&routes, "GET", "/v1/notices/7-1"), r#"GET /v1/notices/{notice} {"notice": "7-1"}"#);
+        assert_eq!(key(&routes, "GET", "/v1/notices/reads"), r#"GET /v1/notices/{notice} {"notice": "reads"}"#);
+        assert_eq!(key(&routes, "GET", "/v2/a/b"), r#"GET /{proxy+} {"proxy": "v2/a/b"}"#);
+    }
+
+    #[test]
+    fn a_known_path_with_another_method_names_its_methods() {
+        let routes =
+            routes(&[("PUT", "/v1/following/{author}"), ("DELETE", "/v1/following/{author}"), ("POST", "/v1/following")]);
+        assert_eq!(key(&routes, "GET", "/v1/following/5"), "405 DELETE, PUT");
+        assert_eq!(key(&routes, "GET", "/v1/following"), "405 POST");
+        assert_eq!(key(&routes, "PUT", "/v1/following/"), "404");
+        assert_eq!(key(&routes, "PUT", "/v1/following/5/6"), "404");
+    }
+
+    #[test]
+    fn parameters_are_decoded() {
+        let routes = routes(&[("GET", "/a/{x}")]);
+        assert_eq!(key(&routes, "GET", "/a/b%2Fc+d%zz"), r#"GET /a/{x} {"x": "b/c+d%zz"}"#);
+        assert_eq!(decode("a+b%20c", true), "a b c");
+    }
+
+    #[test]
+    fn one_route_has_one_owner() {
+        let mut routes = routes(&[("GET", "/a/{x}")]);
+        let again = HttpRoute { method: "GET".to_owned(), path: "/a/{y}".to_owned(), authorized: true };
+        assert!(routes.add("G", &again).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! What can be chosen when a stack is started.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+/// How to start a [`Stack`](crate::Stack). [`Options::new`] has the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the API is served; port 0 picks a free one.
+    pub addr: SocketAddr,
+    /// Where everything is kept. A RAM-backed folder is faster where durability is not wanted.
+    pub data: PathBuf,
+    /// The template to embody.
+    pub template: PathBuf,
+    /// A Redis to use instead of a child process.
+    pub redis_url: Option<String>,
+    /// The `redis-server` to start.
+    pub redis_server: PathBuf,
+    /// Values for template parameters, over their defaults.
+    pub parameters: BTreeMap<String, String>,
+    /// Binary names of functions to run as processes instead of in this one.
+    pub process_functions: BTreeSet<String>,
+    /// Run every function as processes.
+    pub all_processes: bool,
+    /// Where the functions' binaries are; needed for functions run as processes.
+    pub bin_dir: Option<PathBuf>,
+    /// How many processes each such function has.
+    pub processes: usize,
+    /// How long a failed message or batch waits for its next attempt.
+    pub retry_delay: Duration,
+    /// Threads that serve DynamoDB.
+    pub dynamodb_threads: usize,
+    /// Whether schedules fire by themselves. They can be fired on demand all the same.
+    pub schedules: bool,
+}
+
+impl Options {
+    /// The defaults: `template.yaml` of the working directory, a free port, a Redis of its own, everything in process.
+    #[must_use]
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            addr: SocketAddr::from(([127, 0, 0, 1], 0)),
+            data: data.into(),
+            template: PathBuf::from("template.yaml"),
+            redis_url: None,
+            redis_server: PathBuf::from("redis-server"),
+            parameters: BTreeMap::new(),
+            process_functions: BTreeSet::new(),
+            all_processes: false,
+            bin_dir: None,
+            processes: 2,
+            retry_delay: Duration::from_secs(1),
+            dynamodb_threads: 2,
+            schedules: true,
+        }
+    }
+}

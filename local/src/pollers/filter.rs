@@ -1,0 +1,78 @@
+//! `FilterCriteria` patterns: the part of EventBridge's pattern language that stream filters are made of.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+/// Refuses patterns that [`matches`] would not understand.
+pub(crate) fn check(pattern: &Value) -> Result<()> {
+    match pattern {
+        Value::Object(fields) => fields.values().try_for_each(check),
+        Value::Array(rules) => rules.iter().try_for_each(|rule| match rule {
+            Value::Object(rule) => match rule.iter().next() {
+                Some((name, _))
+                    if rule.len() == 1
+                        && matches!(name.as_str(), "prefix" | "suffix" | "exists" | "anything-but" | "equals-ignore-case") =>
+                {
+                    Ok(())
+                }
+                _ => bail!("the local stack does not know the filter rule {rule:?}"),
+            },
+            Value::Array(_) => bail!("a filter rule cannot be a list"),
+            _ => Ok(()),
+        }),
+        other => bail!("a filter pattern's values are lists of rules, not {other}"),
+    }
+}
+
+/// Whether an event has all the fields a pattern asks for, each matching one of its rules.
+pub(crate) fn matches(pattern: &Value, event: Option<&Value>) -> bool {
+    match pattern {
+        Value::Object(fields) => fields.iter().all(|(name, inner)| matches(inner, event.and_then(|event| event.get(name)))),
+        Value::Array(rules) => rules.iter().any(|rule| rule_matches(rule, event)),
+        _ => false,
+    }
+}
+
+fn rule_matches(rule: &Value, value: Option<&Value>) -> bool {
+    let Value::Object(rule) = rule else { return value == Some(rule) };
+    let Some((name, operand)) = rule.iter().next() else { return false };
+    let text = value.and_then(Value::as_str);
+    let both = |test: fn(&str, &str) -> bool| text.zip(operand.as_str()).is_some_and(|(text, operand)| test(text, operand));
+    match name.as_str() {
+        "exists" => operand.as_bool() == Some(value.is_some()),
+        "prefix" => both(|text, prefix| text.starts_with(prefix)),
+        "suffix" => both(|text, suffix| text.ends_with(suffix)),
+        "equals-ignore-case" => both(|text, other| text.eq_ignore_ascii_case(other)),
+        "anything-but" => value.is_some_and(|value| match operand {
+            Value::Array(excluded) => !excluded.contains(value),
+            excluded => excluded != value,
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patterns_ask_for_fields_and_rules() {
+        let event = json!({ "eventName": "INSERT", "dynamodb": { "Keys": { "pk": { "S": "user#7" } } } });
+        let passes = |pattern: Value| matches(&pattern, Some(&event));
+        assert!(passes(json!({ "eventName": ["MODIFY", "INSERT"] })));
+        assert!(!passes(json!({ "eventName": ["REMOVE"] })));
+        assert!(passes(json!({ "dynamodb": { "Keys": { "pk": { "S": [{ "prefix": "user#" }] } } } })));
+        assert!(!passes(json!({ "dynamodb": { "Keys": { "pk": { "S": [{ "prefix": "post#" }] } } } })));
+        assert!(passes(json!({ "dynamodb": { "NewImage": [{ "exists": false }] } })));
+        assert!(passes(json!({ "eventName": [{ "anything-but": ["REMOVE"] }] })));
+    }
+
+    #[test]
+    fn unknown_rules_are_refused_when_the_template_is_read() {
+        assert!(check(&json!({ "a": [{ "numeric": [">", 1] }] })).is_err());
+        assert!(check(&json!({ "a": "plain" })).is_err());
+        assert!(check(&json!({ "a": { "b": ["x", { "exists": true }] } })).is_ok());
+    }
+}

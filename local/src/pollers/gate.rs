@@ -1,0 +1,114 @@
+//! Pausing and counting what a function's sources cause.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::sync::watch;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    paused: bool,
+    active: usize,
+}
+
+/// Stands between a function and its sources. A source takes nothing out of a queue or stream before it has entered, so a paused
+/// function leaves everything where it is.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    state: watch::Sender<State>,
+    /// Shared by all gates: how often any of them has been entered.
+    entries: Arc<AtomicU64>,
+}
+
+impl Gate {
+    pub(crate) fn new(entries: Arc<AtomicU64>) -> Self {
+        Self { state: watch::Sender::new(State::default()), entries }
+    }
+
+    /// Waits while the function is paused, then counts as in flight until the pass is dropped.
+    pub(crate) async fn enter(self: &Arc<Self>) -> Pass {
+        loop {
+            // An error means that no sender is left, and this one is.
+            let _ = self.state.subscribe().wait_for(|state| !state.paused).await;
+            let entered = self.state.send_if_modified(|state| {
+                state.active += usize::from(!state.paused);
+                !state.paused
+            });
+            if entered {
+                return self.pass();
+            }
+        }
+    }
+
+    /// Counts as in flight, paused or not.
+    pub(crate) fn force(self: &Arc<Self>) -> Pass {
+        self.state.send_modify(|state| state.active += 1);
+        self.pass()
+    }
+
+    fn pass(self: &Arc<Self>) -> Pass {
+        self.entries.fetch_add(1, Ordering::SeqCst);
+        Pass(Arc::clone(self))
+    }
+
+    /// Lets nobody in any more and waits for those inside.
+    pub(crate) async fn pause(&self) {
+        self.state.send_modify(|state| state.paused = true);
+        let _ = self.state.subscribe().wait_for(|state| state.active == 0).await;
+    }
+
+    pub(crate) fn resume(&self) {
+        self.state.send_modify(|state| state.paused = false);
+    }
+
+    pub(crate) fn paused(&self) -> bool {
+        self.state.borrow().paused
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        self.state.borrow().active
+    }
+}
+
+/// Being inside a [`Gate`].
+#[derive(Debug)]
+pub(crate) struct Pass(Arc<Gate>);
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.state.send_modify(|state| state.active -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pause_waits_for_those_inside_and_keeps_others_out() {
+        let gate = Arc::new(Gate::new(Arc::default()));
+        let pass = gate.enter().await;
+        let mut pause = tokio_test_task(gate.pause());
+        assert!(!pause.poll_once().await, "one is inside");
+        drop(pass);
+        assert!(pause.poll_once().await);
+        let mut enter = tokio_test_task(gate.enter());
+        assert!(!enter.poll_once().await, "the gate is closed");
+        gate.resume();
+        assert!(enter.poll_once().await);
+    }
+
+    struct Polled<F: Future>(std::pin::Pin<Box<F>>);
+
+    fn tokio_test_task<F: Future>(future: F) -> Polled<F> {
+        Polled(Box::pin(future))
+    }
+
+    impl<F: Future> Polled<F> {
+        async fn poll_once(&mut self) -> bool {
+            futures::poll!(self.0.as_mut()).is_ready()
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What Lambda's event source mappings and EventBridge do: turning messages, stream records and the passing of time into invocations.
+
+pub(crate) mod filter;
+pub(crate) mod gate;
+mod schedule;
+mod sqs;
+mod stream;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Result;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    core::{Core, Unit},
+    stop::Stop,
+    template::EventSource,
+};
+
+/// What every poller needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) core: Arc<Core>,
+    pub(crate) stop: Stop,
+    /// How long something that failed waits for its next attempt.
+    pub(crate) retry_delay: Duration,
+}
+
+impl Context {
+    fn unit(&self, logical_id: &str) -> Option<&Unit> {
+        self.core.units.get(logical_id)
+    }
+}
+
+/// Starts a poller for every event source of every function. Each ends at the stop signal, after the invocation it is at.
+pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str) -> Result<String>) -> Result<JoinSet<()>> {
+    let mut tasks = JoinSet::new();
+    for (id, unit) in &context.core.units {
+        for event in &unit.function.events {
+            match &event.source {
+                EventSource::Http(_) => {}
+                EventSource::Sqs(source) => {
+                    for _ in 0..sqs::concurrency(source) {
+                        tasks.spawn(sqs::poll(context.clone(), id.clone(), source.clone()));
+                    }
+                }
+                EventSource::Stream(source) => {
+                    let arn = stream_arn(&source.table)?;
+                    tasks.spawn(stream::poll(context.clone(), id.clone(), source.clone(), arn));
+                }
+                EventSource::Schedule(source) if schedules && source.enabled => {
+                    tasks.spawn(schedule::run(context.clone(), id.clone(), source.clone()));
+                }
+                EventSource::Schedule(_) => {}
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+/// The name under which a source's position is kept.
+pub(crate) fn position_key(function: &str, table: &str) -> String {
+    format!("{function}/{table}")
+}
+
+/// The items an answer with `batchItemFailures` names, in its order; `None` when the answer makes no sense, which Lambda takes as the
+/// failure of the whole batch.
+fn failed_items(answer: &Value) -> Option<Vec<&str>> {
+    match answer.get("batchItemFailures") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(items)) => {
+            items.iter().map(|item| item.get("itemIdentifier").and_then(Value::as_str).filter(|id| !id.is_empty())).collect()
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Queues to invocations.
+
+use std::time::Duration;
+
+use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::{Context, failed_items};
+use crate::{
+    core::Unit,
+    sqs::{Message, system_attributes},
+    template::{REGION, SqsSource},
+};
+
+/// Most invocations of one source at a time: one machine is not a cloud.
+const MOST: usize = 8;
+
+pub(super) fn concurrency(source: &SqsSource) -> usize {
+    source.maximum_concurrency.unwrap_or(MOST).clamp(1, MOST)
+}
+
+/// Receives, invokes and deletes until the stop signal. A failed message becomes visible again after the retry delay, not after the
+/// queue's visibility timeout: minutes of waiting teach nobody anything on a local machine. Its receives count all the same.
+pub(super) async fn poll(context: Context, function: String, source: SqsSource) {
+    let Some(unit) = context.unit(&function) else { return };
+    let queues = &context.core.queues;
+    loop {
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = queues.arrival(&source.queue) => {}
+        }
+        let pass = tokio::select! {
+            () = context.stop.cancelled() => return,
+            pass = unit.gate.enter() => pass,
+        };
+        let batch = gather(&context, &source).await;
+        if !batch.is_empty() {
+            handle(&context, unit, &source, &batch).await;
+        }
+        drop(pass);
+    }
+}
+
+async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
+    let queues = &context.core.queues;
+    let deadline = Instant::now() + source.batching_window;
+    let mut batch: Vec<Message> = Vec::new();
+    loop {
+        match queues.receive_now(&source.queue, source.batch_size - batch.len(), None) {
+            Ok(messages) => batch.extend(messages),
+            Err(error) => tracing::error!(queue = source.queue, %error, "cannot receive"),
+        }
+        let full = batch.is_empty() || batch.len() >= source.batch_size || Instant::now() >= deadline;
+        if full || context.stop.given() || tokio::time::timeout_at(deadline, queues.arrival(&source.queue)).await.is_err() {
+            return batch;
+        }
+    }
+}
+
+async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Message]) {
+    let queues = &context.core.queues;
+    let Ok(definition) = queues.definition(&source.queue) else { return };
+    let records: Vec<Value> = batch.iter().map(|message| record(message, &definition.arn)).collect();
+    let answer = context.core.invoke(unit, json!({ "Records": records })).await;
+    let (done, failed): (Vec<&Message>, Vec<&Message>) = match answer {
+        Err(_) => (Vec::new(), batch.iter().collect()),
+        Ok(_) if !source.report_failures => (batch.iter().collect(), Vec::new()),
+        Ok(answer) => match failed_items(&answer) {
+            Some(ids) if ids.iter().all(|id| batch.iter().any(|message| message.id == *id)) => {
+                batch.iter().partition(|message| !ids.contains(&message.id.as_str()))
+            }
+            _ => {
+                tracing::warn!(
+                    function = unit.function.binary,
+                    "the answer names items that are not in the batch: all of it failed"
+                );
+                (Vec::new(), batch.iter().collect())
+            }
+        },
+    };
+    if !failed.is_empty() {
+        tracing::warn!(
+            function = unit.function.binary,
+            queue = source.queue,
+            failed = failed.len(),
+            of = batch.len(),
+            "messages will be received again"
+        );
+    }
+    for message in failed {
+        // Out of date when the message's visibility ended meanwhile, which is just as well.
+        let _ = queues.set_visibility(&source.queue, &message.handle, context.retry_delay.max(Duration::from_millis(1)));
+    }
+    let handles: Vec<String> = done.iter().map(|message| message.handle.clone()).collect();
+    if !handles.is_empty()
+        && let Err(error) = queues.delete(&source.queue, &handles).await
+    {
+        tracing::error!(queue = source.queue, %error, "cannot delete handled messages");
+    }
+}
+
+fn record(message: &Message, arn: &str) -> Value {
+    let attributes: Map<String, Value> = message
+        .attributes
+        .iter()
+        .map(|(name, value)| {
+            use base64::Engine as _;
+            let binary = value.binary_value.as_ref().map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes));
+            let value = json!({
+                "stringValue": value.string_value, "binaryValue": binary, "dataType": value.data_type,
+                "stringListValues": [], "binaryListValues": [],
+            });
+            (name.clone(), value)
+        })
+        .collect();
+    json!({
+        "messageId": message.id,
+        "receiptHandle": message.handle,
+        "body": message.body,
+        "attributes": system_attributes(message),
+        "messageAttributes": attributes,
+        "md5OfBody": md5_of_body(&message.body),
+        "md5OfMessageAttributes": md5_of_message_attributes(&message.attributes),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": arn,
+        "awsRegion": REGION,
+    })
+}

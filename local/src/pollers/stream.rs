@@ -1,0 +1,226 @@
+//! Streams to invocations, strictly in order: a table has one shard here, and a batch has to succeed or be given up before the next.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Context, failed_items, filter, position_key};
+use crate::{
+    clock,
+    core::{Position, Unit},
+    dynamodb::Record,
+    runner::InvokeError,
+    sqs::{Draft, new_id},
+    template::StreamSource,
+};
+
+/// How often the database is asked whether anything was written: after recent activity, and otherwise. Writes by this stack's own
+/// functions are noticed at once.
+const WATCH_BUSY: Duration = Duration::from_millis(5);
+const WATCH_IDLE: Duration = Duration::from_millis(25);
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
+struct Reader<'a> {
+    context: &'a Context,
+    unit: &'a Unit,
+    source: &'a StreamSource,
+    position: Arc<Position>,
+    arn: String,
+    view: String,
+}
+
+/// Reads and invokes until the stop signal.
+pub(super) async fn poll(context: Context, function: String, source: StreamSource, arn: String) {
+    let core = &context.core;
+    let Some(unit) = context.unit(&function) else { return };
+    let Some(table) = core.template.tables.get(&source.table) else { return };
+    let own = |position: &&Arc<Position>| position.function == function && position.table == source.table;
+    let Some(position) = core.positions.iter().find(own).cloned() else { return };
+    let view = table.stream_view.clone().unwrap_or_default();
+    let reader = Reader { context: &context, unit, source: &source, position, arn, view };
+    let mut last_activity = Instant::now();
+    loop {
+        let version = core.log.version();
+        match reader.read(1) {
+            Ok(first) if first.is_empty() => loop {
+                let pause = if last_activity.elapsed() < BUSY_FOR { WATCH_BUSY } else { WATCH_IDLE };
+                tokio::select! {
+                    () = context.stop.cancelled() => return,
+                    () = core.wrote.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+                if core.log.version() != version {
+                    break;
+                }
+            },
+            Ok(_) => {
+                let pass = tokio::select! {
+                    () = context.stop.cancelled() => return,
+                    pass = unit.gate.enter() => pass,
+                };
+                reader.next_batch().await;
+                last_activity = Instant::now();
+                drop(pass);
+            }
+            Err(error) => {
+                tracing::error!(table = source.table, %error, "cannot read the stream");
+                tokio::time::sleep(context.retry_delay).await;
+            }
+        }
+        if context.stop.given() {
+            return;
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn read(&self, most: usize) -> rusqlite::Result<Vec<Record>> {
+        let after = self.position.sequence.load(Ordering::SeqCst);
+        self.context.core.log.read(&self.position.table_name, &self.view, &self.arn, after, most)
+    }
+
+    async fn next_batch(&self) {
+        let deadline = Instant::now() + self.source.batching_window;
+        let mut records = self.read(self.source.batch_size).unwrap_or_default();
+        while records.len() < self.source.batch_size && Instant::now() < deadline && !self.context.stop.given() {
+            tokio::time::sleep(WATCH_IDLE).await;
+            records = self.read(self.source.batch_size).unwrap_or(records);
+        }
+        let Some(end) = records.last().map(|record| record.sequence) else { return };
+        let filters = &self.source.filters;
+        records
+            .retain(|record| filters.is_empty() || filters.iter().any(|pattern| filter::matches(pattern, Some(&record.event))));
+        // Still to do, nearest last, with the attempts each has had.
+        let mut work = vec![(records, 0)];
+        while let Some((batch, attempts)) = work.pop() {
+            if self.context.stop.given() {
+                return;
+            }
+            if !batch.is_empty() {
+                work.extend(self.attempt(batch, attempts).await);
+            }
+        }
+        self.advance(end);
+    }
+
+    /// Hands one batch to the function; returns what is still to do of it, nearest last.
+    async fn attempt(&self, batch: Vec<Record>, attempts: u32) -> Vec<(Vec<Record>, u32)> {
+        let request_id = new_id();
+        let records: Vec<&Value> = batch.iter().map(|record| &record.event).collect();
+        let answer = self.context.core.invoke_as(self.unit, &request_id, json!({ "Records": records })).await;
+        let failed_at = match &answer {
+            Err(_) => Some(0),
+            Ok(_) if !self.source.report_failures => None,
+            Ok(answer) => self.first_failure(&batch, answer),
+        };
+        let Some(index) = failed_at else {
+            self.advance_to_end(&batch);
+            return Vec::new();
+        };
+        let mut rest = batch;
+        let after = rest.split_off(index);
+        if index > 0 {
+            // Progress: what follows is a batch of its own, with attempts of its own.
+            self.advance_to_end(&rest);
+            tokio::time::sleep(self.context.retry_delay).await;
+            return vec![(after, 0)];
+        }
+        let mut first = after;
+        if answer.is_err() && self.source.bisect && first.len() > 1 {
+            // Halving does not count as a retry.
+            let second = first.split_off(first.len() / 2);
+            return vec![(second, attempts), (first, attempts)];
+        }
+        if self.source.maximum_retries.is_some_and(|most| attempts >= most) {
+            self.give_up(&first, &request_id, attempts, answer.as_ref().err()).await;
+            return Vec::new();
+        }
+        tokio::select! {
+            () = tokio::time::sleep(self.context.retry_delay) => {}
+            () = self.context.stop.cancelled() => {}
+        }
+        vec![(first, attempts + 1)]
+    }
+
+    /// The index of the first record that failed: the lowest of those named, as in Lambda.
+    fn first_failure(&self, batch: &[Record], answer: &Value) -> Option<usize> {
+        let Some(ids) = failed_items(answer) else { return Some(0) };
+        let indexes: Option<Vec<usize>> =
+            ids.iter().map(|id| batch.iter().position(|record| record.sequence_number() == **id)).collect();
+        match indexes {
+            Some(indexes) => indexes.into_iter().min(),
+            None => {
+                tracing::warn!(
+                    function = self.unit.function.binary,
+                    "the answer names records that are not in the batch: all of it failed"
+                );
+                Some(0)
+            }
+        }
+    }
+
+    fn advance_to_end(&self, batch: &[Record]) {
+        if let Some(record) = batch.last() {
+            self.advance(record.sequence);
+        }
+    }
+
+    fn advance(&self, sequence: i64) {
+        let core = &self.context.core;
+        let key = position_key(&self.unit.function.logical_id, &self.source.table);
+        self.position.sequence.fetch_max(sequence, Ordering::SeqCst);
+        core.log.consumed(&self.position.table_name, &key, sequence);
+        core.store.post(move |transaction| {
+            let mut statement =
+                transaction.prepare_cached("INSERT OR REPLACE INTO positions (source, sequence) VALUES (?1, ?2)")?;
+            statement.execute(rusqlite::params![key, sequence]).map(drop)
+        });
+    }
+
+    /// Tells the failure destination which records were given up, and goes on behind them.
+    async fn give_up(&self, batch: &[Record], request_id: &str, attempts: u32, error: Option<&InvokeError>) {
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
+        tracing::error!(
+            function = self.unit.function.binary,
+            table = self.source.table,
+            records = batch.len(),
+            from = first.sequence_number(),
+            "giving up on stream records"
+        );
+        let message = json!({
+            "requestContext": {
+                "requestId": request_id,
+                "functionArn": self.unit.function.arn(),
+                "condition": "RetryAttemptsExhausted",
+                "approximateInvokeCount": attempts + 1,
+            },
+            "responseContext": {
+                "statusCode": 200,
+                "executedVersion": "$LATEST",
+                "functionError": error.map(|_| "Unhandled"),
+            },
+            "version": "1.0",
+            "timestamp": clock::rfc3339(clock::now_seconds()),
+            "DDBStreamBatchInfo": {
+                "shardId": format!("shardId-00000001-{}", self.position.table_name),
+                "startSequenceNumber": first.sequence_number(),
+                "endSequenceNumber": last.sequence_number(),
+                "approximateArrivalOfFirstRecord": clock::rfc3339(first.created_at),
+                "approximateArrivalOfLastRecord": clock::rfc3339(last.created_at),
+                "batchSize": batch.len(),
+                "streamArn": self.arn,
+            },
+        });
+        if let Some(queue) = &self.source.on_failure {
+            let draft = Draft { body: message.to_string(), ..Draft::default() };
+            if let Err(error) = self.context.core.queues.send(queue, vec![draft]).await {
+                tracing::error!(queue, %error, "cannot tell the failure destination");
+            }
+        }
+        self.advance_to_end(batch);
+    }
+}

@@ -1,0 +1,337 @@
+//! Event sources against real queues and streams, with functions that do as they are told.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64},
+    },
+};
+
+use async_trait::async_trait;
+use dynoxide::Database;
+use serde_json::json;
+use tokio::{sync::Notify, time::Instant};
+
+use super::*;
+use crate::{
+    core::Position,
+    dynamodb::DynamoDb,
+    pollers::gate::Gate,
+    runner::{InvokeError, Runner},
+    sqs::{Draft, Queues, journal},
+    store::Store,
+    template::{Bindings, Template},
+};
+
+const TEMPLATE: &str = r#"
+Resources:
+  Worker:
+    Type: AWS::Serverless::Function
+    Metadata: {BuildProperties: {Binary: worker}}
+    Properties:
+      Events:
+        Jobs:
+          Type: SQS
+          Properties: {Queue: !GetAtt Jobs.Arn, BatchSize: 10, FunctionResponseTypes: [ReportBatchItemFailures]}
+  Projector:
+    Type: AWS::Serverless::Function
+    Metadata: {BuildProperties: {Binary: projector}}
+    Properties:
+      Events:
+        Changes:
+          Type: DynamoDB
+          Properties:
+            Stream: !GetAtt Items.StreamArn
+            StartingPosition: TRIM_HORIZON
+            BatchSize: 4
+            MaximumRetryAttempts: 1
+            BisectBatchOnFunctionError: true
+            FunctionResponseTypes: [ReportBatchItemFailures]
+            DestinationConfig: {OnFailure: {Type: SQS, Destination: !GetAtt Failures.Arn}}
+            FilterCriteria: {Filters: [{Pattern: '{"dynamodb": {"Keys": {"id": {"S": [{"prefix": "item"}]}}}}'}]}
+  Jobs:
+    Type: AWS::SQS::Queue
+    Properties: {RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 3}}
+  Dead: {Type: AWS::SQS::Queue}
+  Failures: {Type: AWS::SQS::Queue}
+  Items:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      AttributeDefinitions: [{AttributeName: id, AttributeType: S}]
+      KeySchema: [{AttributeName: id, KeyType: HASH}]
+      StreamSpecification: {StreamViewType: NEW_AND_OLD_IMAGES}
+"#;
+
+type Behaviour = Box<dyn Fn(&[String]) -> Result<Value, InvokeError> + Send + Sync>;
+
+/// A function that notes the batches it is given and answers as told.
+struct Scripted {
+    behaviour: Behaviour,
+    batches: Mutex<Vec<Vec<String>>>,
+    /// Invocations wait here until they are let go.
+    hold: tokio::sync::RwLock<()>,
+}
+
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl Scripted {
+    fn new(behaviour: impl Fn(&[String]) -> Result<Value, InvokeError> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { behaviour: Box::new(behaviour), batches: Mutex::default(), hold: tokio::sync::RwLock::default() })
+    }
+
+    fn batches(&self) -> Vec<Vec<String>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl Runner for Scripted {
+    async fn invoke(&self, _: &str, payload: Value) -> Result<Value, InvokeError> {
+        let records = payload["Records"].as_array().unwrap().iter();
+        let name =
+            |record: &Value| record["body"].as_str().or(record["dynamodb"]["Keys"]["id"]["S"].as_str()).unwrap().to_owned();
+        let names: Vec<String> = records.clone().map(name).collect();
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(names.clone());
+        let _held = self.hold.read().await;
+        let answer = (self.behaviour)(&names)?;
+        // Behaviours name items by what they hold; the answer names them by their identifiers.
+        let id = |wanted: &Value| {
+            let index = names.iter().position(|name| wanted == name.as_str())?;
+            let record = &payload["Records"][index];
+            Some(record["messageId"].as_str().or(record["dynamodb"]["SequenceNumber"].as_str())?.to_owned())
+        };
+        let failures = answer.as_array().map(|items| {
+            items.iter().map(|item| json!({ "itemIdentifier": id(item).unwrap_or("unknown".into()) })).collect::<Vec<_>>()
+        });
+        Ok(failures.map_or(answer, |failures| json!({ "batchItemFailures": failures })))
+    }
+}
+
+fn failure() -> InvokeError {
+    InvokeError::Failed { kind: "Error".to_owned(), message: "told to".to_owned() }
+}
+
+struct Bench {
+    core: Arc<Core>,
+    engine: DynamoDb,
+    writer: Database,
+    stop: Stop,
+    tasks: JoinSet<()>,
+}
+
+impl Bench {
+    fn start(folder: &Path, worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
+        let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
+        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1).unwrap();
+        let items = &template.tables["Items"];
+        engine.ensure(items).unwrap();
+        let load = |connection: &rusqlite::Connection| {
+            let sequence =
+                connection.query_row("SELECT COALESCE(MAX(sequence), 0) FROM positions", [], |row| row.get::<_, i64>(0))?;
+            Ok((journal::load(connection)?, sequence))
+        };
+        let (store, (messages, sequence)) = Store::open(&folder.join("local.sqlite"), load).unwrap();
+        let store = Arc::new(store);
+        let entries = Arc::new(AtomicU64::new(0));
+        let unit = |id: &str, runner: Arc<dyn Runner>| {
+            let unit = Unit { function: template.functions[id].clone(), runner, gate: Arc::new(Gate::new(Arc::clone(&entries))) };
+            (id.to_owned(), unit)
+        };
+        let units = BTreeMap::from([unit("Worker", Arc::clone(worker) as _), unit("Projector", Arc::clone(projector) as _)]);
+        let position = Position {
+            function: "Projector".into(),
+            table: "Items".into(),
+            table_name: "Items".into(),
+            sequence: AtomicI64::new(sequence),
+        };
+        let core = Arc::new(Core {
+            units,
+            queues: Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages)),
+            log: Arc::new(engine.streams().unwrap()),
+            store,
+            positions: vec![Arc::new(position)],
+            entries,
+            wrote: Notify::new(),
+            dynamodb_endpoint: String::new(),
+            sqs_endpoint: String::new(),
+            redis_url: String::new(),
+            template,
+        });
+        let stop = Stop::new();
+        let context = Context { core: Arc::clone(&core), stop: stop.clone(), retry_delay: Duration::from_millis(5) };
+        let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
+        let writer = Database::new(folder.join("dynamodb.sqlite").to_str().unwrap()).unwrap();
+        Self { core, engine, writer, stop, tasks }
+    }
+
+    async fn send(&self, bodies: &[&str]) {
+        let drafts = bodies.iter().map(|body| Draft { body: (*body).to_owned(), ..Draft::default() }).collect();
+        self.core.queues.send("Jobs", drafts).await.unwrap();
+    }
+
+    fn write(&self, ids: &[&str]) {
+        for id in ids {
+            let put = json!({ "TableName": "Items", "Item": { "id": { "S": id } } });
+            self.writer.put_item(serde_json::from_value(put).unwrap()).unwrap();
+        }
+    }
+
+    async fn idle(&self) {
+        self.until(|| self.core.status().unwrap().idle).await;
+    }
+
+    async fn until(&self, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !condition() {
+            assert!(Instant::now() < deadline, "not in time: {:?}", self.core.status());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn unit(&self, name: &str) -> &Unit {
+        self.core.unit(name).unwrap()
+    }
+
+    async fn stop(mut self) {
+        self.stop.give();
+        while self.tasks.join_next().await.is_some() {}
+        self.core.store.close();
+        drop(self.writer);
+        self.engine.stop();
+    }
+}
+
+fn well() -> Arc<Scripted> {
+    Scripted::new(|_| Ok(Value::Null))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_fail_come_again_alone_until_they_are_dead_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = Scripted::new(|names| Ok(names.iter().filter(|name| name.starts_with("bad")).cloned().collect()));
+    let bench = Bench::start(folder.path(), &worker, &well());
+    bench.unit("worker").gate.pause().await;
+    bench.send(&["good", "bad", "fine"]).await;
+    assert!(!bench.core.status().unwrap().idle, "held messages are work to do");
+    bench.unit("worker").gate.resume();
+    bench.idle().await;
+    assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
+    let dead = bench.core.queues.receive_now("Dead", 10, None).unwrap();
+    assert_eq!(dead[0].body, "bad");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_names_strangers_or_an_error_fails_the_whole_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = AtomicU64::new(0);
+    let worker = Scripted::new(move |_| match attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        0 => Ok(json!(["stranger"])),
+        1 => Err(failure()),
+        _ => Ok(json!({})),
+    });
+    let bench = Bench::start(folder.path(), &worker, &well());
+    bench.unit("worker").gate.pause().await;
+    bench.send(&["a", "b"]).await;
+    bench.unit("worker").gate.resume();
+    bench.idle().await;
+    let mut handled: Vec<String> = worker.batches().concat();
+    handled.sort();
+    assert_eq!(handled, ["a", "a", "a", "b", "b", "b"]);
+    assert!(bench.core.queues.counts("Dead").is_empty());
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_returns_after_the_invocations_in_flight_and_leaves_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = well();
+    let bench = Bench::start(folder.path(), &worker, &well());
+    let held = worker.hold.write().await;
+    bench.send(&["first"]).await;
+    bench.until(|| worker.batches().len() == 1).await;
+    assert!(!bench.core.status().unwrap().idle);
+    let gate = &bench.unit("worker").gate;
+    let mut pause = Box::pin(gate.pause());
+    assert!(futures::poll!(pause.as_mut()).is_pending(), "the first is still in flight");
+    drop(held);
+    pause.await;
+    assert!(bench.core.queues.counts("Jobs").is_empty(), "and it was deleted");
+    bench.send(&["second"]).await;
+    assert_eq!((worker.batches().len(), bench.core.queues.counts("Jobs").visible), (1, 1));
+    gate.resume();
+    bench.idle().await;
+    assert_eq!(worker.batches(), [["first"], ["second"]]);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_records_come_in_order_in_batches_and_through_the_filter() {
+    let folder = tempfile::tempdir().unwrap();
+    let projector = well();
+    let bench = Bench::start(folder.path(), &well(), &projector);
+    bench.unit("projector").gate.pause().await;
+    bench.write(&["item1", "other", "item2", "item3", "item4"]);
+    let status = bench.core.status().unwrap();
+    assert!(!status.idle && status.streams["Items"].behind == 5);
+    bench.unit("projector").gate.resume();
+    bench.idle().await;
+    assert_eq!(projector.batches(), [vec!["item1", "item2", "item3"], vec!["item4"]]);
+    bench.write(&["other"]);
+    bench.idle().await;
+    bench.stop().await;
+
+    let bench = Bench::start(folder.path(), &well(), &projector);
+    bench.write(&["item5"]);
+    bench.idle().await;
+    assert_eq!(projector.batches().concat(), ["item1", "item2", "item3", "item4", "item5"], "a restart goes on where it was");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_stream_batch_is_halved_retried_and_given_up_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let projector =
+        Scripted::new(|names| if names.iter().any(|name| name == "item3") { Err(failure()) } else { Ok(Value::Null) });
+    let bench = Bench::start(folder.path(), &well(), &projector);
+    bench.unit("projector").gate.pause().await;
+    bench.write(&["item1", "item2", "item3", "item4"]);
+    bench.unit("projector").gate.resume();
+    bench.idle().await;
+    let expected: [&[&str]; 6] =
+        [&["item1", "item2", "item3", "item4"], &["item1", "item2"], &["item3", "item4"], &["item3"], &["item3"], &["item4"]];
+    assert_eq!(projector.batches(), expected);
+    let told = bench.core.queues.receive_now("Failures", 10, None).unwrap();
+    let told: Value = serde_json::from_str(&told[0].body).unwrap();
+    assert_eq!(told["requestContext"]["condition"], "RetryAttemptsExhausted");
+    assert_eq!(told["requestContext"]["approximateInvokeCount"], 2);
+    assert_eq!(told["DDBStreamBatchInfo"]["batchSize"], 1);
+    assert_eq!(told["DDBStreamBatchInfo"]["startSequenceNumber"], told["DDBStreamBatchInfo"]["endSequenceNumber"]);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partly_failed_stream_batch_goes_on_from_its_first_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = AtomicU64::new(0);
+    let projector = Scripted::new(move |_| match attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        0 => Ok(json!(["item4", "item3"])),
+        1 => Ok(json!(["item3"])),
+        _ => Ok(json!([])),
+    });
+    let bench = Bench::start(folder.path(), &well(), &projector);
+    bench.unit("projector").gate.pause().await;
+    bench.write(&["item1", "item2", "item3", "item4"]);
+    bench.unit("projector").gate.resume();
+    bench.idle().await;
+    let expected: [&[&str]; 3] = [&["item1", "item2", "item3", "item4"], &["item3", "item4"], &["item3", "item4"]];
+    assert_eq!(projector.batches(), expected);
+    assert!(bench.core.queues.counts("Failures").is_empty());
+    bench.stop().await;
+}

@@ -1,0 +1,94 @@
+//! Running functions: in this process, or as the binaries that are deployed.
+
+mod in_process;
+mod process;
+mod runtime_api;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tidemark::App;
+
+pub(crate) use in_process::InProcess;
+pub(crate) use process::{Processes, WorkerSettings};
+pub(crate) use runtime_api::RuntimeApi;
+
+use crate::template::{Function, REGION};
+
+/// Why an invocation has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum InvokeError {
+    /// The function answered with an error.
+    #[error("{kind}: {message}")]
+    Failed {
+        /// The error's type, as the Lambda runtime reports it.
+        kind: String,
+        /// The error's text.
+        message: String,
+    },
+    /// The handler panicked.
+    #[error("the handler panicked: {0}")]
+    Panicked(String),
+    /// The function's timeout passed.
+    #[error("timed out after {0} s")]
+    TimedOut(u64),
+    /// The process ended while it was at work.
+    #[error("the process ended during the invocation ({0})")]
+    Exited(String),
+    /// The event or the answer has the wrong shape.
+    #[error("{0}")]
+    Shape(String),
+}
+
+/// One function, ready to be invoked.
+#[async_trait]
+pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
+    /// Invokes the function and waits for its answer, no longer than its timeout.
+    async fn invoke(&self, request_id: &str, payload: Value) -> Result<Value, InvokeError>;
+
+    /// The function's state, when it runs in this process.
+    fn app(&self) -> Option<&App> {
+        None
+    }
+
+    /// Ids of the processes that run it.
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Ends its processes.
+    async fn stop(&self) {}
+}
+
+/// Where the emulated services are.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoints {
+    pub(crate) dynamodb: String,
+    pub(crate) sqs: String,
+    pub(crate) redis: String,
+}
+
+/// A function's whole environment: the template's, with Redis and the AWS endpoints pointing here.
+pub(crate) fn environment(function: &Function, endpoints: &Endpoints) -> Arc<BTreeMap<String, String>> {
+    let mut all = function.environment.clone();
+    let own = [
+        ("REDIS_URL", endpoints.redis.as_str()),
+        ("AWS_ENDPOINT_URL_DYNAMODB", &endpoints.dynamodb),
+        ("AWS_ENDPOINT_URL_SQS", &endpoints.sqs),
+        ("AWS_REGION", REGION),
+        ("AWS_DEFAULT_REGION", REGION),
+        ("AWS_ACCESS_KEY_ID", "local"),
+        ("AWS_SECRET_ACCESS_KEY", "local"),
+        ("AWS_LAMBDA_FUNCTION_NAME", &function.binary),
+        ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),
+        ("AWS_LAMBDA_LOG_GROUP_NAME", "local"),
+        ("AWS_LAMBDA_LOG_STREAM_NAME", "local"),
+    ];
+    all.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    all.insert("AWS_LAMBDA_FUNCTION_MEMORY_SIZE".to_owned(), function.memory_mib.to_string());
+    Arc::new(all)
+}
+
+#[cfg(test)]
+mod tests;

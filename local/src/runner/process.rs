@@ -1,0 +1,302 @@
+//! Functions as processes: the deployed binaries, fed by the emulated Lambda Runtime API.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::{
+    process::{Child, Command},
+    sync::{Notify, oneshot},
+    task::JoinSet,
+};
+
+use super::{InvokeError, Runner};
+use crate::{clock, stop::Stop, template::Function};
+
+/// The pause before a process that ended without ever asking for work is replaced; it doubles each time, up to a bound. One that did
+/// ask is replaced at once.
+const RESPAWN_AFTER: Duration = Duration::from_millis(200);
+const RESPAWN_AT_MOST: Duration = Duration::from_secs(5);
+
+/// How a function's processes are started.
+#[derive(Debug)]
+pub(crate) struct WorkerSettings {
+    pub(crate) binary: PathBuf,
+    /// How many processes, which is how many invocations run at a time.
+    pub(crate) count: usize,
+    pub(crate) environment: Arc<BTreeMap<String, String>>,
+    /// Host and port of the Runtime API.
+    pub(crate) runtime_api: String,
+    /// Where their output goes.
+    pub(crate) log: PathBuf,
+}
+
+/// An invocation as a worker is given it.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    pub(super) request_id: String,
+    pub(super) payload: String,
+    pub(super) deadline_ms: u64,
+}
+
+type Answer = Result<Value, InvokeError>;
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<(Assignment, oneshot::Sender<Answer>)>,
+    /// What each worker is at.
+    running: HashMap<u64, (String, oneshot::Sender<Answer>)>,
+    /// Process ids of the workers that are alive; 0 while one is being started.
+    live: BTreeMap<u64, u32>,
+    /// Workers that are alive and have asked for work.
+    ready: HashSet<u64>,
+    spawned: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    arn: String,
+    state: Mutex<State>,
+    arrival: Notify,
+    /// Tells supervisors that a worker is to be killed; they look into `condemned`.
+    sentence: Notify,
+    condemned: Mutex<Vec<u64>>,
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn arn(&self) -> &str {
+        &self.arn
+    }
+
+    /// The next invocation for a worker; `None` when the worker is no longer alive.
+    pub(super) async fn next(&self, worker: u64) -> Option<Assignment> {
+        loop {
+            {
+                let mut state = self.lock();
+                if !state.live.contains_key(&worker) {
+                    return None;
+                }
+                state.ready.insert(worker);
+                if let Some((assignment, answer)) = state.waiting.pop_front() {
+                    state.running.insert(worker, (assignment.request_id.clone(), answer));
+                    if !state.waiting.is_empty() {
+                        self.arrival.notify_one();
+                    }
+                    return Some(assignment);
+                }
+            }
+            self.arrival.notified().await;
+        }
+    }
+
+    /// Hands an answer to whoever waits for it; false when nobody does any more.
+    pub(super) fn finish(&self, worker: u64, request_id: &str, answer: Answer) -> bool {
+        let mut state = self.lock();
+        if state.running.get(&worker).is_none_or(|(id, _)| id != request_id) {
+            return false;
+        }
+        state.running.remove(&worker).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
+    }
+
+    fn started(&self, pid: u32) -> u64 {
+        let mut state = self.lock();
+        state.spawned += 1;
+        let worker = state.spawned;
+        state.live.insert(worker, pid);
+        worker
+    }
+
+    /// Fails what the worker was at. One that has never asked for work fails the invocation it would have been given, as Lambda does
+    /// when a function cannot start. Returns whether it had asked.
+    fn ended(&self, worker: u64, how: &str) -> bool {
+        let mut state = self.lock();
+        state.live.remove(&worker);
+        let was_ready = state.ready.remove(&worker);
+        let victim = match state.running.remove(&worker) {
+            Some((_, waiting)) => Some(waiting),
+            None if was_ready => None,
+            None => state.waiting.pop_front().map(|(_, waiting)| waiting),
+        };
+        if let Some(waiting) = victim {
+            // Nobody waits any more when the invocation has timed out.
+            let _ = waiting.send(Err(InvokeError::Exited(how.to_owned())));
+        }
+        was_ready
+    }
+
+    /// Withdraws an invocation: from the queue, or by ending the process that is at it.
+    fn withdraw(&self, request_id: &str) {
+        let mut state = self.lock();
+        state.waiting.retain(|(assignment, _)| assignment.request_id != request_id);
+        let worker = state.running.iter().find(|(_, (id, _))| id == request_id).map(|(worker, _)| *worker);
+        if let Some(worker) = worker {
+            state.running.remove(&worker);
+            self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+            self.sentence.notify_waiters();
+        }
+    }
+
+    fn is_condemned(&self, worker: u64) -> bool {
+        let mut condemned = self.condemned.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = condemned.len();
+        condemned.retain(|other| *other != worker);
+        condemned.len() != before
+    }
+}
+
+/// A function's processes.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    pool: Arc<Pool>,
+    timeout_seconds: u64,
+    stop: Stop,
+    supervisors: tokio::sync::Mutex<JoinSet<()>>,
+}
+
+impl Processes {
+    /// Starts the processes; they are replaced whenever they end.
+    pub(crate) fn start(function: &Function, settings: WorkerSettings) -> Result<Self> {
+        ensure!(
+            settings.binary.is_file(),
+            "function `{}`: there is no binary {}",
+            function.logical_id,
+            settings.binary.display()
+        );
+        let pool = Arc::new(Pool {
+            arn: function.arn(),
+            state: Mutex::default(),
+            arrival: Notify::new(),
+            sentence: Notify::new(),
+            condemned: Mutex::default(),
+        });
+        let stop = Stop::new();
+        let settings = Arc::new(settings);
+        let mut supervisors = JoinSet::new();
+        for _ in 0..settings.count.max(1) {
+            supervisors.spawn(supervise(Arc::clone(&pool), Arc::clone(&settings), function.binary.clone(), stop.clone()));
+        }
+        Ok(Self { pool, timeout_seconds: function.timeout_seconds, stop, supervisors: tokio::sync::Mutex::new(supervisors) })
+    }
+
+    /// For the Runtime API.
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+}
+
+#[async_trait]
+impl Runner for Processes {
+    async fn invoke(&self, request_id: &str, payload: Value) -> Answer {
+        let timeout = Duration::from_secs(self.timeout_seconds);
+        let assignment = Assignment {
+            request_id: request_id.to_owned(),
+            payload: payload.to_string(),
+            deadline_ms: clock::now_ms() + self.timeout_seconds * 1_000,
+        };
+        let (answer, waiting) = oneshot::channel();
+        self.pool.lock().waiting.push_back((assignment, answer));
+        self.pool.arrival.notify_one();
+        match tokio::time::timeout(timeout, waiting).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(InvokeError::Exited("the stack is stopping".to_owned()))),
+            Err(_) => {
+                self.pool.withdraw(request_id);
+                Err(InvokeError::TimedOut(self.timeout_seconds))
+            }
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
+    }
+
+    async fn stop(&self) {
+        self.stop.give();
+        let mut supervisors = self.supervisors.lock().await;
+        while supervisors.join_next().await.is_some() {}
+    }
+}
+
+async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: String, stop: Stop) {
+    let mut pause = RESPAWN_AFTER;
+    while !stop.given() {
+        let was_ready = match spawn(&pool, &settings, &function) {
+            Ok((worker, child)) => {
+                let how = watch(&pool, worker, child, &stop).await;
+                let was_ready = pool.ended(worker, &how);
+                if !stop.given() {
+                    tracing::warn!(function, how, was_ready, log = %settings.log.display(), "a function's process ended");
+                }
+                was_ready
+            }
+            Err(error) => {
+                tracing::error!(function, "{error:#}");
+                false
+            }
+        };
+        if was_ready {
+            pause = RESPAWN_AFTER;
+        } else {
+            let _ = tokio::time::timeout(pause, stop.cancelled()).await;
+            pause = (pause * 2).min(RESPAWN_AT_MOST);
+        }
+    }
+}
+
+/// Starts one process. Its id in the pool is part of the address it is given, so the Runtime API knows who asks; it must be known
+/// before the process is, which is why the entry is made first and completed with the process id after.
+fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64, Child)> {
+    let log =
+        std::fs::OpenOptions::new().create(true).append(true).open(&settings.log).context("cannot write a function's log")?;
+    let worker = pool.started(0);
+    let child = Command::new(&settings.binary)
+        .env_clear()
+        .envs(settings.environment.iter())
+        .env("AWS_LAMBDA_RUNTIME_API", format!("http://{}/{function}/{worker}", settings.runtime_api))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .kill_on_drop(true)
+        .process_group(0)
+        .spawn();
+    match child {
+        Ok(child) => {
+            pool.lock().live.insert(worker, child.id().unwrap_or_default());
+            Ok((worker, child))
+        }
+        Err(error) => {
+            pool.ended(worker, "not started");
+            Err(error).with_context(|| format!("cannot start {}", settings.binary.display()))
+        }
+    }
+}
+
+/// Waits for a process to end, or ends it; returns how it ended.
+async fn watch(pool: &Pool, worker: u64, mut child: Child, stop: &Stop) -> String {
+    loop {
+        let mut sentence = std::pin::pin!(pool.sentence.notified());
+        sentence.as_mut().enable();
+        if pool.is_condemned(worker) {
+            let _ = child.kill().await;
+            return "killed at its timeout".to_owned();
+        }
+        tokio::select! {
+            status = child.wait() => return status.map_or_else(|error| error.to_string(), |status| status.to_string()),
+            () = stop.cancelled() => {
+                let _ = child.kill().await;
+                return "the stack is stopping".to_owned();
+            }
+            () = sentence => {}
+        }
+    }
+}

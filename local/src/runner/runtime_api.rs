@@ -1,0 +1,126 @@
+//! The Lambda Runtime API (version 2018-06-01), as the processes of functions use it.
+//!
+//! Each process is given an address of its own, `host:port/<function>/<worker>`, so that it is known who asks for work.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http::StatusCode;
+use serde_json::Value;
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use super::{
+    InvokeError,
+    process::{Pool, Processes},
+};
+use crate::stop::StopOnDrop;
+
+type Pools = Arc<RwLock<BTreeMap<String, Arc<Pool>>>>;
+
+/// The running endpoint.
+#[derive(Debug)]
+pub(crate) struct RuntimeApi {
+    address: String,
+    pools: Pools,
+    stop: StopOnDrop,
+    server: JoinHandle<()>,
+}
+
+impl RuntimeApi {
+    /// Listens on a free loopback port.
+    pub(crate) async fn start() -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no loopback port for the Runtime API")?;
+        let address = listener.local_addr()?.to_string();
+        let (pools, stop) = (Pools::default(), StopOnDrop::new());
+        let app = Router::new()
+            .route("/{function}/{worker}/2018-06-01/runtime/invocation/next", get(next))
+            .route("/{function}/{worker}/2018-06-01/runtime/invocation/{id}/response", post(response))
+            .route("/{function}/{worker}/2018-06-01/runtime/invocation/{id}/error", post(error))
+            .route("/{function}/{worker}/2018-06-01/runtime/init/error", post(init_error))
+            .layer(DefaultBodyLimit::disable())
+            .with_state(Arc::clone(&pools));
+        let signal = stop.clone();
+        let server = tokio::spawn(async move {
+            // Workers hold a request for work open all the time, so there is nothing to wait for gracefully.
+            tokio::select! {
+                served = axum::serve(listener, app) => tracing::error!(?served, "the Runtime API ended"),
+                () = signal.cancelled() => {}
+            }
+        });
+        Ok(Self { address, pools, stop, server })
+    }
+
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Serves the processes of a function.
+    pub(crate) fn add(&self, binary: &str, processes: &Processes) {
+        self.pools.write().unwrap_or_else(PoisonError::into_inner).insert(binary.to_owned(), processes.pool());
+    }
+
+    /// Ends the endpoint.
+    pub(crate) async fn stop(self) {
+        self.stop.give();
+        let _ = self.server.await;
+    }
+}
+
+fn pool(pools: &Pools, function: &str) -> Option<Arc<Pool>> {
+    pools.read().unwrap_or_else(PoisonError::into_inner).get(function).cloned()
+}
+
+async fn next(State(pools): State<Pools>, Path((function, worker)): Path<(String, u64)>) -> Response {
+    let Some(pool) = pool(&pools, &function) else { return StatusCode::NOT_FOUND.into_response() };
+    let Some(assignment) = pool.next(worker).await else { return StatusCode::GONE.into_response() };
+    let headers = [
+        ("content-type", "application/json".to_owned()),
+        ("lambda-runtime-aws-request-id", assignment.request_id),
+        ("lambda-runtime-deadline-ms", assignment.deadline_ms.to_string()),
+        ("lambda-runtime-invoked-function-arn", pool.arn().to_owned()),
+    ];
+    (headers, assignment.payload).into_response()
+}
+
+async fn response(
+    State(pools): State<Pools>,
+    Path((function, worker, id)): Path<(String, u64, String)>,
+    body: Bytes,
+) -> StatusCode {
+    let answer = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
+    finish(&pools, &function, worker, &id, answer.map_err(|error| InvokeError::Shape(format!("unreadable answer: {error}"))))
+}
+
+async fn error(State(pools): State<Pools>, Path((function, worker, id)): Path<(String, u64, String)>, body: Bytes) -> StatusCode {
+    finish(&pools, &function, worker, &id, Err(failure(&body)))
+}
+
+async fn init_error(Path((function, _)): Path<(String, u64)>, body: Bytes) -> StatusCode {
+    tracing::error!(function, error = %failure(&body), "a function's process cannot start");
+    StatusCode::ACCEPTED
+}
+
+fn finish(pools: &Pools, function: &str, worker: u64, id: &str, answer: Result<Value, InvokeError>) -> StatusCode {
+    match pool(pools, function) {
+        Some(pool) if pool.finish(worker, id, answer) => StatusCode::ACCEPTED,
+        Some(_) => StatusCode::GONE,
+        None => StatusCode::NOT_FOUND,
+    }
+}
+
+fn failure(body: &[u8]) -> InvokeError {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    InvokeError::Failed { kind: text("errorType"), message: text("errorMessage") }
+}

@@ -1,0 +1,316 @@
+//! The queues of the template, shared by the HTTP endpoint and the pollers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Result;
+use base64::Engine as _;
+use rand::Rng as _;
+use rustack_sqs_model::{
+    error::{SqsError, SqsErrorCode},
+    types::MessageAttributeValue,
+};
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    journal,
+    queue::{Counts, Message, Messages},
+};
+use crate::{clock, store::Store, template::Queue};
+
+/// What a sender hands in.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) body: String,
+    pub(crate) attributes: HashMap<String, MessageAttributeValue>,
+    pub(crate) group: Option<String>,
+    /// Overrides the queue's own delay.
+    pub(crate) delay_seconds: Option<i32>,
+}
+
+impl Draft {
+    /// Its size as SQS counts it: the body, and the attributes' names, types and values.
+    pub(super) fn bytes(&self) -> usize {
+        let attribute = |(name, value): (&String, &MessageAttributeValue)| {
+            name.len()
+                + value.data_type.len()
+                + value.string_value.as_ref().map_or(0, String::len)
+                + value.binary_value.as_ref().map_or(0, Vec::len)
+        };
+        self.body.len() + self.attributes.iter().map(attribute).sum::<usize>()
+    }
+}
+
+#[derive(Debug)]
+struct Cell {
+    queue: Queue,
+    messages: Mutex<Messages>,
+    arrival: Notify,
+}
+
+impl Cell {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All queues by name.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    cells: BTreeMap<String, Cell>,
+    store: Arc<Store>,
+}
+
+impl Queues {
+    /// Creates the queues and puts journalled messages back. Messages of queues that the template no longer has are dropped.
+    pub(crate) fn new(queues: impl IntoIterator<Item = Queue>, store: Arc<Store>, journalled: Vec<(String, Message)>) -> Self {
+        let cell =
+            |queue: Queue| (queue.name.clone(), Cell { queue, messages: Mutex::new(Messages::new()), arrival: Notify::new() });
+        let this = Self { cells: queues.into_iter().map(cell).collect(), store };
+        let mut orphans = Vec::new();
+        for (queue, message) in journalled {
+            match this.cells.get(&queue) {
+                Some(cell) => cell.lock().put(message),
+                None => orphans.push(message.id),
+            }
+        }
+        if !orphans.is_empty() {
+            tracing::warn!(messages = orphans.len(), "dropping messages of queues that the template no longer has");
+            journal::forget(&this.store, orphans);
+        }
+        this
+    }
+
+    /// The queues' definitions.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Queue> {
+        self.cells.values().map(|cell| &cell.queue)
+    }
+
+    /// The definition of one queue.
+    pub(crate) fn definition(&self, name: &str) -> Result<&Queue, SqsError> {
+        self.cell(name).map(|cell| &cell.queue)
+    }
+
+    fn cell(&self, name: &str) -> Result<&Cell, SqsError> {
+        let missing = || {
+            SqsError::non_existent_queue(format!(
+                "The specified queue does not exist: {name}. Queues are declared in template.yaml."
+            ))
+        };
+        self.cells.get(name).ok_or_else(missing)
+    }
+
+    /// Sends messages; each is refused or accepted by itself, and the accepted ones are durable when this returns.
+    pub(crate) async fn send(&self, name: &str, drafts: Vec<Draft>) -> Result<Vec<Result<Message, SqsError>>, SqsError> {
+        let cell = self.cell(name)?;
+        let results: Vec<Result<Message, SqsError>> = drafts.into_iter().map(|draft| accept(&cell.queue, draft)).collect();
+        let accepted: Vec<Message> = results.iter().filter_map(|result| result.as_ref().ok().cloned()).collect();
+        if !accepted.is_empty() {
+            journal::insert(&self.store, name, &accepted).await.map_err(|error| SqsError::internal_error(error.to_string()))?;
+            let count = accepted.len();
+            {
+                let mut messages = cell.lock();
+                accepted.into_iter().for_each(|message| messages.put(message));
+            }
+            // One waiter each; a delayed message wakes one too, which then knows of the new deadline.
+            (0..count).for_each(|_| cell.arrival.notify_one());
+        }
+        Ok(results)
+    }
+
+    /// Receives up to `most` messages, waiting up to `wait` for the first.
+    pub(crate) async fn receive(
+        &self,
+        name: &str,
+        most: usize,
+        visibility: Option<Duration>,
+        wait: Duration,
+    ) -> Result<Vec<Message>, SqsError> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let messages = self.receive_now(name, most, visibility)?;
+            if !messages.is_empty() {
+                return Ok(messages);
+            }
+            if tokio::time::timeout_at(deadline, self.arrival(name)).await.is_err() {
+                // This waiter may have been the one that knew of the next deadline.
+                self.cell(name)?.arrival.notify_one();
+                return Ok(messages);
+            }
+        }
+    }
+
+    /// Receives what is visible now.
+    pub(crate) fn receive_now(&self, name: &str, most: usize, visibility: Option<Duration>) -> Result<Vec<Message>, SqsError> {
+        let cell = self.cell(name)?;
+        let visibility = visibility.unwrap_or(Duration::from_secs(cell.queue.visibility_seconds.into()));
+        let taken = cell.lock().take(&cell.queue, most, visibility);
+        if !taken.messages.is_empty() {
+            journal::received(&self.store, &taken.messages);
+        }
+        if !taken.expired.is_empty() {
+            journal::forget(&self.store, taken.expired);
+        }
+        if let Some(redrive) = &cell.queue.redrive
+            && !taken.dead.is_empty()
+        {
+            tracing::warn!(queue = name, messages = taken.dead.len(), to = %redrive.target, "moving messages to the dead-letter queue");
+            self.transfer(taken.dead, &redrive.target, Some(cell.queue.arn.clone()))?;
+        }
+        if taken.more || !taken.messages.is_empty() {
+            // For the rest of the messages, or to learn when these become visible again.
+            cell.arrival.notify_one();
+        }
+        Ok(taken.messages)
+    }
+
+    fn transfer(&self, mut messages: Vec<Message>, target: &str, source: Option<String>) -> Result<(), SqsError> {
+        let cell = self.cell(target)?;
+        for message in &mut messages {
+            message.receives = 0;
+            message.first_received_ms = None;
+            message.dead_letter_source.clone_from(&source);
+            message.handle.clear();
+        }
+        journal::moved(&self.store, &messages, target);
+        let count = messages.len();
+        {
+            let mut waiting = cell.lock();
+            messages.into_iter().for_each(|message| waiting.put(message));
+        }
+        (0..count).for_each(|_| cell.arrival.notify_one());
+        Ok(())
+    }
+
+    /// Returns when a message may have become visible.
+    pub(crate) async fn arrival(&self, name: &str) {
+        let Ok(cell) = self.cell(name) else { return std::future::pending().await };
+        let due = {
+            let mut messages = cell.lock();
+            if messages.counts().visible > 0 {
+                return;
+            }
+            messages.next_due()
+        };
+        let due = async {
+            match due {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = cell.arrival.notified() => {}
+            () = due => {}
+        }
+    }
+
+    /// Deletes by receipt handle. A handle that was issued but is out of date deletes nothing and is no error, as in SQS.
+    pub(crate) async fn delete(&self, name: &str, handles: &[String]) -> Result<Vec<Result<(), SqsError>>, SqsError> {
+        let cell = self.cell(name)?;
+        let mut deleted = Vec::new();
+        let mut results = Vec::with_capacity(handles.len());
+        {
+            let mut messages = cell.lock();
+            for handle in handles {
+                results.push(message_id(handle).map(|id| {
+                    if messages.delete(&id, handle) {
+                        deleted.push(id);
+                    }
+                }));
+            }
+        }
+        if !deleted.is_empty() {
+            journal::delete(&self.store, deleted).await.map_err(|error| SqsError::internal_error(error.to_string()))?;
+        }
+        Ok(results)
+    }
+
+    /// Hides a message in flight for `visibility` from now, or shows it at once when that is zero.
+    pub(crate) fn set_visibility(&self, name: &str, handle: &str, visibility: Duration) -> Result<(), SqsError> {
+        let cell = self.cell(name)?;
+        let id = message_id(handle)?;
+        if !cell.lock().set_visibility(&id, handle, visibility) {
+            let reason = "The message referred to is not in flight.";
+            return Err(SqsError::new(SqsErrorCode::MessageNotInflight, reason));
+        }
+        cell.arrival.notify_one();
+        Ok(())
+    }
+
+    /// How many messages a queue holds.
+    pub(crate) fn counts(&self, name: &str) -> Counts {
+        self.cell(name).map(|cell| cell.lock().counts()).unwrap_or_default()
+    }
+
+    /// Deletes everything in a queue.
+    pub(crate) async fn purge(&self, name: &str) -> Result<(), SqsError> {
+        let ids = self.cell(name)?.lock().drain().into_iter().map(|message| message.id).collect();
+        journal::delete(&self.store, ids).await.map_err(|error| SqsError::internal_error(error.to_string()))
+    }
+
+    /// Sends the messages of a dead-letter queue back to where they came from, or to `target`; returns how many.
+    pub(crate) fn redrive(&self, name: &str, target: Option<&str>) -> Result<usize, SqsError> {
+        let all = self.cell(name)?.lock().drain();
+        let count = all.len();
+        for message in all {
+            let source = message.dead_letter_source.as_deref().and_then(|arn| arn.rsplit(':').next());
+            let to = target.or(source).unwrap_or(name).to_owned();
+            self.transfer(vec![message], &to, None)?;
+        }
+        Ok(count)
+    }
+}
+
+fn accept(queue: &Queue, draft: Draft) -> Result<Message, SqsError> {
+    if draft.body.is_empty() {
+        return Err(SqsError::missing_parameter("The request must contain the parameter MessageBody."));
+    }
+    if draft.bytes() > queue.maximum_bytes {
+        let limit = queue.maximum_bytes;
+        return Err(SqsError::invalid_parameter_value(format!(
+            "One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
+        )));
+    }
+    if draft.attributes.len() > 10 {
+        return Err(SqsError::invalid_parameter_value("Number of message attributes exceeds the allowed maximum [10]."));
+    }
+    let delay = match draft.delay_seconds {
+        None => u64::from(queue.delay_seconds),
+        Some(seconds) => u64::try_from(seconds).ok().filter(|seconds| *seconds <= 900).ok_or_else(|| {
+            SqsError::invalid_parameter_value(
+                "Value for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.",
+            )
+        })?,
+    };
+    let sent_ms = clock::now_ms();
+    Ok(Message {
+        id: new_id(),
+        body: draft.body,
+        attributes: draft.attributes,
+        group: draft.group,
+        sent_ms,
+        due_ms: sent_ms + delay * 1_000,
+        receives: 0,
+        first_received_ms: None,
+        dead_letter_source: None,
+        handle: String::new(),
+    })
+}
+
+/// A random UUID (version 4).
+pub(crate) fn new_id() -> String {
+    let mut bytes: [u8; 16] = rand::rng().random();
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// The message id inside a receipt handle.
+fn message_id(handle: &str) -> Result<String, SqsError> {
+    let decoded = base64::engine::general_purpose::STANDARD.decode(handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    decoded.and_then(|text| Some(text.split_once(':')?.0.to_owned())).ok_or_else(SqsError::receipt_handle_is_invalid)
+}

@@ -1,0 +1,304 @@
+//! The operations of the AWS JSON protocol on top of [`Queues`].
+
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use axum::body::Bytes;
+use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
+use rustack_sqs_http::{body::SqsResponseBody, dispatch::SqsHandler, response::json_response};
+use rustack_sqs_model::{
+    error::{SqsError, SqsErrorCode},
+    input::{ReceiveMessageInput, SendMessageInput},
+    operations::SqsOperation,
+    types::{Message as WireMessage, MessageAttributeValue},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    engine::{Draft, Queues, new_id},
+    queue::Message,
+};
+use crate::template::{ACCOUNT, Queue};
+
+/// The most all messages of one batch may weigh together.
+const BATCH_BYTES: usize = 1_048_576;
+
+type Response = Result<http::Response<SqsResponseBody>, SqsError>;
+
+/// Answers protocol requests.
+#[derive(Clone, Debug)]
+pub(super) struct Handler {
+    pub(super) queues: Arc<Queues>,
+}
+
+impl SqsHandler for Handler {
+    fn handle_operation(&self, operation: SqsOperation, body: Bytes) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        let queues = Arc::clone(&self.queues);
+        Box::pin(async move {
+            let answer = dispatch(&queues, operation, &body).await?;
+            Ok(json_response(answer.to_string().into_bytes(), &new_id()))
+        })
+    }
+}
+
+async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Result<Value, SqsError> {
+    let input: Value = read(body)?;
+    let queue = || {
+        let url = input.get("QueueUrl").and_then(Value::as_str);
+        let url = url.ok_or_else(|| SqsError::missing_parameter("The request must contain the parameter QueueUrl."))?;
+        Ok::<_, SqsError>(url.rsplit('/').next().unwrap_or(url))
+    };
+    match operation {
+        SqsOperation::CreateQueue | SqsOperation::GetQueueUrl => {
+            let name = input.get("QueueName").and_then(Value::as_str).unwrap_or_default();
+            Ok(json!({ "QueueUrl": queues.definition(name)?.url }))
+        }
+        SqsOperation::ListQueues => {
+            let prefix = input.get("QueueNamePrefix").and_then(Value::as_str).unwrap_or_default();
+            let urls: Vec<&str> = queues.definitions().filter(|q| q.name.starts_with(prefix)).map(|q| q.url.as_str()).collect();
+            Ok(json!({ "QueueUrls": urls }))
+        }
+        SqsOperation::GetQueueAttributes => {
+            Ok(json!({ "Attributes": attributes(queues, queue()?, &strings(&input, "AttributeNames"))? }))
+        }
+        SqsOperation::ListDeadLetterSourceQueues => {
+            let target = queue()?;
+            queues.definition(target)?;
+            let sources = queues.definitions().filter(|q| q.redrive.as_ref().is_some_and(|r| r.target == target));
+            Ok(json!({ "queueUrls": sources.map(|q| q.url.as_str()).collect::<Vec<_>>() }))
+        }
+        SqsOperation::SendMessage => {
+            let request: SendMessageInput = read(body)?;
+            let mut sent = queues.send(queue()?, vec![draft(request)]).await?;
+            let message = sent.pop().ok_or_else(|| SqsError::internal_error("nothing was sent"))??;
+            Ok(sent_fields(&message))
+        }
+        SqsOperation::SendMessageBatch => send_batch(queues, queue()?, &input).await,
+        SqsOperation::ReceiveMessage => receive(queues, queue()?, read(body)?).await,
+        SqsOperation::DeleteMessage => {
+            let handle = input.get("ReceiptHandle").and_then(Value::as_str).unwrap_or_default().to_owned();
+            queues.delete(queue()?, &[handle]).await?.pop().transpose()?;
+            Ok(json!({}))
+        }
+        SqsOperation::DeleteMessageBatch => {
+            let entries = entries(&input)?;
+            let handles: Vec<String> = entries.iter().map(|(_, entry)| text(entry, "ReceiptHandle")).collect();
+            let results = queues.delete(queue()?, &handles).await?;
+            Ok(batch_answer(
+                entries.iter().map(|(id, _)| id.as_str()).zip(results.into_iter().map(|result| result.map(|()| json!({})))),
+            ))
+        }
+        SqsOperation::ChangeMessageVisibility => {
+            change_visibility(queues, queue()?, &input)?;
+            Ok(json!({}))
+        }
+        SqsOperation::ChangeMessageVisibilityBatch => {
+            let (name, entries) = (queue()?, entries(&input)?);
+            queues.definition(name)?;
+            let results =
+                entries.iter().map(|(id, entry)| (id.as_str(), change_visibility(queues, name, entry).map(|()| json!({}))));
+            Ok(batch_answer(results.collect::<Vec<_>>().into_iter()))
+        }
+        SqsOperation::PurgeQueue => {
+            queues.purge(queue()?).await?;
+            Ok(json!({}))
+        }
+        SqsOperation::StartMessageMoveTask => {
+            let last = |name: &str| input.get(name).and_then(Value::as_str).and_then(|arn| arn.rsplit(':').next());
+            let moved = queues.redrive(last("SourceArn").unwrap_or_default(), last("DestinationArn"))?;
+            Ok(json!({ "TaskHandle": format!("moved-{moved}") }))
+        }
+        other => {
+            let reason = format!("The local stack has no {other}: queues are declared in template.yaml.");
+            Err(SqsError::new(SqsErrorCode::UnsupportedOperation, reason))
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
+    serde_json::from_slice(body).map_err(|error| SqsError::invalid_parameter_value(format!("unreadable request: {error}")))
+}
+
+/// The message group is kept: a standard queue with groups is a fair queue.
+fn draft(input: SendMessageInput) -> Draft {
+    Draft {
+        body: input.message_body,
+        attributes: input.message_attributes,
+        group: input.message_group_id,
+        delay_seconds: input.delay_seconds,
+    }
+}
+
+fn sent_fields(message: &Message) -> Value {
+    let mut fields = json!({ "MessageId": message.id, "MD5OfMessageBody": md5_of_body(&message.body) });
+    if let Some(md5) = md5_of_message_attributes(&message.attributes) {
+        fields["MD5OfMessageAttributes"] = Value::String(md5);
+    }
+    fields
+}
+
+async fn send_batch(queues: &Queues, name: &str, input: &Value) -> Result<Value, SqsError> {
+    let entries = entries(input)?;
+    let mut drafts = Vec::with_capacity(entries.len());
+    for (_, entry) in &entries {
+        let mut entry = (*entry).clone();
+        entry["QueueUrl"] = Value::String(name.to_owned());
+        let request: SendMessageInput = serde_json::from_value(entry)
+            .map_err(|error| SqsError::invalid_parameter_value(format!("unreadable batch entry: {error}")))?;
+        drafts.push(draft(request));
+    }
+    if drafts.iter().map(Draft::bytes).sum::<usize>() > BATCH_BYTES {
+        let reason = format!("Batch requests cannot be longer than {BATCH_BYTES} bytes.");
+        return Err(SqsError::new(SqsErrorCode::BatchRequestTooLong, reason));
+    }
+    let results = queues.send(name, drafts).await?;
+    Ok(batch_answer(
+        entries.iter().map(|(id, _)| id.as_str()).zip(results.into_iter().map(|result| result.map(|m| sent_fields(&m)))),
+    ))
+}
+
+async fn receive(queues: &Queues, name: &str, input: ReceiveMessageInput) -> Result<Value, SqsError> {
+    let seconds = |value: i32, maximum: u64, parameter: &str| {
+        let valid = u64::try_from(value).ok().filter(|value| *value <= maximum).map(Duration::from_secs);
+        valid.ok_or_else(|| {
+            SqsError::invalid_parameter_value(format!(
+                "Value {value} for parameter {parameter} is invalid. Reason: Must be between 0 and {maximum}."
+            ))
+        })
+    };
+    let most = input.max_number_of_messages.unwrap_or(1);
+    if !(1..=10).contains(&most) {
+        return Err(SqsError::invalid_parameter_value(format!(
+            "Value {most} for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided."
+        )));
+    }
+    let wait = match input.wait_time_seconds {
+        Some(value) => seconds(value, 20, "WaitTimeSeconds")?,
+        None => Duration::from_secs(queues.definition(name)?.wait_seconds.into()),
+    };
+    let visibility = input.visibility_timeout.map(|value| seconds(value, 43_200, "VisibilityTimeout")).transpose()?;
+    let messages = queues.receive(name, usize::try_from(most).unwrap_or(1), visibility, wait).await?;
+    let system: Vec<String> = input.attribute_names.into_iter().chain(input.message_system_attribute_names).collect();
+    let wire: Vec<WireMessage> =
+        messages.iter().map(|message| to_wire(message, &system, &input.message_attribute_names)).collect();
+    let wire = serde_json::to_value(wire).map_err(|error| SqsError::internal_error(error.to_string()))?;
+    Ok(json!({ "Messages": wire }))
+}
+
+fn to_wire(message: &Message, system: &[String], custom: &[String]) -> WireMessage {
+    let wanted = |name: &str| system.iter().any(|s| s == "All" || s == name);
+    let chosen = |name: &str| {
+        let matches = |pattern: &String| {
+            pattern == "All" || pattern == name || pattern.strip_suffix(".*").is_some_and(|prefix| name.starts_with(prefix))
+        };
+        custom.iter().any(matches)
+    };
+    let attributes: HashMap<String, MessageAttributeValue> =
+        message.attributes.iter().filter(|(name, _)| chosen(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+    WireMessage {
+        message_id: Some(message.id.clone()),
+        receipt_handle: Some(message.handle.clone()),
+        body: Some(message.body.clone()),
+        md5_of_body: Some(md5_of_body(&message.body)),
+        md5_of_message_attributes: md5_of_message_attributes(&attributes),
+        message_attributes: attributes,
+        attributes: system_attributes(message).into_iter().filter(|(name, _)| wanted(name)).collect(),
+    }
+}
+
+/// The attributes SQS itself gives a message.
+pub(crate) fn system_attributes(message: &Message) -> HashMap<String, String> {
+    let mut out = HashMap::from([
+        ("SenderId".to_owned(), ACCOUNT.to_owned()),
+        ("SentTimestamp".to_owned(), message.sent_ms.to_string()),
+        ("ApproximateReceiveCount".to_owned(), message.receives.to_string()),
+    ]);
+    out.extend(message.first_received_ms.map(|ms| ("ApproximateFirstReceiveTimestamp".to_owned(), ms.to_string())));
+    out.extend(message.group.clone().map(|group| ("MessageGroupId".to_owned(), group)));
+    out.extend(message.dead_letter_source.clone().map(|arn| ("DeadLetterQueueSourceArn".to_owned(), arn)));
+    out
+}
+
+fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<(), SqsError> {
+    let seconds = input.get("VisibilityTimeout").and_then(Value::as_u64).filter(|seconds| *seconds <= 43_200);
+    let seconds = seconds.ok_or_else(|| {
+        SqsError::invalid_parameter_value(
+            "Value for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
+        )
+    })?;
+    queues.set_visibility(name, &text(input, "ReceiptHandle"), Duration::from_secs(seconds))
+}
+
+fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Result<Value, SqsError> {
+    let Queue { arn, visibility_seconds, retention_seconds, delay_seconds, maximum_bytes, wait_seconds, redrive, .. } =
+        queues.definition(name)?;
+    let counts = queues.counts(name);
+    let mut all = vec![
+        ("QueueArn", arn.clone()),
+        ("ApproximateNumberOfMessages", counts.visible.to_string()),
+        ("ApproximateNumberOfMessagesNotVisible", counts.in_flight.to_string()),
+        ("ApproximateNumberOfMessagesDelayed", counts.delayed.to_string()),
+        ("VisibilityTimeout", visibility_seconds.to_string()),
+        ("MessageRetentionPeriod", retention_seconds.to_string()),
+        ("DelaySeconds", delay_seconds.to_string()),
+        ("MaximumMessageSize", maximum_bytes.to_string()),
+        ("ReceiveMessageWaitTimeSeconds", wait_seconds.to_string()),
+    ];
+    if let Some(redrive) = redrive {
+        let target = &queues.definition(&redrive.target)?.arn;
+        all.push((
+            "RedrivePolicy",
+            json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives }).to_string(),
+        ));
+    }
+    let chosen = all.into_iter().filter(|(name, _)| wanted.iter().any(|w| w == "All" || w == name));
+    Ok(chosen.map(|(name, value)| (name.to_owned(), Value::String(value))).collect::<serde_json::Map<_, _>>().into())
+}
+
+/// A batch's entries with their ids, checked as SQS does before it looks at any of them.
+fn entries(input: &Value) -> Result<Vec<(String, &Value)>, SqsError> {
+    let list = input.get("Entries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if list.is_empty() {
+        return Err(SqsError::empty_batch_request());
+    }
+    if list.len() > 10 {
+        return Err(SqsError::too_many_entries_in_batch());
+    }
+    let mut out: Vec<(String, &Value)> = Vec::with_capacity(list.len());
+    for entry in list {
+        let id = text(entry, "Id");
+        if id.is_empty() || id.len() > 80 || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            let reason = "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.";
+            return Err(SqsError::new(SqsErrorCode::InvalidBatchEntryId, reason));
+        }
+        if out.iter().any(|(other, _)| *other == id) {
+            return Err(SqsError::batch_entry_ids_not_distinct());
+        }
+        out.push((id, entry));
+    }
+    Ok(out)
+}
+
+fn batch_answer<'a>(results: impl Iterator<Item = (&'a str, Result<Value, SqsError>)>) -> Value {
+    let (mut successful, mut failed) = (Vec::new(), Vec::new());
+    for (id, result) in results {
+        match result {
+            Ok(mut fields) => {
+                fields["Id"] = Value::String(id.to_owned());
+                successful.push(fields);
+            }
+            Err(error) => failed.push(json!({
+                "Id": id, "Code": error.code.error_type(), "Message": error.message, "SenderFault": error.code.is_sender_fault(),
+            })),
+        }
+    }
+    json!({ "Successful": successful, "Failed": failed })
+}
+
+fn text(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn strings(value: &Value, name: &str) -> Vec<String> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+}

@@ -1,0 +1,110 @@
+//! Queue messages on disk: a message is written before its sender hears of it and removed when it is deleted, so that after any
+//! kind of end every message not deleted is in its queue again, under the same id and with the receives it has had. A message in
+//! flight becomes visible at once; one that was moved to a dead-letter queue is in that queue.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use rusqlite::{Connection, params};
+
+use super::queue::Message;
+use crate::store::Store;
+
+/// Reads all messages with the names of their queues, oldest first.
+pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<(String, Message)>> {
+    let mut statement = connection.prepare(
+        "SELECT queue, id, body, attributes, message_group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source
+         FROM messages ORDER BY position",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let attributes: String = row.get(3)?;
+        let message = Message {
+            id: row.get(1)?,
+            body: row.get(2)?,
+            attributes: serde_json::from_str(&attributes).unwrap_or_else(|_| HashMap::new()),
+            group: row.get(4)?,
+            sent_ms: row.get(5)?,
+            due_ms: row.get(6)?,
+            receives: row.get(7)?,
+            first_received_ms: row.get(8)?,
+            dead_letter_source: row.get(9)?,
+            handle: String::new(),
+        };
+        Ok((row.get(0)?, message))
+    })?;
+    rows.collect()
+}
+
+/// Writes new messages; returns once they are safe.
+pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> Result<()> {
+    let (queue, messages) = (queue.to_owned(), messages.to_vec());
+    let write = move |transaction: &rusqlite::Transaction<'_>| {
+        let mut statement = transaction.prepare_cached(
+            "INSERT INTO messages (id, queue, body, attributes, message_group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
+        for m in &messages {
+            let attributes = serde_json::to_string(&m.attributes).unwrap_or_default();
+            statement.execute(params![
+                m.id,
+                queue,
+                m.body,
+                attributes,
+                m.group,
+                m.sent_ms,
+                m.due_ms,
+                m.receives,
+                m.first_received_ms,
+                m.dead_letter_source
+            ])?;
+        }
+        Ok(())
+    };
+    store.commit(write).await
+}
+
+/// Removes messages; returns once they cannot come back.
+pub(super) async fn delete(store: &Store, ids: Vec<String>) -> Result<()> {
+    store.commit(move |transaction| remove(transaction, &ids)).await
+}
+
+/// Removes messages without waiting.
+pub(super) fn forget(store: &Store, ids: Vec<String>) {
+    store.post(move |transaction| remove(transaction, &ids));
+}
+
+fn remove(transaction: &rusqlite::Transaction<'_>, ids: &[String]) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached("DELETE FROM messages WHERE id = ?1")?;
+    for id in ids {
+        statement.execute([id])?;
+    }
+    Ok(())
+}
+
+/// Notes that messages were received once more, without waiting.
+pub(super) fn received(store: &Store, messages: &[Message]) {
+    let notes: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.receives, m.first_received_ms)).collect();
+    store.post(move |transaction| {
+        let mut statement =
+            transaction.prepare_cached("UPDATE messages SET receives = ?2, first_received_ms = ?3 WHERE id = ?1")?;
+        for (id, receives, first) in &notes {
+            statement.execute(params![id, receives, first])?;
+        }
+        Ok(())
+    });
+}
+
+/// Notes that messages are in another queue now, without waiting.
+pub(super) fn moved(store: &Store, messages: &[Message], queue: &str) {
+    let notes: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.dead_letter_source.clone())).collect();
+    let queue = queue.to_owned();
+    store.post(move |transaction| {
+        let mut statement = transaction.prepare_cached(
+            "UPDATE messages SET queue = ?2, dead_letter_source = ?3, receives = 0, first_received_ms = NULL WHERE id = ?1",
+        )?;
+        for (id, source) in &notes {
+            statement.execute(params![id, queue, source])?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,70 @@
+//! SQS on a loopback port: the queues of the template, in memory, journalled to disk.
+//!
+//! The wire protocol (routing, error shapes, checksums) is `rustack-sqs-http`'s; the queues behind it are our own, because those of
+//! `rustack-sqs-core` keep nothing over a restart, report failures of batch deletes wrongly, count only the body towards the size
+//! limit, refuse message groups on standard queues and look at visibility timeouts once a second.
+//!
+//! What is simpler than the real thing: standard queues only, created by the template alone; every receive sees every visible
+//! message; `StartMessageMoveTask` moves at once.
+
+mod engine;
+mod handler;
+pub(crate) mod journal;
+mod queue;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, State},
+    response::Response,
+    routing::post,
+};
+use http::HeaderMap;
+use rustack_sqs_http::{dispatch::dispatch_operation, response::error_to_response, router::resolve_operation};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::stop::Stop;
+pub(crate) use engine::{Draft, Queues, new_id};
+pub(crate) use handler::system_attributes;
+pub use queue::Counts;
+pub(crate) use queue::Message;
+
+/// Larger than any batch that SQS accepts, escaped and wrapped in JSON.
+const BODY_LIMIT: usize = 8 << 20;
+
+/// Serves the queues on `listener` until `stop`.
+pub(crate) fn serve(listener: TcpListener, queues: Arc<Queues>, stop: Stop) -> JoinHandle<()> {
+    let handler = Arc::new(handler::Handler { queues });
+    let app = Router::new()
+        .route("/", post(answer))
+        .fallback(post(answer))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(handler);
+    tokio::spawn(async move {
+        let served = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await;
+        if let Err(error) = served.context("the queue endpoint failed") {
+            tracing::error!("{error:#}");
+        }
+    })
+}
+
+/// Binds a loopback port for [`serve`].
+pub(crate) async fn bind() -> Result<(TcpListener, String)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no loopback port for the queues")?;
+    let endpoint = format!("http://{}", listener.local_addr()?);
+    Ok((listener, endpoint))
+}
+
+async fn answer(State(handler): State<Arc<handler::Handler>>, headers: HeaderMap, body: Bytes) -> Response {
+    let result = match resolve_operation(&headers) {
+        Ok(operation) => dispatch_operation(handler.as_ref(), operation, body).await,
+        Err(error) => Err(error),
+    };
+    result.unwrap_or_else(|error| error_to_response(&error, &new_id())).map(Body::new)
+}
+
+#[cfg(test)]
+mod tests;

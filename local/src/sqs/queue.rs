@@ -1,0 +1,233 @@
+//! One standard queue's messages: waiting, delayed and in flight.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+use rustack_sqs_core::message::generate_receipt_handle;
+use rustack_sqs_model::types::MessageAttributeValue;
+use tokio::time::Instant;
+
+use crate::{clock, template::Queue};
+
+/// A message as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) id: String,
+    pub(crate) body: String,
+    pub(crate) attributes: HashMap<String, MessageAttributeValue>,
+    pub(crate) group: Option<String>,
+    pub(crate) sent_ms: u64,
+    /// When it may first be received; equals `sent_ms` unless it was sent with a delay.
+    pub(crate) due_ms: u64,
+    pub(crate) receives: u32,
+    pub(crate) first_received_ms: Option<u64>,
+    /// ARN of the queue it was moved from, in a dead-letter queue.
+    pub(crate) dead_letter_source: Option<String>,
+    /// The handle of the latest receive.
+    pub(crate) handle: String,
+}
+
+/// How many messages a queue holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Messages that can be received now.
+    pub visible: usize,
+    /// Messages received and neither deleted nor visible again.
+    pub in_flight: usize,
+    /// Messages sent with a delay that has not passed.
+    pub delayed: usize,
+}
+
+impl Counts {
+    /// Whether the queue holds nothing at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What one attempt to receive brought about.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) messages: Vec<Message>,
+    /// Messages that have used up their receives.
+    pub(super) dead: Vec<Message>,
+    /// Ids of messages older than the retention period.
+    pub(super) expired: Vec<String>,
+    /// Whether more messages are visible still.
+    pub(super) more: bool,
+}
+
+/// Messages that can be received, taken round-robin over their groups, so that one sender's burst does not delay the others'
+/// (what SQS calls a fair queue). A message without a group is a group of its own, which makes plain queues first in, first out.
+#[derive(Debug, Default)]
+struct Visible {
+    turns: VecDeque<String>,
+    groups: HashMap<String, VecDeque<Message>>,
+    count: usize,
+}
+
+impl Visible {
+    fn push(&mut self, message: Message) {
+        let group = message.group.as_ref().map_or_else(|| format!("\u{0}{}", message.id), Clone::clone);
+        let members = self.groups.entry(group.clone()).or_default();
+        if members.is_empty() {
+            self.turns.push_back(group);
+        }
+        members.push_back(message);
+        self.count += 1;
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let group = self.turns.pop_front()?;
+        let members = self.groups.get_mut(&group)?;
+        let message = members.pop_front();
+        if members.is_empty() {
+            self.groups.remove(&group);
+        } else {
+            self.turns.push_back(group);
+        }
+        self.count -= usize::from(message.is_some());
+        message
+    }
+
+    fn remove(&mut self, id: &str, handle: &str) -> bool {
+        for (group, members) in &mut self.groups {
+            if let Some(index) = members.iter().position(|m| m.id == id && m.handle == handle) {
+                members.remove(index);
+                self.count -= 1;
+                if members.is_empty() {
+                    let group = group.clone();
+                    self.groups.remove(&group);
+                    self.turns.retain(|turn| *turn != group);
+                }
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Messages {
+    visible: Visible,
+    delayed: BTreeMap<(Instant, u64), Message>,
+    in_flight: HashMap<String, (Instant, Message)>,
+    deadlines: BTreeSet<(Instant, String)>,
+    counter: u64,
+}
+
+impl Messages {
+    pub(super) fn new() -> Self {
+        Self {
+            visible: Visible::default(),
+            delayed: BTreeMap::new(),
+            in_flight: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            counter: 0,
+        }
+    }
+
+    pub(super) fn put(&mut self, message: Message) {
+        let wait = message.due_ms.saturating_sub(clock::now_ms());
+        if wait == 0 {
+            self.visible.push(message);
+        } else {
+            self.counter += 1;
+            self.delayed.insert((Instant::now() + Duration::from_millis(wait), self.counter), message);
+        }
+    }
+
+    /// Makes visible whatever has become due.
+    fn promote(&mut self) {
+        let now = Instant::now();
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            self.visible.push(entry.remove());
+        }
+        while let Some((_, id)) = self.deadlines.first().filter(|(at, _)| *at <= now).cloned() {
+            if let Some(message) = self.end_flight(&id) {
+                self.visible.push(message);
+            }
+        }
+    }
+
+    fn end_flight(&mut self, id: &str) -> Option<Message> {
+        let (at, message) = self.in_flight.remove(id)?;
+        self.deadlines.remove(&(at, id.to_owned()));
+        Some(message)
+    }
+
+    pub(super) fn take(&mut self, queue: &Queue, most: usize, visibility: Duration) -> Taken {
+        self.promote();
+        let mut taken = Taken::default();
+        let now_ms = clock::now_ms();
+        while taken.messages.len() < most {
+            let Some(mut message) = self.visible.pop() else { break };
+            if message.sent_ms + u64::from(queue.retention_seconds) * 1_000 < now_ms {
+                taken.expired.push(message.id);
+                continue;
+            }
+            if queue.redrive.as_ref().is_some_and(|redrive| message.receives >= redrive.max_receives) {
+                taken.dead.push(message);
+                continue;
+            }
+            message.receives += 1;
+            message.first_received_ms.get_or_insert(now_ms);
+            message.handle = generate_receipt_handle(&message.id);
+            let until = Instant::now() + visibility;
+            self.deadlines.insert((until, message.id.clone()));
+            self.in_flight.insert(message.id.clone(), (until, message.clone()));
+            taken.messages.push(message);
+        }
+        taken.more = self.visible.count > 0;
+        taken
+    }
+
+    /// Removes the message that `handle` was given out for, unless it has been received again since.
+    pub(super) fn delete(&mut self, id: &str, handle: &str) -> bool {
+        if self.in_flight.get(id).is_some_and(|(_, message)| message.handle == handle) {
+            return self.end_flight(id).is_some();
+        }
+        self.visible.remove(id, handle)
+    }
+
+    /// Hides a message in flight for `visibility` from now; false when it is not in flight under this handle.
+    pub(super) fn set_visibility(&mut self, id: &str, handle: &str, visibility: Duration) -> bool {
+        self.promote();
+        if self.in_flight.get(id).is_none_or(|(_, message)| message.handle != handle) {
+            return false;
+        }
+        let Some(message) = self.end_flight(id) else { return false };
+        if visibility.is_zero() {
+            self.visible.push(message);
+        } else {
+            let until = Instant::now() + visibility;
+            self.deadlines.insert((until, id.to_owned()));
+            self.in_flight.insert(id.to_owned(), (until, message));
+        }
+        true
+    }
+
+    pub(super) fn counts(&mut self) -> Counts {
+        self.promote();
+        Counts { visible: self.visible.count, in_flight: self.in_flight.len(), delayed: self.delayed.len() }
+    }
+
+    /// When the next message becomes visible by itself.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let delayed = self.delayed.keys().next().map(|(at, _)| *at);
+        let returning = self.deadlines.first().map(|(at, _)| *at);
+        delayed.into_iter().chain(returning).min()
+    }
+
+    /// Takes everything out, wherever it is.
+    pub(super) fn drain(&mut self) -> Vec<Message> {
+        let mut all: Vec<Message> = std::iter::from_fn(|| self.visible.pop()).collect();
+        all.extend(std::mem::take(&mut self.delayed).into_values());
+        all.extend(std::mem::take(&mut self.in_flight).into_values().map(|(_, message)| message));
+        self.deadlines.clear();
+        all
+    }
+}

@@ -1,0 +1,287 @@
+//! The queue endpoint as the AWS SDK sees it.
+
+use std::{path::Path, time::Duration};
+
+use aws_sdk_sqs::{
+    Client,
+    config::{BehaviorVersion, Credentials, Region},
+    error::ProvideErrorMetadata as _,
+    types::{
+        ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageAttributeValue,
+        MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
+    },
+};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{
+    store::Store,
+    template::{Bindings, Template},
+};
+
+const TEMPLATE: &str = "
+Resources:
+  Jobs:
+    Type: AWS::SQS::Queue
+    Properties:
+      VisibilityTimeout: 30
+      MaximumMessageSize: 1024
+      RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: '2'}
+  Dead: {Type: AWS::SQS::Queue}
+";
+
+struct Endpoint {
+    client: Client,
+    jobs: String,
+    dead: String,
+    queues: Arc<Queues>,
+    store: Arc<Store>,
+    stop: Stop,
+    server: JoinHandle<()>,
+}
+
+impl Endpoint {
+    async fn start(folder: &Path) -> Self {
+        let (listener, endpoint) = bind().await.unwrap();
+        let template = Template::parse(TEMPLATE, &Bindings { sqs_endpoint: endpoint.clone(), ..Bindings::default() }).unwrap();
+        let (store, messages) = Store::open(&folder.join("local.sqlite"), journal::load).unwrap();
+        let store = Arc::new(store);
+        let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
+        let stop = Stop::new();
+        let server = serve(listener, Arc::clone(&queues), stop.clone());
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .endpoint_url(&endpoint)
+            .region(Region::new("us-east-1"))
+            .credentials_provider(Credentials::new("local", "local", None, None, "test"))
+            .build();
+        let url = |id: &str| template.queues[id].url.clone();
+        Self { client: Client::from_conf(config), jobs: url("Jobs"), dead: url("Dead"), queues, store, stop, server }
+    }
+
+    async fn send(&self, body: &str) -> String {
+        self.client.send_message().queue_url(&self.jobs).message_body(body).send().await.unwrap().message_id.unwrap()
+    }
+
+    async fn receive(&self, queue: &str, visibility: i32) -> Vec<aws_sdk_sqs::types::Message> {
+        let request = self.client.receive_message().queue_url(queue).max_number_of_messages(10).visibility_timeout(visibility);
+        request
+            .message_system_attribute_names(MessageSystemAttributeName::All)
+            .message_attribute_names("All")
+            .send()
+            .await
+            .unwrap()
+            .messages
+            .unwrap_or_default()
+    }
+
+    async fn stop(self) {
+        self.stop.give();
+        drop(self.client);
+        let _ = self.server.await;
+        self.store.close();
+    }
+}
+
+fn bodies(messages: &[aws_sdk_sqs::types::Message]) -> Vec<&str> {
+    messages.iter().filter_map(|message| message.body()).collect()
+}
+
+fn receives(message: &aws_sdk_sqs::types::Message) -> &str {
+    &message.attributes().unwrap()[&MessageSystemAttributeName::ApproximateReceiveCount]
+}
+
+#[tokio::test]
+async fn a_message_is_sent_received_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let attribute = MessageAttributeValue::builder().data_type("String").string_value("v").build().unwrap();
+    let send = endpoint.client.send_message().queue_url(&endpoint.jobs).message_body("one").message_attributes("k", attribute);
+    let sent = send.message_group_id("author-7").send().await.unwrap();
+    let received = endpoint.receive(&endpoint.jobs, 30).await;
+    assert_eq!(bodies(&received), ["one"]);
+    assert_eq!(received[0].message_id(), sent.message_id());
+    assert_eq!(received[0].md5_of_message_attributes(), sent.md5_of_message_attributes());
+    assert_eq!(received[0].message_attributes().unwrap()["k"].string_value(), Some("v"));
+    assert_eq!(received[0].attributes().unwrap()[&MessageSystemAttributeName::MessageGroupId], "author-7");
+    assert!(endpoint.receive(&endpoint.jobs, 30).await.is_empty(), "it is in flight");
+
+    let attributes = endpoint
+        .client
+        .get_queue_attributes()
+        .queue_url(&endpoint.jobs)
+        .attribute_names(QueueAttributeName::All)
+        .send()
+        .await
+        .unwrap();
+    let attributes = attributes.attributes.unwrap();
+    assert_eq!(attributes[&QueueAttributeName::ApproximateNumberOfMessagesNotVisible], "1");
+    assert!(attributes[&QueueAttributeName::RedrivePolicy].contains("\"maxReceiveCount\":2"));
+
+    let handle = received[0].receipt_handle().unwrap();
+    endpoint.client.delete_message().queue_url(&endpoint.jobs).receipt_handle(handle).send().await.unwrap();
+    assert!(endpoint.queues.counts("Jobs").is_empty());
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn entries_of_a_batch_fail_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let entry = |id: &str, body: String| SendMessageBatchRequestEntry::builder().id(id).message_body(body).build().unwrap();
+    let too_large = "x".repeat(1_025);
+    let batch = endpoint
+        .client
+        .send_message_batch()
+        .queue_url(&endpoint.jobs)
+        .entries(entry("a", "fine".into()))
+        .entries(entry("b", too_large));
+    let sent = batch.send().await.unwrap();
+    assert_eq!((sent.successful()[0].id(), sent.failed()[0].id()), ("a", "b"));
+    assert!(sent.failed()[0].sender_fault());
+
+    let received = endpoint.receive(&endpoint.jobs, 30).await;
+    let good = received[0].receipt_handle().unwrap();
+    let delete =
+        |id: &str, handle: &str| DeleteMessageBatchRequestEntry::builder().id(id).receipt_handle(handle).build().unwrap();
+    let batch = endpoint
+        .client
+        .delete_message_batch()
+        .queue_url(&endpoint.jobs)
+        .entries(delete("x", good))
+        .entries(delete("y", "nonsense"));
+    let deleted = batch.send().await.unwrap();
+    assert_eq!((deleted.successful()[0].id(), deleted.failed()[0].id()), ("x", "y"));
+    assert_eq!(deleted.failed()[0].code(), "ReceiptHandleIsInvalid");
+
+    let change =
+        ChangeMessageVisibilityBatchRequestEntry::builder().id("z").receipt_handle(good).visibility_timeout(1).build().unwrap();
+    let changed =
+        endpoint.client.change_message_visibility_batch().queue_url(&endpoint.jobs).entries(change).send().await.unwrap();
+    assert_eq!(changed.failed()[0].code(), "MessageNotInflight");
+
+    let same = endpoint
+        .client
+        .send_message_batch()
+        .queue_url(&endpoint.jobs)
+        .entries(entry("a", "1".into()))
+        .entries(entry("a", "2".into()));
+    let error = same.send().await.unwrap_err().into_service_error();
+    assert_eq!(error.code(), Some("AWS.SimpleQueueService.BatchEntryIdsNotDistinct"));
+    let error = endpoint
+        .client
+        .send_message()
+        .queue_url("http://x/1/Nowhere")
+        .message_body("x")
+        .send()
+        .await
+        .unwrap_err()
+        .into_service_error();
+    assert!(error.is_queue_does_not_exist(), "{error:?}");
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_received_too_often_goes_to_the_dead_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let id = endpoint.send("poison").await;
+    for attempt in ["1", "2"] {
+        let received = endpoint.receive(&endpoint.jobs, 0).await;
+        assert_eq!(receives(&received[0]), attempt);
+    }
+    assert!(endpoint.receive(&endpoint.jobs, 0).await.is_empty());
+    let dead = endpoint.receive(&endpoint.dead, 30).await;
+    assert_eq!(dead[0].message_id(), Some(id.as_str()));
+    assert!(endpoint.queues.counts("Jobs").is_empty());
+
+    let arn = |name: &str| endpoint.queues.definition(name).unwrap().arn.clone();
+    endpoint.client.start_message_move_task().source_arn(arn("Dead")).send().await.unwrap();
+    assert_eq!(bodies(&endpoint.receive(&endpoint.jobs, 0).await), ["poison"]);
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn a_waiting_receive_wakes_for_arrivals_delays_and_visibility() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let wait = || endpoint.client.receive_message().queue_url(&endpoint.jobs).wait_time_seconds(20).visibility_timeout(1).send();
+    let (received, _) = tokio::join!(wait(), endpoint.send("now"));
+    assert_eq!(bodies(&received.unwrap().messages.unwrap()), ["now"]);
+    let again = wait().await.unwrap().messages.unwrap();
+    assert_eq!(bodies(&again), ["now"], "its visibility has ended");
+    let handle = again[0].receipt_handle().unwrap();
+    endpoint.client.delete_message().queue_url(&endpoint.jobs).receipt_handle(handle).send().await.unwrap();
+
+    let delayed = async {
+        endpoint.client.send_message().queue_url(&endpoint.jobs).message_body("later").delay_seconds(1).send().await.unwrap()
+    };
+    let (received, _) = tokio::join!(wait(), delayed);
+    assert_eq!(bodies(&received.unwrap().messages.unwrap()), ["later"]);
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_not_deleted_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let (gone, flying, waiting) = (endpoint.send("gone").await, endpoint.send("flying").await, endpoint.send("waiting").await);
+    let received = endpoint.queues.receive_now("Jobs", 2, None).unwrap();
+    assert_eq!([&received[0].id, &received[1].id], [&gone, &flying]);
+    endpoint.queues.delete("Jobs", &[received[0].handle.clone()]).await.unwrap();
+    endpoint.stop().await;
+
+    let endpoint = Endpoint::start(folder.path()).await;
+    let received = endpoint.receive(&endpoint.jobs, 0).await;
+    assert_eq!(bodies(&received), ["flying", "waiting"]);
+    assert_eq!([receives(&received[0]), receives(&received[1])], ["2", "1"]);
+    assert_eq!(received[1].message_id(), Some(waiting.as_str()));
+    // This receive moves the first to the dead letters.
+    endpoint.receive(&endpoint.jobs, 0).await;
+    endpoint.stop().await;
+
+    let endpoint = Endpoint::start(folder.path()).await;
+    assert_eq!(bodies(&endpoint.receive(&endpoint.dead, 0).await), ["flying"]);
+    assert_eq!(endpoint.queues.counts("Jobs").visible, 1);
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn one_groups_burst_does_not_delay_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let draft = |body: &str, group: &str| Draft { body: body.to_owned(), group: Some(group.to_owned()), ..Draft::default() };
+    let burst = vec![draft("a1", "a"), draft("a2", "a"), draft("a3", "a"), draft("b1", "b")];
+    endpoint.queues.send("Jobs", burst).await.unwrap();
+    let received = endpoint.queues.receive("Jobs", 10, None, Duration::ZERO).await.unwrap();
+    let order: Vec<&str> = received.iter().map(|message| message.body.as_str()).collect();
+    assert_eq!(order, ["a1", "b1", "a2", "a3"]);
+    endpoint.stop().await;
+}
+
+/// Not a check but a measurement: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn throughput_of_send_receive_delete() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Arc::new(Endpoint::start(folder.path()).await);
+    let started = std::time::Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let endpoint = Arc::clone(&endpoint);
+        tasks.spawn(async move {
+            for _ in 0..500 {
+                endpoint.send("{\"some\":\"body\"}").await;
+                let received =
+                    endpoint.client.receive_message().queue_url(&endpoint.jobs).wait_time_seconds(5).send().await.unwrap();
+                let handle = received.messages()[0].receipt_handle().unwrap();
+                endpoint.client.delete_message().queue_url(&endpoint.jobs).receipt_handle(handle).send().await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let rate = 4_000.0 / started.elapsed().as_secs_f64();
+    println!("send + receive + delete: {rate:.0} rounds/s");
+}

@@ -1,0 +1,399 @@
+//! The stack as a whole: starting it in order, and ending it in the opposite one.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use futures::future::try_join_all;
+use rusqlite::Connection;
+use serde_json::Value;
+use tidemark::App;
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, Notify},
+    task::{JoinHandle, JoinSet},
+    time::Instant,
+};
+
+use crate::{
+    Options,
+    core::{Core, Position, Status, Unit, error_payload},
+    data_dir::DataDir,
+    dynamodb::DynamoDb,
+    gateway::{self, Routes},
+    pollers::{self, gate::Gate, position_key},
+    redis::{Redis, RedisData},
+    runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
+    sqs::{self, Queues, journal},
+    stop::StopOnDrop,
+    store::Store,
+    template::{Bindings, EventSource, Function, Queue, Template},
+};
+
+/// How long [`Stack::idle`] waits.
+const IDLE_WITHIN: Duration = Duration::from_secs(60);
+/// How long a server may take to answer what it is at when the stack ends.
+const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+/// A running local stack.
+///
+/// Any number of them can run in one process, each on its own data directory. Dropping one ends its children and threads without
+/// ceremony; [`Stack::stop`] ends it cleanly.
+#[derive(Debug)]
+pub struct Stack {
+    core: Arc<Core>,
+    address: SocketAddr,
+    redis: Mutex<Redis>,
+    dynamodb: DynamoDb,
+    runtime_api: Option<RuntimeApi>,
+    pollers: JoinSet<()>,
+    gateway: JoinHandle<()>,
+    queue_server: JoinHandle<()>,
+    /// Ends the gateway.
+    closing: StopOnDrop,
+    /// Ends the pollers.
+    stopping: StopOnDrop,
+    /// Ends the emulated services.
+    ending: StopOnDrop,
+    data: DataDir,
+}
+
+impl Stack {
+    /// Starts everything the template declares and returns when requests can be sent.
+    ///
+    /// # Errors
+    /// When the template has a mistake, the data directory is in use, the address is taken, Redis is missing, or a function does not
+    /// start. Whatever was started is ended again.
+    pub async fn start(options: Options) -> Result<Self> {
+        let data = DataDir::open(&options.data).await?;
+        let (queue_listener, sqs_endpoint) = sqs::bind().await?;
+        let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
+        let template = Template::load(&options.template, &bindings)?;
+        let routes = Routes::of(&template)?;
+        let listener = TcpListener::bind(options.addr).await.with_context(|| format!("cannot listen on {}", options.addr))?;
+        let address = listener.local_addr()?;
+
+        let redis = Redis::start(options.redis_url.clone(), &options.redis_server, &data.join("redis")).await?;
+        let mut dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), options.dynamodb_threads)?;
+        for table in template.tables.values() {
+            dynamodb.ensure(table)?;
+        }
+        let log = Arc::new(dynamodb.streams()?);
+        let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
+        let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
+        let store = Arc::new(store);
+        let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
+
+        let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.url() };
+        let ending = StopOnDrop::new();
+        let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), ending.clone());
+
+        let runtime_api = match template.functions.values().any(|function| as_process(&options, function)) {
+            true => Some(RuntimeApi::start().await?),
+            false => None,
+        };
+        let runners =
+            template.functions.values().map(|function| start_runner(&options, function, &endpoints, runtime_api.as_ref(), &data));
+        let entries = Arc::new(AtomicU64::new(0));
+        let mut units = BTreeMap::new();
+        for (function, runner) in template.functions.values().zip(try_join_all(runners).await?) {
+            let gate = Arc::new(Gate::new(Arc::clone(&entries)));
+            units.insert(function.logical_id.clone(), Unit { function: function.clone(), runner, gate });
+        }
+
+        let mut positions = Vec::new();
+        for (function, source) in stream_sources(&template) {
+            let table = template.tables.get(source.table.as_str()).ok_or_else(|| anyhow!("no table `{}`", source.table))?;
+            let key = position_key(&function.logical_id, &source.table);
+            let sequence = match known.get(&key) {
+                Some(sequence) => *sequence,
+                None if source.from_oldest => 0,
+                None => log.newest(&table.name)?,
+            };
+            log.consumed(&table.name, &key, sequence);
+            positions.push(Arc::new(Position {
+                function: function.logical_id.clone(),
+                table: source.table.clone(),
+                table_name: table.name.clone(),
+                sequence: AtomicI64::new(sequence),
+            }));
+        }
+        dynamodb.keep_tidy(Arc::clone(&log))?;
+
+        let core = Arc::new(Core {
+            template,
+            units,
+            queues,
+            log,
+            store,
+            positions,
+            entries,
+            wrote: Notify::new(),
+            dynamodb_endpoint: endpoints.dynamodb,
+            sqs_endpoint: endpoints.sqs,
+            redis_url: endpoints.redis,
+        });
+        let stopping = StopOnDrop::new();
+        let context = pollers::Context { core: Arc::clone(&core), stop: stopping.clone(), retry_delay: options.retry_delay };
+        let arn =
+            |table: &str| dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("no table `{table}`"))?);
+        let pollers = pollers::start(&context, options.schedules, arn)?;
+        let closing = StopOnDrop::new();
+        let gateway = gateway::serve(listener, Arc::clone(&core), routes, closing.clone());
+        Ok(Self {
+            core,
+            address,
+            redis: Mutex::new(redis),
+            dynamodb,
+            runtime_api,
+            pollers,
+            gateway,
+            queue_server,
+            closing,
+            stopping,
+            ending,
+            data,
+        })
+    }
+
+    /// The API's address, without a trailing slash.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Where Redis is.
+    #[must_use]
+    pub fn redis_url(&self) -> &str {
+        &self.core.redis_url
+    }
+
+    /// Where DynamoDB is.
+    #[must_use]
+    pub fn dynamodb_endpoint(&self) -> &str {
+        &self.core.dynamodb_endpoint
+    }
+
+    /// Where SQS is.
+    #[must_use]
+    pub fn sqs_endpoint(&self) -> &str {
+        &self.core.sqs_endpoint
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The template that the stack embodies.
+    #[must_use]
+    pub fn template(&self) -> &Template {
+        &self.core.template
+    }
+
+    /// The queue with this logical id.
+    #[must_use]
+    pub fn queue(&self, logical_id: &str) -> Option<&Queue> {
+        self.core.template.queues.get(logical_id)
+    }
+
+    /// The state of a function that runs in this process, by its binary name or logical id.
+    #[must_use]
+    pub fn app(&self, function: &str) -> Option<&App> {
+        self.core.unit(function)?.runner.app()
+    }
+
+    /// The processes of a function that runs as such. Killing one fails the invocation it is at; another takes its place.
+    #[must_use]
+    pub fn process_ids(&self, function: &str) -> Vec<u32> {
+        self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
+    }
+
+    /// What is going on.
+    ///
+    /// # Errors
+    /// When the stream records cannot be read.
+    pub fn status(&self) -> Result<Status> {
+        self.core.status().context("cannot read the streams")
+    }
+
+    /// Waits until nothing is queued, in flight or behind, for up to a minute.
+    ///
+    /// # Errors
+    /// When it takes longer; the error says what is left.
+    pub async fn idle(&self) -> Result<()> {
+        self.idle_within(IDLE_WITHIN).await
+    }
+
+    /// As [`Stack::idle`], with another limit.
+    ///
+    /// # Errors
+    /// When it takes longer; the error says what is left.
+    pub async fn idle_within(&self, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let status = self.status()?;
+            if status.idle {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                bail!("not idle after {limit:?}: {}", serde_json::to_string(&status)?);
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Holds back a function's queues, streams and schedules; returns when none of its invocations by them goes on any more.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub async fn pause(&self, function: &str) -> Result<()> {
+        self.unit(function)?.gate.pause().await;
+        Ok(())
+    }
+
+    /// Lets a function's sources go on.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn resume(&self, function: &str) -> Result<()> {
+        self.unit(function)?.gate.resume();
+        Ok(())
+    }
+
+    /// Fires a function's schedule now, with another input if one is given, and returns the function's answer.
+    ///
+    /// # Errors
+    /// When there is no such function or schedule, or the function fails.
+    pub async fn fire(&self, function: &str, input: Option<Value>) -> Result<Value> {
+        let fired = self.core.fire(self.unit(function)?, input).await;
+        let answer = fired.ok_or_else(|| anyhow!("`{function}` has no schedule"))?;
+        answer.map_err(|error| anyhow!("{}", error_payload(&error)))
+    }
+
+    /// Invokes a function directly with any event and returns its answer.
+    ///
+    /// # Errors
+    /// When there is no such function, or it fails.
+    pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
+        let answer = self.core.invoke(self.unit(function)?, event).await;
+        answer.map_err(|error| anyhow!("{}", error_payload(&error)))
+    }
+
+    /// Ends the child Redis.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub async fn stop_redis(&self, data: RedisData) -> Result<()> {
+        self.redis.lock().await.stop(data).await
+    }
+
+    /// Starts the child Redis again, at the same address.
+    ///
+    /// # Errors
+    /// When it does not start, or Redis is not this stack's own.
+    pub async fn start_redis(&self) -> Result<()> {
+        self.redis.lock().await.restart().await
+    }
+
+    /// Ends the stack: no new requests, invocations in flight run to their end, everything is written and closed.
+    ///
+    /// # Errors
+    /// When Redis cannot be ended; everything else is ended all the same.
+    pub async fn stop(mut self) -> Result<()> {
+        self.closing.give();
+        drain(&mut self.gateway, "the gateway").await;
+        self.stopping.give();
+        while let Some(ended) = self.pollers.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a poller failed");
+            }
+        }
+        for unit in self.core.units.values() {
+            unit.runner.stop().await;
+        }
+        if let Some(runtime_api) = self.runtime_api.take() {
+            runtime_api.stop().await;
+        }
+        self.ending.give();
+        drain(&mut self.queue_server, "the queue endpoint").await;
+        let redis = self.redis.lock().await.stop(RedisData::Keep).await;
+        let (mut dynamodb, store) = (self.dynamodb, Arc::clone(&self.core.store));
+        tokio::task::spawn_blocking(move || {
+            store.close();
+            dynamodb.stop();
+        })
+        .await?;
+        redis
+    }
+
+    fn unit(&self, function: &str) -> Result<&Unit> {
+        self.core.unit(function).ok_or_else(|| anyhow!("there is no function `{function}`"))
+    }
+}
+
+async fn drain(server: &mut JoinHandle<()>, name: &str) {
+    if tokio::time::timeout(DRAIN_WITHIN, &mut *server).await.is_err() {
+        tracing::warn!("{name} still has requests open; leaving them");
+        server.abort();
+    }
+}
+
+fn as_process(options: &Options, function: &Function) -> bool {
+    options.all_processes || options.process_functions.contains(&function.binary)
+}
+
+async fn start_runner(
+    options: &Options,
+    function: &Function,
+    endpoints: &Endpoints,
+    runtime_api: Option<&RuntimeApi>,
+    data: &DataDir,
+) -> Result<Arc<dyn Runner>> {
+    let environment = runner::environment(function, endpoints);
+    let Some(runtime_api) = runtime_api.filter(|_| as_process(options, function)) else {
+        return Ok(Arc::new(InProcess::start(function, &environment).await?));
+    };
+    let folder = options
+        .bin_dir
+        .as_ref()
+        .ok_or_else(|| anyhow!("functions can only run as processes when the folder of their binaries is given"))?;
+    let logs = data.join("logs");
+    std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let settings = WorkerSettings {
+        binary: folder.join(&function.binary),
+        count: options.processes,
+        environment,
+        runtime_api: runtime_api.address().to_owned(),
+        log: logs.join(format!("{}.log", function.binary)),
+    };
+    let processes = Processes::start(function, settings)?;
+    runtime_api.add(&function.binary, &processes);
+    Ok(Arc::new(processes))
+}
+
+fn stream_sources(template: &Template) -> impl Iterator<Item = (&Function, &crate::template::StreamSource)> {
+    template.functions.values().flat_map(|function| {
+        function.events.iter().filter_map(move |event| match &event.source {
+            EventSource::Stream(source) => Some((function, source)),
+            _ => None,
+        })
+    })
+}
+
+fn read_positions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
+    let mut statement = connection.prepare("SELECT source, sequence FROM positions")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! The stack as a whole, apart from what the functions do.
+
+use serde_json::json;
+
+use super::*;
+
+fn options(folder: &Path) -> Options {
+    let mut options = Options::new(folder);
+    options.template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+    options.schedules = false;
+    options
+}
+
+async fn problem(request: reqwest::RequestBuilder) -> (u16, Value, reqwest::header::HeaderMap) {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    assert_eq!(headers["content-type"], "application/problem+json");
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["status"], status);
+    assert!(body["request_id"].as_str().is_some_and(|id| id.len() == 36));
+    (status, body, headers)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_refuses_what_no_function_should_see() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let client = reqwest::Client::new();
+    let url = |path: &str| format!("{}{path}", stack.base_url());
+
+    let (status, body, _) = problem(client.get(url("/v1/nothing"))).await;
+    assert_eq!((status, &body["type"]), (404, &json!("/problems/not-found")));
+    let (status, body, headers) = problem(client.delete(url("/v1/feed"))).await;
+    assert_eq!((status, &body["type"], headers["allow"].to_str().unwrap()), (405, &json!("/problems/method-not-allowed"), "GET"));
+    for authorization in ["", "Bearer", "Bearer 0", "Bearer x", "Basic 1"] {
+        let (status, body, _) = problem(client.get(url("/v1/feed")).header("authorization", authorization)).await;
+        assert_eq!((status, &body["type"]), (401, &json!("/problems/unauthorized")), "{authorization}");
+    }
+    let large = client.post(url("/v1/posts")).header("authorization", "Bearer 1").body(vec![b'x'; 256 * 1024 + 1]);
+    let (status, body, _) = problem(large).await;
+    assert_eq!((status, &body["type"]), (413, &json!("/problems/body-too-large")));
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_local_routes_show_and_hold_the_stack() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    stack.idle().await.unwrap();
+    let client = reqwest::Client::new();
+    let url = |path: &str| format!("{}{path}", stack.base_url());
+
+    let status: Value = client.get(url("/_local/status")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(status["idle"], true);
+    assert_eq!(status["queues"]["FanOutQueue"], json!({ "visible": 0, "in_flight": 0, "delayed": 0 }));
+    assert_eq!(status["streams"]["FollowingTable"], json!({ "behind": 0 }));
+    assert_eq!(status["redis_url"], stack.redis_url());
+    let page = client.get(url("/")).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("Tidemark") && !page.contains("https://"));
+
+    let post = async |path: &str| client.post(url(path)).send().await.unwrap().status().as_u16();
+    assert_eq!(post("/_local/sources/fan-out/pause").await, 200);
+    assert!(stack.status().unwrap().functions["fan-out"].paused);
+    assert_eq!(post("/_local/sources/FanOutFunction/resume").await, 200);
+    assert!(!stack.status().unwrap().functions["fan-out"].paused);
+    assert_eq!(post("/_local/sources/nobody/pause").await, 404);
+    assert_eq!(post("/_local/schedules/follow").await, 404);
+    assert!(stack.app("publish").is_some() && stack.app("nobody").is_none());
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_belongs_to_one_stack_and_its_state_outlives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let error = format!("{:#}", Stack::start(options(folder.path())).await.unwrap_err());
+    assert!(error.contains("in use by another stack"), "{error}");
+
+    let set = async |url: &str, key: &str| {
+        let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        ::redis::cmd("SET").arg(key).arg("1").query_async::<()>(&mut connection).await.unwrap();
+    };
+    let exists = async |url: &str, key: &str| {
+        let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        ::redis::cmd("EXISTS").arg(key).query_async::<bool>(&mut connection).await.unwrap()
+    };
+    set(stack.redis_url(), "lost").await;
+    stack.stop_redis(RedisData::Lose).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert!(!exists(stack.redis_url(), "lost").await);
+    set(stack.redis_url(), "kept").await;
+    let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
+    let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
+    stack.core.queues.send(&dead, vec![draft()]).await.unwrap();
+    stack.stop().await.unwrap();
+
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    assert!(exists(stack.redis_url(), "kept").await);
+    let status = stack.status().unwrap();
+    assert_eq!(status.queues["FanOutDeadLetters"].visible, 1);
+    assert!(status.idle, "nobody consumes dead letters");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_at_the_start_is_one_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = async |options: Options| format!("{:#}", Stack::start(options).await.unwrap_err());
+
+    let mut wrong = options(folder.path());
+    wrong.redis_server = "/nowhere/redis-server".into();
+    let text = error(wrong).await;
+    assert!(text.contains("make setup") && text.contains("apt-get install redis-server"), "{text}");
+    let mut wrong = options(folder.path());
+    wrong.redis_url = Some("redis://127.0.0.1:1".to_owned());
+    assert!(error(wrong).await.contains("REDIS_URL"));
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let mut wrong = options(folder.path());
+    wrong.addr = taken.local_addr().unwrap();
+    assert!(error(wrong).await.contains(&taken.local_addr().unwrap().to_string()));
+    let mut wrong = options(folder.path());
+    wrong.template = folder.path().join("none.yaml");
+    assert!(error(wrong).await.contains("none.yaml"));
+    let mut wrong = options(folder.path());
+    wrong.all_processes = true;
+    wrong.bin_dir = Some(folder.path().to_owned());
+    assert!(error(wrong).await.contains("there is no binary"));
+}

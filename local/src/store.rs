@@ -1,0 +1,131 @@
+//! The stack's own durable state: one SQLite file with a single writer thread that commits whatever has queued up in one
+//! transaction. It holds undelivered queue messages and how far each stream has been read.
+//!
+//! WAL with `synchronous=NORMAL`: a killed process loses nothing that was acknowledged; a power cut may lose the last moments.
+
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError, mpsc},
+    thread::JoinHandle,
+};
+
+use anyhow::{Context as _, Result};
+use rusqlite::{Connection, Transaction};
+use tokio::sync::oneshot;
+
+/// Most jobs that share one commit.
+const GROUP: usize = 512;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS messages (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        queue TEXT NOT NULL,
+        body TEXT NOT NULL,
+        attributes TEXT NOT NULL,
+        message_group TEXT,
+        sent_ms INTEGER NOT NULL,
+        due_ms INTEGER NOT NULL,
+        receives INTEGER NOT NULL,
+        first_received_ms INTEGER,
+        dead_letter_source TEXT
+    );
+    CREATE TABLE IF NOT EXISTS positions (source TEXT PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;";
+
+type Work = Box<dyn FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send>;
+
+struct Job {
+    work: Work,
+    done: Option<oneshot::Sender<()>>,
+}
+
+/// A handle to the writer thread; dropping it (or [`Store::close`]) ends the thread after it has written everything.
+pub(crate) struct Store {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens or creates the file and gives `load` a look at what it holds before the writer takes it over.
+    pub(crate) fn open<T>(path: &Path, load: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<(Self, T)> {
+        let open = || -> rusqlite::Result<(Connection, T)> {
+            let connection = Connection::open(path)?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
+            connection.execute_batch(SCHEMA)?;
+            let loaded = load(&connection)?;
+            Ok((connection, loaded))
+        };
+        let (connection, loaded) = open().with_context(|| format!("cannot open {}", path.display()))?;
+        let (jobs, queue) = mpsc::channel();
+        let writer = std::thread::Builder::new().name("local-store".to_owned()).spawn(move || write(connection, &queue))?;
+        Ok((Self { jobs: Mutex::new(Some(jobs)), writer: Mutex::new(Some(writer)) }, loaded))
+    }
+
+    /// Queues a write without waiting for it; writes happen in the order of the calls.
+    pub(crate) fn post(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static) {
+        self.submit(Box::new(work), None);
+    }
+
+    /// Writes, and returns once it is committed.
+    pub(crate) async fn commit(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (done, committed) = oneshot::channel();
+        self.submit(Box::new(work), Some(done));
+        committed.await.context("the local store could not write")
+    }
+
+    fn submit(&self, work: Work, done: Option<oneshot::Sender<()>>) {
+        if let Some(jobs) = &*self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+            && jobs.send(Job { work, done }).is_err()
+        {
+            tracing::error!("the local store's writer has ended");
+        }
+    }
+
+    /// Writes what is queued and ends the writer. Later writes are lost.
+    pub(crate) fn close(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn write(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
+    while let Ok(first) = queue.recv() {
+        let jobs: Vec<Job> = std::iter::once(first).chain(queue.try_iter().take(GROUP)).collect();
+        let mut acknowledge = Vec::new();
+        let group = || -> rusqlite::Result<()> {
+            let transaction = connection.transaction()?;
+            for job in jobs {
+                (job.work)(&transaction)?;
+                acknowledge.extend(job.done);
+            }
+            transaction.commit()
+        };
+        match group() {
+            Ok(()) => {
+                for done in acknowledge {
+                    // Nobody waits any more when the request was given up.
+                    let _ = done.send(());
+                }
+            }
+            Err(error) => tracing::error!(%error, "the local store could not write"),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What invokes functions: routes, queues, streams and schedules.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use super::{
+    Template, kind,
+    values::{Scope, scalar},
+};
+use crate::schedule::Expression;
+
+/// One entry of a function's `Events`.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its name in the template.
+    pub name: String,
+    /// What it is.
+    pub source: EventSource,
+}
+
+/// The kinds of event sources the local stack serves.
+#[derive(Clone, Debug)]
+pub enum EventSource {
+    /// A route of the HTTP API.
+    Http(HttpRoute),
+    /// A queue that is polled.
+    Sqs(SqsSource),
+    /// A table's stream that is read.
+    Stream(StreamSource),
+    /// A timer.
+    Schedule(ScheduleSource),
+}
+
+/// `HttpApi`: one method and path.
+#[derive(Clone, Debug)]
+pub struct HttpRoute {
+    /// The method, or `ANY`.
+    pub method: String,
+    /// The path, with `{parameters}`.
+    pub path: String,
+    /// Whether a caller has to be known.
+    pub authorized: bool,
+}
+
+/// `SQS`: a queue.
+#[derive(Clone, Debug)]
+pub struct SqsSource {
+    /// The queue's name.
+    pub queue: String,
+    /// Most messages in one invocation.
+    pub batch_size: usize,
+    /// For how long a batch may wait to become full.
+    pub batching_window: Duration,
+    /// Most invocations at a time, when limited.
+    pub maximum_concurrency: Option<usize>,
+    /// Whether the answer names the messages that failed.
+    pub report_failures: bool,
+}
+
+/// `DynamoDB`: the stream of a table.
+#[derive(Clone, Debug)]
+pub struct StreamSource {
+    /// Logical id of the table.
+    pub table: String,
+    /// Most records in one invocation.
+    pub batch_size: usize,
+    /// For how long a batch may wait to become full.
+    pub batching_window: Duration,
+    /// How often a failing batch is repeated; `None` is for ever.
+    pub maximum_retries: Option<u32>,
+    /// Whether a failing batch is halved.
+    pub bisect: bool,
+    /// Name of the queue that is told of records given up.
+    pub on_failure: Option<String>,
+    /// Whether the answer names the first record that failed.
+    pub report_failures: bool,
+    /// Begin with the oldest record (`TRIM_HORIZON`) instead of the newest.
+    pub from_oldest: bool,
+    /// `FilterCriteria` patterns; a record passes when any of them matches, and all pass when there is none.
+    pub filters: Vec<Value>,
+}
+
+/// `ScheduleV2` or `Schedule`.
+#[derive(Clone, Debug)]
+pub struct ScheduleSource {
+    /// When.
+    pub expression: Expression,
+    /// What the function is given.
+    pub input: Value,
+    /// Whether it fires by itself; it can be fired on demand all the same.
+    pub enabled: bool,
+}
+
+/// For each `HttpApi` resource, whether its routes need an identity unless they say otherwise.
+pub(super) type Apis = BTreeMap<String, bool>;
+
+pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis> {
+    let mut out = Apis::new();
+    for (id, body) in resources.iter().filter(|(_, body)| kind(body) == "AWS::Serverless::HttpApi") {
+        let auth = body.pointer("/Properties/Auth").map(|auth| scope.evaluate(auth)).transpose()?.flatten().unwrap_or_default();
+        let default = auth.get("DefaultAuthorizer").and_then(Value::as_str);
+        let known = |name: &str| name == "AWS_IAM" || auth.get("Authorizers").is_some_and(|a| a.get(name).is_some());
+        if let Some(name) = default.filter(|name| !known(name)) {
+            bail!("resource `{id}`: its default authorizer `{name}` is not among its authorizers");
+        }
+        out.insert(id.clone(), default.is_some());
+    }
+    Ok(out)
+}
+
+/// Reads one event; `None` for a kind that cannot happen on one machine.
+pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
+    let none = Value::Null;
+    let properties = event.get("Properties").unwrap_or(&none);
+    let source = match kind(event) {
+        "HttpApi" => EventSource::Http(http(properties, apis)?),
+        "SQS" => EventSource::Sqs(sqs(properties, template)?),
+        "DynamoDB" => EventSource::Stream(stream(properties, template)?),
+        "Schedule" | "ScheduleV2" => EventSource::Schedule(schedule(properties)?),
+        other => {
+            tracing::warn!(event = name, kind = other, "the local stack has no such event source");
+            return Ok(None);
+        }
+    };
+    Ok(Some(Event { name: name.to_owned(), source }))
+}
+
+fn http(properties: &Value, apis: &Apis) -> Result<HttpRoute> {
+    let api = properties.get("ApiId").and_then(Value::as_str);
+    let default = match api {
+        Some(id) => *apis.get(id).ok_or_else(|| anyhow!("there is no HTTP API `{id}`"))?,
+        None => false,
+    };
+    let authorized = match properties.pointer("/Auth/Authorizer").and_then(Value::as_str) {
+        Some("NONE") => false,
+        Some(_) => true,
+        None => default,
+    };
+    let path = required(properties, "Path")?;
+    if !path.starts_with('/') {
+        bail!("the path `{path}` must begin with a slash");
+    }
+    Ok(HttpRoute { method: required(properties, "Method")?.to_uppercase(), path, authorized })
+}
+
+fn sqs(properties: &Value, template: &Template) -> Result<SqsSource> {
+    let arn = required(properties, "Queue")?;
+    let concurrency = properties.pointer("/ScalingConfig/MaximumConcurrency");
+    let batch_size = number(properties, "BatchSize", 10)?;
+    let batching_window = number(properties, "MaximumBatchingWindowInSeconds", 0)?;
+    if batch_size > 10 && batching_window == 0 {
+        bail!("a batch size over 10 ({batch_size}) needs `MaximumBatchingWindowInSeconds`");
+    }
+    Ok(SqsSource {
+        queue: queue_named(&arn, template)?,
+        batch_size: usize::try_from(batch_size)?,
+        batching_window: Duration::from_secs(batching_window),
+        maximum_concurrency: concurrency
+            .map(|c| -> Result<usize> { Ok(scalar(c)?.parse()?) })
+            .transpose()
+            .context("`MaximumConcurrency`")?,
+        report_failures: reports_failures(properties),
+    })
+}
+
+fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
+    let arn = required(properties, "Stream")?;
+    let table = arn.split('/').nth(1).unwrap_or_default();
+    let table = template
+        .tables
+        .values()
+        .find(|t| t.name == table)
+        .ok_or_else(|| anyhow!("there is no table behind the stream `{arn}`"))?;
+    if table.stream_view.is_none() {
+        bail!("the table `{}` has no stream", table.logical_id);
+    }
+    let on_failure = properties.pointer("/DestinationConfig/OnFailure/Destination").and_then(Value::as_str);
+    let retries = properties.get("MaximumRetryAttempts").map(scalar).transpose()?.unwrap_or_else(|| "-1".to_owned());
+    let retries: i64 = retries.parse().context("`MaximumRetryAttempts` must be a whole number")?;
+    let filters = properties.pointer("/FilterCriteria/Filters").and_then(Value::as_array).into_iter().flatten();
+    let filters = filters.map(|filter| {
+        let pattern = filter.get("Pattern").and_then(Value::as_str).ok_or_else(|| anyhow!("a filter has no `Pattern`"))?;
+        let pattern: Value = serde_json::from_str(pattern).context("a filter pattern is no JSON")?;
+        crate::pollers::filter::check(&pattern)?;
+        Ok(pattern)
+    });
+    Ok(StreamSource {
+        table: table.logical_id.clone(),
+        batch_size: usize::try_from(number(properties, "BatchSize", 100)?)?,
+        batching_window: Duration::from_secs(number(properties, "MaximumBatchingWindowInSeconds", 0)?),
+        maximum_retries: u32::try_from(retries).ok(),
+        bisect: flag(properties, "BisectBatchOnFunctionError"),
+        on_failure: on_failure.map(|arn| queue_named(arn, template)).transpose().context("the failure destination")?,
+        report_failures: reports_failures(properties),
+        from_oldest: properties.get("StartingPosition").and_then(Value::as_str) != Some("LATEST"),
+        filters: filters.collect::<Result<_>>()?,
+    })
+}
+
+fn schedule(properties: &Value) -> Result<ScheduleSource> {
+    let text = required(properties, if properties.get("Schedule").is_some() { "Schedule" } else { "ScheduleExpression" })?;
+    let input = match properties.get("Input") {
+        None | Some(Value::Null) => Value::Null,
+        Some(Value::String(text)) => serde_json::from_str(text).context("`Input` is no JSON")?,
+        Some(other) => other.clone(),
+    };
+    let disabled = properties.get("State").and_then(Value::as_str) == Some("DISABLED")
+        || properties.get("Enabled") == Some(&Value::Bool(false));
+    Ok(ScheduleSource { expression: text.parse()?, input, enabled: !disabled })
+}
+
+fn queue_named(arn: &str, template: &Template) -> Result<String> {
+    let queue = template.queues.values().find(|queue| queue.arn == arn);
+    queue.map(|queue| queue.name.clone()).ok_or_else(|| anyhow!("there is no queue with the ARN `{arn}`"))
+}
+
+fn required(properties: &Value, name: &str) -> Result<String> {
+    properties.get(name).map(scalar).transpose()?.ok_or_else(|| anyhow!("`{name}` is missing"))
+}
+
+fn number(properties: &Value, name: &str, fallback: u64) -> Result<u64> {
+    match properties.get(name) {
+        Some(value) => scalar(value)?.parse().with_context(|| format!("`{name}` must be a whole number")),
+        None => Ok(fallback),
+    }
+}
+
+fn flag(properties: &Value, name: &str) -> bool {
+    properties.get(name).is_some_and(|value| scalar(value).is_ok_and(|value| value == "true"))
+}
+
+fn reports_failures(properties: &Value) -> bool {
+    properties
+        .get("FunctionResponseTypes")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|t| t == "ReportBatchItemFailures")
+}

@@ -1,0 +1,255 @@
+//! `template.yaml`, read and resolved into the resources this stack embodies.
+//!
+//! The template is the only description of the system: nothing here knows a table, a queue or a route by name. Resources of a
+//! type that has no meaning on one machine (alarms, roles, dashboards) are left out, but their references are checked all the same.
+
+mod events;
+mod resources;
+mod values;
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use serde_json::{Map, Value};
+
+pub use events::{Event, EventSource, HttpRoute, ScheduleSource, SqsSource, StreamSource};
+pub use resources::{Index, Queue, Redrive, Table};
+
+use values::{Scope, normalise, scalar};
+
+/// The account all local ARNs carry.
+pub const ACCOUNT: &str = "000000000000";
+/// The region all local ARNs carry.
+pub const REGION: &str = "us-east-1";
+
+/// What a template needs to know of the machine it is resolved for.
+#[derive(Clone, Debug)]
+pub struct Bindings {
+    /// Where the queue service listens, without a trailing slash; queue URLs begin with it.
+    pub sqs_endpoint: String,
+    /// Values for template parameters, over their defaults.
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl Default for Bindings {
+    fn default() -> Self {
+        Self { sqs_endpoint: "http://127.0.0.1:9324".to_owned(), parameters: BTreeMap::new() }
+    }
+}
+
+/// A resolved template.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Parameters with their values.
+    pub parameters: BTreeMap<String, String>,
+    /// Functions by logical id.
+    pub functions: BTreeMap<String, Function>,
+    /// Tables by logical id.
+    pub tables: BTreeMap<String, Table>,
+    /// Queues by logical id.
+    pub queues: BTreeMap<String, Queue>,
+}
+
+/// One `AWS::Serverless::Function`.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its name in the template.
+    pub logical_id: String,
+    /// The binary it runs, from `Metadata.BuildProperties.Binary`; the name people use for it.
+    pub binary: String,
+    /// After how many seconds an invocation is given up.
+    pub timeout_seconds: u64,
+    /// Declared memory in MiB; only passed on.
+    pub memory_mib: u64,
+    /// Environment, with Globals merged in.
+    pub environment: BTreeMap<String, String>,
+    /// What invokes it.
+    pub events: Vec<Event>,
+}
+
+impl Function {
+    /// The ARN invocations are addressed to.
+    #[must_use]
+    pub fn arn(&self) -> String {
+        format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:{}", self.binary)
+    }
+}
+
+impl Template {
+    /// Reads and resolves the template at `path`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or as [`Template::parse`].
+    pub fn load(path: &Path, bindings: &Bindings) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the template {}", path.display()))?;
+        Self::parse(&text, bindings).with_context(|| format!("template {}", path.display()))
+    }
+
+    /// Resolves a template given as text.
+    ///
+    /// # Errors
+    /// When it is no YAML, or a resource refers to something that does not exist; the error names the resource.
+    pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
+        let yaml: serde_yaml_ng::Value = serde_yaml_ng::from_str(text).context("not readable as YAML")?;
+        let root = normalise(yaml)?;
+        let resources = section(&root, "Resources")?;
+        ensure!(!resources.is_empty(), "there is no `Resources` section");
+
+        let mut scope = Scope {
+            parameters: parameters(&root, bindings)?,
+            mappings: root.get("Mappings").cloned().unwrap_or_default(),
+            conditions: section(&root, "Conditions")?,
+            attributes: BTreeMap::new(),
+            resources: resources.iter().map(|(id, body)| (id.clone(), kind(body).starts_with("AWS::Serverless::"))).collect(),
+            region: REGION.to_owned(),
+            account: ACCOUNT.to_owned(),
+        };
+        for (id, body) in &resources {
+            resources::describe(id, body, &bindings.sqs_endpoint, &mut scope).with_context(|| format!("resource `{id}`"))?;
+        }
+
+        let globals = evaluate(&scope, &root.get("Globals").cloned().unwrap_or_default()).context("section `Globals`")?;
+        let mut template = Self {
+            parameters: scope.parameters.iter().map(|(name, value)| Ok((name.clone(), scalar(value)?))).collect::<Result<_>>()?,
+            functions: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            queues: BTreeMap::new(),
+        };
+        let mut functions = Vec::new();
+        for (id, body) in &resources {
+            let resolved = (|| -> Result<Option<Value>> {
+                if let Some(condition) = body.get("Condition").and_then(Value::as_str)
+                    && !scope.condition(condition)?
+                {
+                    return Ok(None);
+                }
+                evaluate(&scope, body).map(Some)
+            })();
+            let Some(body) = resolved.with_context(|| format!("resource `{id}`"))? else { continue };
+            let named = || format!("resource `{id}`");
+            match kind(&body) {
+                "AWS::Serverless::Function" => functions.push((id.clone(), body)),
+                "AWS::DynamoDB::Table" => {
+                    template.tables.insert(id.clone(), Table::read(id, &body).with_context(named)?);
+                }
+                "AWS::SQS::Queue" => {
+                    template.queues.insert(id.clone(), Queue::read(id, &body, &scope).with_context(named)?);
+                }
+                "AWS::Serverless::HttpApi" => {}
+                other => tracing::debug!(resource = %id, kind = other, "has no local counterpart"),
+            }
+        }
+        template.check_redrives()?;
+        let apis = events::apis(&resources, &scope)?;
+        for (id, body) in functions {
+            let function = read_function(&id, &body, &globals, &apis, &template).with_context(|| format!("resource `{id}`"))?;
+            if let Some(other) = template.functions.values().find(|other| other.binary == function.binary) {
+                bail!("resource `{id}`: the binary `{}` already belongs to `{}`", function.binary, other.logical_id);
+            }
+            template.functions.insert(id, function);
+        }
+        evaluate(&scope, &root.get("Outputs").cloned().unwrap_or_default()).context("section `Outputs`")?;
+        Ok(template)
+    }
+
+    /// The function with this binary name or logical id.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.get(name).or_else(|| self.functions.values().find(|function| function.binary == name))
+    }
+
+    fn check_redrives(&self) -> Result<()> {
+        for queue in self.queues.values() {
+            if let Some(redrive) = &queue.redrive
+                && !self.queues.values().any(|target| target.name == redrive.target)
+            {
+                bail!("resource `{}`: its dead-letter queue `{}` does not exist", queue.logical_id, redrive.target);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parameters(root: &Value, bindings: &Bindings) -> Result<BTreeMap<String, Value>> {
+    let declared = section(root, "Parameters")?;
+    if let Some(unknown) = bindings.parameters.keys().find(|name| !declared.contains_key(*name)) {
+        bail!("a value was given for the parameter `{unknown}`, which the template does not declare");
+    }
+    let mut out = BTreeMap::new();
+    for (name, body) in &declared {
+        let value = match bindings.parameters.get(name) {
+            Some(given) => given.clone(),
+            None => body
+                .get("Default")
+                .map(scalar)
+                .transpose()?
+                .ok_or_else(|| anyhow!("parameter `{name}` has neither a value nor a default"))?,
+        };
+        if let Some(allowed) = body.get("AllowedValues").and_then(Value::as_array)
+            && !allowed.iter().any(|a| scalar(a).is_ok_and(|a| a == value))
+        {
+            bail!("parameter `{name}` does not allow the value `{value}`");
+        }
+        let list = body.get("Type").and_then(Value::as_str).is_some_and(|t| t == "CommaDelimitedList" || t.starts_with("List<"));
+        let value = match (list, value.is_empty()) {
+            (true, true) => Value::Array(Vec::new()),
+            (true, false) => Value::Array(value.split(',').map(|part| Value::String(part.trim().to_owned())).collect()),
+            (false, _) => Value::String(value),
+        };
+        out.insert(name.clone(), value);
+    }
+    Ok(out)
+}
+
+fn read_function(id: &str, body: &Value, globals: &Value, apis: &events::Apis, template: &Template) -> Result<Function> {
+    let binary = body
+        .pointer("/Metadata/BuildProperties/Binary")
+        .and_then(Value::as_str)
+        .ok_or_else(|| anyhow!("`Metadata.BuildProperties.Binary` does not say which binary it runs"))?;
+    let none = Value::Null;
+    let defaults = globals.get("Function").unwrap_or(&none);
+    let properties = body.get("Properties").unwrap_or(&none);
+    let number = |name: &str, fallback: u64| -> Result<u64> {
+        match properties.get(name).or_else(|| defaults.get(name)) {
+            Some(value) => scalar(value)?.parse().with_context(|| format!("`{name}` must be a whole number")),
+            None => Ok(fallback),
+        }
+    };
+    let mut environment = BTreeMap::new();
+    for layer in [defaults, properties] {
+        for (name, value) in layer.pointer("/Environment/Variables").and_then(Value::as_object).into_iter().flatten() {
+            environment.insert(name.clone(), scalar(value).with_context(|| format!("environment variable `{name}`"))?);
+        }
+    }
+    let mut sources = Vec::new();
+    for (name, event) in properties.get("Events").and_then(Value::as_object).into_iter().flatten() {
+        sources.extend(events::read(name, event, apis, template).with_context(|| format!("event `{name}`"))?);
+    }
+    Ok(Function {
+        logical_id: id.to_owned(),
+        binary: binary.to_owned(),
+        timeout_seconds: number("Timeout", 3)?,
+        memory_mib: number("MemorySize", 128)?,
+        environment,
+        events: sources,
+    })
+}
+
+fn evaluate(scope: &Scope, value: &Value) -> Result<Value> {
+    Ok(scope.evaluate(value)?.unwrap_or_default())
+}
+
+fn kind(body: &Value) -> &str {
+    body.get("Type").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn section(root: &Value, name: &str) -> Result<Map<String, Value>> {
+    match root.get(name) {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(map)) => Ok(map.clone()),
+        Some(_) => bail!("section `{name}` must be a mapping"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

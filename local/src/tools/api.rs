@@ -1,0 +1,307 @@
+//! A client of the public API: keep-alive, a caller per request, bounded retries.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use reqwest::Method;
+use reqwest::header::{AUTHORIZATION, RETRY_AFTER};
+use serde_json::Value;
+
+use super::address::Address;
+
+/// How often one request is sent at most.
+const ATTEMPTS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A stack that asks for a longer pause than this is taken at its word only so far.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One request. Build it from a method, then add the caller, a body, an idempotency key.
+#[derive(Debug, Clone)]
+pub struct Call {
+    method: Method,
+    path: String,
+    caller: Option<u64>,
+    body: Option<Value>,
+    key: Option<String>,
+}
+
+impl Call {
+    fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            caller: None,
+            body: None,
+            key: None,
+        }
+    }
+
+    /// `GET path`.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    /// `PUT path`.
+    pub fn put(path: impl Into<String>) -> Self {
+        Self::new(Method::PUT, path)
+    }
+
+    /// `DELETE path`.
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    /// `POST path`.
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    /// The user on whose behalf it is sent.
+    pub fn caller(mut self, user: u64) -> Self {
+        self.caller = Some(user);
+        self
+    }
+
+    /// The JSON body.
+    pub fn json(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    /// The `Idempotency-Key`.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)?;
+        match self.caller {
+            Some(user) => write!(f, " by {user}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What came back, whatever its status.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The JSON body; `Null` if there was none.
+    pub body: Value,
+    /// How many times the request was sent again before this answer.
+    pub retries: u32,
+    /// From the sending of the last attempt to the end of its body.
+    pub took: Duration,
+    retry_after: Option<Duration>,
+}
+
+impl Answer {
+    /// The problem's slug (`following-limit`), or an empty text.
+    pub fn slug(&self) -> &str {
+        slug(self.body["type"].as_str().unwrap_or_default())
+    }
+
+    /// The body if the status is the expected one, else an error that quotes the problem.
+    pub fn expect_status(self, status: u16) -> anyhow::Result<Value> {
+        if self.status != status {
+            let detail = self.body["detail"].as_str().unwrap_or_default();
+            bail!("answered {} {} {detail}", self.status, self.slug());
+        }
+        Ok(self.body)
+    }
+}
+
+/// The last part of a problem's type: `/problems/self-follow` and `self-follow` both give `self-follow`.
+pub fn slug(kind: &str) -> &str {
+    kind.rsplit('/').next().unwrap_or(kind)
+}
+
+/// No attempt was answered. The text carries no address or number that varies, so that equal failures count together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unanswered(pub String);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no answer: {}", self.0)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl From<reqwest::Error> for Unanswered {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_timeout() {
+            return Self("timed out".to_owned());
+        }
+        let mut innermost: &dyn std::error::Error = &error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        Self(innermost.to_string())
+    }
+}
+
+/// The client; share it by reference.
+#[derive(Debug)]
+pub struct Api {
+    http: reqwest::Client,
+    base: String,
+    retried: AtomicU64,
+}
+
+impl Api {
+    /// A client for the stack at `address`. Proxies of the environment are not used: the stack is on this machine.
+    pub fn new(address: &Address) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(TIMEOUT)
+            .tcp_nodelay(true)
+            .build()
+            .context("cannot make an HTTP client")?;
+        Ok(Self {
+            http,
+            base: address.base_url(),
+            retried: AtomicU64::new(0),
+        })
+    }
+
+    /// How many requests were sent again so far.
+    pub fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
+    }
+
+    /// One attempt.
+    pub async fn once(&self, call: &Call) -> Result<Answer, Unanswered> {
+        let mut request = self
+            .http
+            .request(call.method.clone(), format!("{}{}", self.base, call.path));
+        if let Some(user) = call.caller {
+            request = request.header(AUTHORIZATION, format!("Bearer {user}"));
+        }
+        if let Some(key) = &call.key {
+            request = request.header("Idempotency-Key", key);
+        }
+        if let Some(body) = &call.body {
+            request = request.json(body);
+        }
+        let started = Instant::now();
+        let response = request.send().await?;
+        let status = response.status().as_u16();
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.trim().parse().ok())
+            .map(Duration::from_secs);
+        let bytes = response.bytes().await?;
+        let took = started.elapsed();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Answer {
+            status,
+            body,
+            retries: 0,
+            took,
+            retry_after,
+        })
+    }
+
+    /// Sends an idempotent request until it is answered with something other than 429 or 503, at most eight times. The last
+    /// answer is returned whatever it is; an error means that not even the last attempt was answered.
+    pub async fn send(&self, call: Call) -> Result<Answer, Unanswered> {
+        for retries in 0.. {
+            let outcome = self.once(&call).await;
+            let asked = match &outcome {
+                Ok(answer) if matches!(answer.status, 429 | 503) => answer.retry_after,
+                Ok(_) => None,
+                Err(_) => None,
+            };
+            let again = match &outcome {
+                Ok(answer) => matches!(answer.status, 429 | 503),
+                Err(_) => true,
+            };
+            if !again || retries + 1 >= ATTEMPTS {
+                return outcome.map(|answer| Answer { retries, ..answer });
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(pause(retries, asked)).await;
+        }
+        Err(Unanswered("never sent".to_owned()))
+    }
+
+    /// Sends and insists on a status; the error names the request.
+    pub async fn fetch(&self, call: Call, status: u16) -> anyhow::Result<Value> {
+        let name = call.to_string();
+        self.send(call)
+            .await
+            .map_err(anyhow::Error::from)
+            .and_then(|answer| answer.expect_status(status))
+            .context(name)
+    }
+
+    /// Whether a stack answers, without retries.
+    pub async fn health(&self) -> Result<Answer, Unanswered> {
+        self.once(&Call::get("/v1/health")).await
+    }
+
+    /// Fails with one clear line if no stack answers.
+    pub async fn require_stack(&self) -> anyhow::Result<()> {
+        let at = &self.base;
+        match self.health().await {
+            Err(Unanswered(reason)) => {
+                bail!("no stack answers at {at} ({reason}); start one with `make run`")
+            }
+            Ok(answer) if answer.body["status"].is_string() => Ok(()),
+            Ok(answer) => bail!(
+                "what answers at {at} is no Tidemark stack (GET /v1/health: {})",
+                answer.status
+            ),
+        }
+    }
+}
+
+fn pause(retries: u32, asked: Option<Duration>) -> Duration {
+    match asked {
+        Some(asked) => asked.min(LONGEST_RETRY_AFTER),
+        None => FIRST_PAUSE
+            .saturating_mul(1 << retries.min(10))
+            .min(LONGEST_PAUSE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let pauses: Vec<u128> = (0..7).map(|n| pause(n, None).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
+    }
+
+    #[test]
+    fn retry_after_is_honoured_up_to_a_bound() {
+        assert_eq!(
+            pause(5, Some(Duration::from_secs(1))),
+            Duration::from_secs(1)
+        );
+        assert_eq!(
+            pause(0, Some(Duration::from_secs(3600))),
+            LONGEST_RETRY_AFTER
+        );
+    }
+
+    #[test]
+    fn a_slug_is_the_last_part_of_the_type() {
+        assert_eq!(slug("/problems/self-follow"), "self-follow");
+        assert_eq!(slug("self-follow"), "self-follow");
+        assert_eq!(slug(""), "");
+    }
+}

@@ -1,0 +1,5 @@
+//! The main job to look at: a small graph, a few posts, two readers.
+
+pub mod screen;
+pub mod show;
+pub mod stack;

@@ -1,0 +1,298 @@
+//! Edge files as SNAP publishes graphs: `follower followee` a line, `#` comments, plain or gzip. Read as a stream.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use flate2::bufread::MultiGzDecoder;
+
+/// Two ids take 41 bytes; a longer line than this is malformed and never held in memory.
+const LONGEST_LINE: u64 = 1024;
+/// How many malformed lines are remembered with their numbers.
+const SHOWN: usize = 5;
+
+/// `follower` follows `author`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    /// Who follows.
+    pub follower: u64,
+    /// Who is followed.
+    pub author: u64,
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// An edge.
+    Edge(Edge),
+    /// A comment or a blank line.
+    Skipped,
+    /// Neither.
+    Malformed,
+}
+
+impl Line {
+    /// Reads one line, with or without its end. Ids are those of the contract: decimal, 1 to 2^64-1, no leading zeros.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return Self::Malformed;
+        };
+        let mut fields = text.split_ascii_whitespace();
+        let Some(first) = fields.next() else {
+            return Self::Skipped;
+        };
+        if first.starts_with('#') {
+            return Self::Skipped;
+        }
+        match (
+            user_id(first),
+            fields.next().and_then(user_id),
+            fields.next(),
+        ) {
+            (Some(follower), Some(author), None) => Self::Edge(Edge { follower, author }),
+            _ => Self::Malformed,
+        }
+    }
+}
+
+fn user_id(text: &str) -> Option<u64> {
+    let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    if canonical { text.parse().ok() } else { None }
+}
+
+/// What the lines read so far were.
+#[derive(Debug, Clone, Default)]
+pub struct LineCounts {
+    /// All of them.
+    pub lines: u64,
+    /// Those with an edge.
+    pub edges: u64,
+    /// Comments and blank lines.
+    pub skipped: u64,
+    /// Lines that could not be read.
+    pub malformed: u64,
+    /// The numbers and beginnings of the first malformed ones.
+    pub first_malformed: Vec<(u64, String)>,
+}
+
+/// A stream of edges out of a file.
+pub struct EdgeReader {
+    input: Box<dyn BufRead + Send>,
+    consumed: Arc<AtomicU64>,
+    size: u64,
+    limit: u64,
+    counts: LineCounts,
+    ended: bool,
+}
+
+impl EdgeReader {
+    /// Opens a file; gzip is told by its first bytes, not by its name. `limit` is a number of lines.
+    pub fn open(path: &Path, limit: Option<u64>) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let size = file.metadata().map(|meta| meta.len()).unwrap_or(0);
+        Self::over(file, size, limit).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    fn over(source: impl Read + Send + 'static, size: u64, limit: Option<u64>) -> io::Result<Self> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let mut raw = BufReader::with_capacity(
+            1 << 16,
+            Counted {
+                source,
+                consumed: Arc::clone(&consumed),
+            },
+        );
+        let gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let input: Box<dyn BufRead + Send> = if gzip {
+            Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(raw)))
+        } else {
+            Box::new(raw)
+        };
+        let limit = limit.unwrap_or(u64::MAX);
+        Ok(Self {
+            input,
+            consumed,
+            size,
+            limit,
+            counts: LineCounts::default(),
+            ended: false,
+        })
+    }
+
+    /// The next edge; `None` at the end of the file or of the limit.
+    pub fn next_edge(&mut self) -> anyhow::Result<Option<Edge>> {
+        let mut line = Vec::with_capacity(64);
+        while self.counts.lines < self.limit && !self.ended {
+            let number = self.counts.lines + 1;
+            line.clear();
+            let whole = read_line(&mut self.input, &mut line)
+                .with_context(|| format!("cannot read line {number}"))?;
+            if line.is_empty() {
+                break;
+            }
+            self.counts.lines = number;
+            match if whole {
+                Line::parse(&line)
+            } else {
+                Line::Malformed
+            } {
+                Line::Edge(edge) => {
+                    self.counts.edges += 1;
+                    return Ok(Some(edge));
+                }
+                Line::Skipped => self.counts.skipped += 1,
+                Line::Malformed => {
+                    self.counts.malformed += 1;
+                    if self.counts.first_malformed.len() < SHOWN {
+                        let text: String = String::from_utf8_lossy(&line)
+                            .trim()
+                            .chars()
+                            .take(40)
+                            .collect();
+                        self.counts.first_malformed.push((number, text));
+                    }
+                }
+            }
+        }
+        self.ended = true;
+        Ok(None)
+    }
+
+    /// What was read so far.
+    pub fn counts(&self) -> &LineCounts {
+        &self.counts
+    }
+
+    /// How many lines there will be: known at the end, until then guessed from the bytes read.
+    pub fn expected_lines(&self) -> u64 {
+        let read = self.counts.lines;
+        if self.ended {
+            return read;
+        }
+        let consumed = self.consumed.load(Ordering::Relaxed).max(1);
+        let guess = (u128::from(read) * u128::from(self.size) / u128::from(consumed)) as u64;
+        guess.max(read).min(self.limit)
+    }
+}
+
+/// Reads up to and with the next line end. A line over the bound is cut, skipped to its end, and reported as not whole.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    let read = input.by_ref().take(LONGEST_LINE).read_until(b'\n', line)?;
+    let whole = line.ends_with(b"\n") || (read as u64) < LONGEST_LINE;
+    if !whole {
+        input.skip_until(b'\n')?;
+    }
+    Ok(whole)
+}
+
+struct Counted<R> {
+    source: R,
+    consumed: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use super::*;
+
+    fn read(bytes: &[u8], limit: Option<u64>) -> (Vec<(u64, u64)>, LineCounts) {
+        let mut reader =
+            EdgeReader::over(Cursor::new(bytes.to_vec()), bytes.len() as u64, limit).unwrap();
+        let mut edges = Vec::new();
+        while let Some(edge) = reader.next_edge().unwrap() {
+            edges.push((edge.follower, edge.author));
+        }
+        assert_eq!(reader.expected_lines(), reader.counts().lines);
+        (edges, reader.counts().clone())
+    }
+
+    #[test]
+    fn comments_blank_lines_tabs_and_crlf_are_fine() {
+        let (edges, counts) = read(
+            b"# FromNodeId ToNodeId\n\n1 2\n3\t4\r\n  5   6  \n7 8",
+            None,
+        );
+        assert_eq!(edges, [(1, 2), (3, 4), (5, 6), (7, 8)]);
+        assert_eq!(
+            (counts.lines, counts.edges, counts.skipped, counts.malformed),
+            (6, 4, 2, 0)
+        );
+    }
+
+    #[test]
+    fn malformed_lines_are_counted_with_their_numbers() {
+        let (edges, counts) = read(
+            b"1 2\n1\n1 2 3\n0 1\n01 2\n+1 2\n1 18446744073709551616\nx y\n\xff 1\n3 4\n",
+            None,
+        );
+        assert_eq!(edges, [(1, 2), (3, 4)]);
+        assert_eq!(counts.malformed, 8);
+        let numbers: Vec<u64> = counts
+            .first_malformed
+            .iter()
+            .map(|(number, _)| *number)
+            .collect();
+        assert_eq!(numbers, [2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn the_largest_id_is_an_id() {
+        let max = Edge {
+            follower: u64::MAX,
+            author: 1,
+        };
+        assert_eq!(Line::parse(b"18446744073709551615 1"), Line::Edge(max));
+    }
+
+    #[test]
+    fn a_line_without_an_end_does_not_fill_the_memory() {
+        let mut bytes = vec![b'7'; 100_000];
+        bytes.extend_from_slice(b"\n1 2\n");
+        let (edges, counts) = read(&bytes, None);
+        assert_eq!(
+            (edges, counts.malformed, counts.lines),
+            (vec![(1, 2)], 1, 2)
+        );
+    }
+
+    #[test]
+    fn the_limit_counts_lines() {
+        let (edges, counts) = read(b"# c\n1 2\n1 3\n1 4\n", Some(3));
+        assert_eq!((edges, counts.lines), (vec![(1, 2), (1, 3)], 3));
+    }
+
+    #[test]
+    fn gzip_is_recognised_by_its_first_bytes_members_too() {
+        let mut bytes = Vec::new();
+        for part in ["1 2\n", "3 4\n"] {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(part.as_bytes()).unwrap();
+            bytes.extend(encoder.finish().unwrap());
+        }
+        assert_eq!(read(&bytes, None).0, [(1, 2), (3, 4)]);
+    }
+
+    #[test]
+    fn a_cut_gzip_file_is_an_error_and_not_a_short_graph() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(b"1 2\n3 4\n").unwrap();
+        let mut bytes = encoder.finish().unwrap();
+        bytes.truncate(bytes.len() - 6);
+        let mut reader = EdgeReader::over(Cursor::new(bytes), 10, None).unwrap();
+        let outcome = std::iter::from_fn(|| reader.next_edge().transpose()).find(Result::is_err);
+        assert!(outcome.is_some());
+    }
+}

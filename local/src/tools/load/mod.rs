@@ -1,0 +1,145 @@
+//! Loading a follow graph through the public API.
+
+pub mod outcome;
+pub mod report;
+pub mod window;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use serde_json::json;
+
+use self::outcome::{Outcome, read_results};
+use self::report::Report;
+use self::window::{Batch, Window};
+use super::api::{Api, Call};
+use super::edges::EdgeReader;
+use super::progress::Progress;
+
+/// How many edges wait for a free request at most.
+const WINDOW_EDGES: usize = 8_192;
+/// How often the authors of a batch that were answered with 429 or 503 are asked again.
+const ITEM_ATTEMPTS: u32 = 6;
+const ITEM_PAUSE: Duration = Duration::from_millis(250);
+/// So many requests without an answer in a row, each after its retries, mean that the stack is gone.
+const GONE_AFTER: u32 = 8;
+
+/// What to load and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The edge file, plain or gzip.
+    pub edges: PathBuf,
+    /// How many lines of it; all if `None`.
+    pub limit: Option<u64>,
+    /// Requests at a time.
+    pub concurrency: usize,
+}
+
+/// Follows every edge of the file. The requests of one follower go one after another in the file's order, so that of an
+/// account that follows more than the limit the first ones of the file are kept; different followers go side by side.
+/// Running it again changes nothing. An error means that the file could not be read; everything else is in the report.
+pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
+    let mut edges = EdgeReader::open(&options.edges, options.limit)?;
+    let mut progress = Progress::start("load", "lines");
+    let mut window = Window::new(WINDOW_EDGES);
+    let mut report = Report::default();
+    let mut in_flight = FuturesUnordered::new();
+    let mut unanswered = 0;
+    let mut file_ended = false;
+    loop {
+        while !file_ended && !window.is_full() {
+            match edges.next_edge()? {
+                Some(edge) => report.repeated += u64::from(!window.push(edge)),
+                None => file_ended = true,
+            }
+        }
+        while unanswered < GONE_AFTER && in_flight.len() < options.concurrency {
+            let Some(batch) = window.take() else { break };
+            in_flight.push(follow(api, batch));
+        }
+        let Some(done) = in_flight.next().await else {
+            break;
+        };
+        window.release(done.follower);
+        unanswered = if done.answered { 0 } else { unanswered + 1 };
+        report.add(done.follower, done.outcomes);
+        let counts = edges.counts();
+        let finished = report.asked + report.repeated + counts.skipped + counts.malformed;
+        let remark = format!(
+            "({} refused, {} failed)",
+            report.refused_total(),
+            report.failed_total()
+        );
+        progress.set(finished, edges.expected_lines(), &remark);
+    }
+    report.not_asked = window.len() as u64;
+    report.gave_up = unanswered >= GONE_AFTER;
+    report.lines = edges.counts().clone();
+    report.retried = api.retried();
+    report.took = progress.finish();
+    Ok(report)
+}
+
+struct Done {
+    follower: u64,
+    outcomes: Vec<Outcome>,
+    answered: bool,
+}
+
+async fn follow(api: &Api, batch: Batch) -> Done {
+    let Batch {
+        follower,
+        authors: mut pending,
+    } = batch;
+    let mut outcomes = Vec::with_capacity(pending.len());
+    let mut answered = true;
+    for attempt in 1..=ITEM_ATTEMPTS {
+        let authors: Vec<String> = pending.iter().map(u64::to_string).collect();
+        let call = Call::post("/v1/following")
+            .caller(follower)
+            .json(json!({ "authors": authors }));
+        let answer = match api.send(call).await {
+            Ok(answer) if answer.status == 200 => answer,
+            Ok(answer) => {
+                let reason = format!("{} {}", answer.status, answer.slug());
+                outcomes.extend(
+                    pending
+                        .drain(..)
+                        .map(|_| Outcome::Failed(reason.trim_end().to_owned())),
+                );
+                break;
+            }
+            Err(unanswered) => {
+                answered = false;
+                outcomes.extend(
+                    pending
+                        .drain(..)
+                        .map(|_| Outcome::Failed(unanswered.to_string())),
+                );
+                break;
+            }
+        };
+        let results = read_results(&pending, &answer.body);
+        let last = attempt == ITEM_ATTEMPTS;
+        let mut again = Vec::new();
+        for (author, outcome) in pending.into_iter().zip(results) {
+            match outcome {
+                Outcome::Busy(_) if !last => again.push(author),
+                Outcome::Busy(reason) => outcomes.push(Outcome::Failed(reason)),
+                settled => outcomes.push(settled),
+            }
+        }
+        pending = again;
+        if pending.is_empty() {
+            break;
+        }
+        tokio::time::sleep(ITEM_PAUSE * attempt).await;
+    }
+    Done {
+        follower,
+        outcomes,
+        answered,
+    }
+}

@@ -1,0 +1,52 @@
+//! What the three command-line tools `load`, `demo` and `verify` share.
+//!
+//! The tools know the running stack by its public API and the `/_local` routes alone: nothing of the functions' code is
+//! used here, so that what they count is counted independently.
+
+pub mod address;
+pub mod api;
+pub mod demo;
+pub mod edges;
+pub mod load;
+pub mod progress;
+pub mod status;
+pub mod text;
+pub mod verify;
+
+use std::process::ExitCode;
+
+use address::Address;
+
+/// The arguments that every tool takes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct StackArgs {
+    /// Where the stack answers; loopback only.
+    #[arg(
+        long,
+        env = "TIDEMARK_ADDR",
+        default_value = "127.0.0.1:3000",
+        value_name = "HOST:PORT"
+    )]
+    pub addr: Address,
+}
+
+/// How a tool that ran to its end judges what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Exit code 0.
+    Good,
+    /// Exit code 1: it ran, and something failed or did not match.
+    Bad,
+}
+
+/// Turns a tool's result into its exit code: 0 good, 1 bad, 2 it could not run, with one line on stderr saying why.
+pub fn exit(tool: &str, result: anyhow::Result<Verdict>) -> ExitCode {
+    match result {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("{tool}: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

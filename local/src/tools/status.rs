@@ -1,0 +1,150 @@
+//! The `/_local` routes of the local stack.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use super::api::{Api, Call};
+use super::progress::Progress;
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// What `GET /_local/status` answers, as far as the tools use it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Status {
+    /// Nothing is queued, in flight or behind.
+    pub idle: bool,
+    /// Queues by name.
+    #[serde(default)]
+    pub queues: BTreeMap<String, QueueDepth>,
+    /// Where Redis is.
+    pub redis_url: String,
+    /// Where SQS is.
+    pub sqs_endpoint: String,
+    /// Streams by table name.
+    #[serde(default)]
+    pub streams: BTreeMap<String, StreamLag>,
+    /// The process ids of functions that run as processes.
+    #[serde(default)]
+    pub processes: BTreeMap<String, Vec<u32>>,
+}
+
+/// How far the readers of a stream are behind.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct StreamLag {
+    /// Records not yet handled.
+    pub behind: u64,
+}
+
+/// How many messages a queue holds.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct QueueDepth {
+    /// Ready to be received.
+    pub visible: u64,
+    /// Received, neither deleted nor given back.
+    pub in_flight: u64,
+    /// Not yet visible.
+    #[serde(default)]
+    pub delayed: u64,
+}
+
+impl QueueDepth {
+    /// Everything that is not done.
+    pub fn total(&self) -> u64 {
+        self.visible + self.in_flight + self.delayed
+    }
+}
+
+impl Status {
+    /// Asks the stack.
+    pub async fn of(api: &Api) -> anyhow::Result<Self> {
+        let body = api.fetch(Call::get("/_local/status"), 200).await?;
+        serde_json::from_value(body).context("GET /_local/status answers in an unexpected form")
+    }
+
+    fn left_total(&self) -> u64 {
+        let queued: u64 = self.queues.values().map(QueueDepth::total).sum();
+        queued + self.streams.values().map(|stream| stream.behind).sum::<u64>()
+    }
+
+    fn left(&self) -> Vec<String> {
+        let queues = self.queues.iter().filter(|(_, depth)| depth.total() > 0);
+        let streams = self.streams.iter().filter(|(_, stream)| stream.behind > 0);
+        let queues = queues.map(|(name, depth)| format!("{name}: {} visible, {} in flight", depth.visible, depth.in_flight));
+        queues.chain(streams.map(|(name, stream)| format!("{name}: {} behind", stream.behind))).collect()
+    }
+
+    /// The name and depth of the queue that fan-out drains.
+    pub fn fan_out_queue(&self) -> anyhow::Result<(&str, QueueDepth)> {
+        let is_fan_out = |name: &str| {
+            let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+            plain.contains("fanout") && !plain.contains("dead")
+        };
+        let found = self.queues.iter().find(|(name, _)| is_fan_out(name));
+        let (name, depth) = found.context("GET /_local/status lists no fan-out queue")?;
+        Ok((name, *depth))
+    }
+}
+
+/// Waits until the stack is idle, seen twice in a row, and says how long it took. Fails after `limit`.
+pub async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
+    let mut progress = Progress::start("wait until idle", "messages and records");
+    let started = Instant::now();
+    let (mut seen, mut most) = (0, 0);
+    loop {
+        let status = Status::of(api).await?;
+        seen = if status.idle { seen + 1 } else { 0 };
+        if seen == 2 {
+            return Ok(progress.finish());
+        }
+        if started.elapsed() >= limit {
+            bail!("the stack was not idle within {} s ({})", limit.as_secs(), status.left().join("; "));
+        }
+        let left = status.left_total();
+        most = most.max(left);
+        progress.set(most - left, most, "");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Holds (`pause`) or releases (`resume`) the events of one function.
+pub async fn source(api: &Api, function: &str, verb: &str) -> anyhow::Result<()> {
+    post(api, &format!("/_local/sources/{function}/{verb}")).await
+}
+
+/// Fires a schedule now.
+pub async fn fire(api: &Api, function: &str) -> anyhow::Result<()> {
+    post(api, &format!("/_local/schedules/{function}")).await
+}
+
+async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
+    let answer = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
+    if !(200..300).contains(&answer.status) {
+        bail!("POST {path} answered {} {}", answer.status, answer.body["detail"].as_str().unwrap_or_default());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fan_out_queue_is_told_from_its_dead_letters() {
+        let body = serde_json::json!({
+            "idle": false, "redis_url": "redis://127.0.0.1:1", "dynamodb_endpoint": "x", "sqs_endpoint": "y",
+            "queues": {
+                "FanOutDeadLetters": {"visible": 9, "in_flight": 0, "delayed": 0},
+                "FanOutQueue": {"visible": 2, "in_flight": 1, "delayed": 4},
+            },
+            "streams": {"FollowingTable": {"behind": 0}},
+            "processes": {"fan-out": [71, 72]},
+        });
+        let status: Status = serde_json::from_value(body).unwrap();
+        let (name, depth) = status.fan_out_queue().unwrap();
+        assert_eq!((name, depth.total()), ("FanOutQueue", 7));
+        assert_eq!(status.processes["fan-out"], [71, 72]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Numbers and times as people read them.
+
+use std::time::Duration;
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`.
+pub fn short(duration: Duration) -> String {
+    let micros = duration.as_secs_f64() * 1e6;
+    if micros < 1e3 {
+        format!("{micros:.0} µs")
+    } else if micros < 1e6 {
+        format!("{:.1} ms", micros / 1e3)
+    } else {
+        format!("{:.2} s", micros / 1e6)
+    }
+}
+
+/// `count` per second of `took`, rounded.
+pub fn rate(count: u64, took: Duration) -> u64 {
+    (count as f64 / took.as_secs_f64().max(1e-9)).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped_from_the_right() {
+        assert_eq!(
+            [0, 999, 1_000, 12_345, 1_234_567].map(thousands),
+            ["0", "999", "1,000", "12,345", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn durations_choose_their_unit() {
+        assert_eq!(short(Duration::from_micros(850)), "850 µs");
+        assert_eq!(short(Duration::from_micros(12_340)), "12.3 ms");
+        assert_eq!(short(Duration::from_millis(4_560)), "4.56 s");
+    }
+}
