@@ -13,6 +13,7 @@ use crate::{
     ports::{Clock, Edges, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
+    relations::Relations,
     views::Redis,
 };
 
@@ -35,6 +36,8 @@ pub struct App {
     pub progress: Arc<dyn ProgressViews>,
     /// The readers' side.
     pub readers: Readers,
+    /// The relation side.
+    pub relations: Relations,
     /// The fan-out side.
     pub fan_outs: FanOuts,
     /// Time.
@@ -114,6 +117,8 @@ impl App {
             clock: clock.clone(),
             token: rand::random,
         };
+        let relations =
+            Relations { edges: stores.clone(), posts: stores.clone(), views: views.clone(), token: rand::random };
         let fan_outs = FanOuts {
             edges: stores.clone(),
             posts: stores.clone(),
@@ -121,6 +126,7 @@ impl App {
             views: views.clone(),
             progress: views.clone(),
             readers: readers.clone(),
+            relations: relations.clone(),
             clock: clock.clone(),
         };
         Self {
@@ -132,6 +138,7 @@ impl App {
             views: views.clone(),
             progress: views,
             readers,
+            relations,
             fan_outs,
             clock,
             facts,

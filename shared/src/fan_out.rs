@@ -5,15 +5,18 @@
 
 use std::{ops::Range, sync::Arc};
 
+use tracing::warn;
+
 use crate::{
     domain::{
-        DeliveryState, FeedKey, Post, PostId, Timestamp, UserId,
+        DeliveryState, Edge, FeedKey, Post, PostId, Timestamp, UserId,
         pages::{INLINE_PAGES, page_buckets, page_tasks},
     },
     ports::{
         Clock, Edges, FactsError, FanOut, FanOutKind, Posts, ProgressViews, QueueError, ReaderViews, Task, TaskQueue, ViewError,
     },
     reader::{ReaderError, Readers},
+    relations::Relations,
 };
 
 /// A fan-out did not go on.
@@ -54,6 +57,8 @@ pub struct FanOuts {
     pub progress: Arc<dyn ProgressViews>,
     /// For tasks that bring one pair in line.
     pub readers: Readers,
+    /// For the same, and for counters of what was published.
+    pub relations: Relations,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -92,6 +97,10 @@ impl FanOuts {
     /// # Errors
     /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), FanOutError> {
+        // The pages count more than this: finishing does it again.
+        if let Err(error) = self.relations.forget_counters(fan_out.post.author).await {
+            warn!(author = %fan_out.post.author, error = &error as &dyn std::error::Error, "counters not forgotten yet");
+        }
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> =
                 page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
@@ -120,7 +129,11 @@ impl FanOuts {
                 self.page_done(*fan_out, *page, users.len() as u64).await
             }
             Task::List { fan_out, from, to } => self.list(*fan_out, *from..*to, out_of_time).await,
-            Task::Sync { user, author } => Ok(self.readers.resync(*user, *author).await?),
+            Task::Sync { user, author } => {
+                self.readers.resync(*user, *author).await?;
+                let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
+                Ok(self.relations.apply(&edges).await?)
+            }
         }
     }
 
@@ -210,6 +223,8 @@ impl FanOuts {
     }
 
     async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), FanOutError> {
+        // Once more than publish itself, which may have been cut off.
+        self.relations.forget_counters(fan_out.post.author).await?;
         match fan_out.kind {
             FanOutKind::Deliver => self.posts.finish_delivery(fan_out.post, handled, self.clock.now()).await?,
             FanOutKind::Retract => self.posts.finish_retraction(fan_out.post).await?,

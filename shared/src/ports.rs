@@ -1,12 +1,19 @@
 //! What the use cases need of the outside world: one small trait per capability, speaking domain types.
 
-use std::{collections::HashMap, error::Error as StdError, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    error::Error as StdError,
+    ops::Range,
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{
-    AuthorHead, AuthorState, Edge, FeedKey, NewPost, Post, PostId, ReadState, ReaderState, Seq, Timestamp, UserId,
+use crate::{
+    domain::{
+        AuthorHead, AuthorState, Counters, Edge, FeedKey, NewPost, Post, PostId, ReadState, ReaderState, Relation, Seq, Timestamp, UserId,
+    },
+    relations::Start,
 };
 
 /// The error beneath an adapter's.
@@ -108,6 +115,12 @@ pub trait Edges: Send + Sync {
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError>;
     /// Exact number of followers, shard by shard.
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], FactsError>;
+    /// Which of these pairs (follower, followee) follow, read in one round trip a hundred.
+    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, FactsError>;
+    /// Exact number of authors followed.
+    async fn followings(&self, user: UserId) -> Result<u64, FactsError>;
+    /// Followers below `before`, newest first, at most `limit`.
+    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>, FactsError>;
     /// All followers whose bucket lies in `buckets`, in bucket order, from the shards that `counts` says are not empty.
     async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError>;
 }
@@ -347,4 +360,41 @@ pub trait ProgressViews: Send + Sync {
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError>;
     /// Whether Redis answers.
     async fn ping(&self) -> Result<(), ViewError>;
+}
+
+/// A relation list of one user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// Whom the user follows; cached whole.
+    Following(UserId),
+    /// Who follows the user; the newest are cached.
+    Fans(UserId),
+}
+
+/// What a cached list holds of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSlice {
+    /// Entries, newest first.
+    pub items: Vec<Relation>,
+    /// Where the facts go on; `None` when the cached list is all there is.
+    pub rest: Option<Start>,
+}
+
+/// Relation lists and counters.
+#[async_trait]
+pub trait RelationViews: Send + Sync {
+    /// At most `limit` entries of a cached list; `None` when it is not cached.
+    async fn slice(&self, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError>;
+    /// Takes the lease for filling a list; whoever takes it later, or changes the list, has it instead.
+    async fn lease(&self, list: List, token: u64) -> Result<bool, ViewError>;
+    /// Stores a list that is complete from `low` on, if the lease is still the caller's.
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError>;
+    /// Brings edges, as they are now, into cached lists of both sides and forgets the counters of both.
+    async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError>;
+    /// The cached counters; when there are none, or damaged ones, takes the lease for storing them.
+    async fn counters(&self, user: UserId, token: u64) -> Result<Option<Counters>, ViewError>;
+    /// Stores counters, if the lease is still the caller's.
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError>;
+    /// Forgets counters and takes the lease from whoever has it.
+    async fn forget_counters(&self, user: UserId) -> Result<(), ViewError>;
 }

@@ -8,5 +8,6 @@ mod following;
 mod health;
 mod posts;
 mod reads;
+mod relations;
 mod template;
 mod unread;

@@ -10,7 +10,12 @@ use aws_lambda_events::{
     streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse},
 };
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{App, domain::UserId, facts};
+use tidemark::{
+    App,
+    domain::{Edge, UserId},
+    facts,
+    reader::ReaderError,
+};
 use tracing::{error, warn};
 
 /// Works on one batch of stream records. Pairs are brought in line reader by reader; the first record that failed is reported, and the stream goes on from there.
@@ -35,7 +40,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
     }
     for (user, authors) in pairs {
         let authors: Vec<UserId> = authors.into_iter().collect();
-        if let Err(error) = app.readers.sync(user, &authors).await {
+        if let Err(error) = bring_in_line(app, user, &authors).await {
             warn!(%user, error = &error as &dyn std::error::Error, "view not in line, the records go back");
             failed.insert(user);
         }
@@ -51,4 +56,11 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
         response.batch_item_failures.push(failure);
     }
     Ok(response)
+}
+
+/// Brings feed, lists and counters in line with the edges as they are now.
+async fn bring_in_line(app: &App, user: UserId, authors: &[UserId]) -> Result<(), ReaderError> {
+    app.readers.sync(user, authors).await?;
+    let edges: Vec<Edge> = app.edges.edges(user, authors).await?.into_values().collect();
+    Ok(app.relations.apply(&edges).await?)
 }

@@ -1,6 +1,11 @@
 //! Opaque page cursors: where a page ended, exclusive.
 
-use super::{feed::FeedKey, ids::{PostId, Seq, UserId}, time::Timestamp};
+use super::{
+    feed::FeedKey,
+    ids::{PostId, Seq, UserId},
+    model::Relation,
+    time::Timestamp,
+};
 
 /// Where the next page goes on, one variant a kind of list: a cursor of one list is malformed for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +14,8 @@ pub enum Cursor {
     Feed(FeedKey),
     /// An author timeline, below this sequence number.
     Author(Seq),
+    /// A relation list, below this entry.
+    Relation(Relation),
 }
 
 impl Cursor {
@@ -17,6 +24,7 @@ impl Cursor {
         let (kind, numbers) = match self {
             Self::Feed(key) => (1, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
             Self::Author(seq) => (2, vec![seq]),
+            Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()]),
         };
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
@@ -31,6 +39,9 @@ impl Cursor {
                 Some(Self::Feed(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
             }
             (2, &[seq]) => Some(Self::Author(seq)),
+            (3, &[since, user]) if since <= Timestamp::MAX.ms() => {
+                Some(Self::Relation(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }))
+            }
             _ => None,
         }
     }
@@ -43,11 +54,12 @@ mod tests {
     #[test]
     fn cursors_come_back_and_nonsense_does_not() {
         let key = FeedKey { at: Timestamp::from_ms(9), post: "7-3".parse().unwrap() };
-        for cursor in [Cursor::Feed(key), Cursor::Author(12)] {
+        let relation = Relation { since: Timestamp::from_ms(9), user: UserId::MIN };
+        for cursor in [Cursor::Feed(key), Cursor::Author(12), Cursor::Relation(relation)] {
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
         }
         assert_eq!(Cursor::from_bytes(&[]), None);
-        assert_eq!(Cursor::from_bytes(&[3; 9]), None);
+        assert_eq!(Cursor::from_bytes(&[4; 9]), None);
     }
 }

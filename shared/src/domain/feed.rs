@@ -43,6 +43,12 @@ pub fn author_prefix(author: UserId) -> Vec<u8> {
     bytes
 }
 
+/// The user that [`author_prefix`] wrote; `None` when the bytes are anything else.
+pub fn author_of_prefix(bytes: &[u8]) -> Option<UserId> {
+    let (author, rest) = take_ordered(bytes)?;
+    rest.is_empty().then(|| UserId::new(author)).flatten()
+}
+
 fn push_ordered(bytes: &mut Vec<u8>, number: u64) {
     let all = number.to_be_bytes();
     let skip = (number.leading_zeros() / 8) as usize;

@@ -172,6 +172,30 @@ pub struct Delivery {
     pub finished_at: Option<Timestamp>,
 }
 
+/// One entry of a relation list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Relation {
+    /// When the follow began.
+    pub since: Timestamp,
+    /// The other user.
+    pub user: UserId,
+}
+
+/// The five counters of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Authors followed.
+    pub followings: u32,
+    /// Followers.
+    pub followers: u32,
+    /// Live posts.
+    pub posts: u32,
+    /// Likes received.
+    pub likes: u32,
+    /// Favorites received.
+    pub favorites: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,9 @@
 //! [`Edges`] on DynamoDB.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
@@ -13,7 +16,7 @@ use super::{
     number, schema, unavailable,
 };
 use crate::{
-    domain::{AuthorHead, Edge, Timestamp, UserId, ids::SHARDS},
+    domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS},
     ports::{Edges, FactsError, Followed},
 };
 
@@ -142,6 +145,21 @@ impl Edges for DynamoFacts {
             counts[shard] = reader.number("count")?;
         }
         Ok(counts)
+    }
+
+    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, FactsError> {
+        let keys = pairs.iter().map(|&(user, author)| schema::edge(user, author)).collect();
+        let found = self.batch_get("live", vec![(self.tables.following.clone(), keys)]).await?;
+        let edges: Vec<Edge> = found.iter().flatten().map(read_edge).collect::<Result<_, _>>()?;
+        Ok(edges.into_iter().filter(|edge| edge.following).map(|edge| (edge.user, edge.author)).collect())
+    }
+
+    async fn followings(&self, user: UserId) -> Result<u64, FactsError> {
+        Ok(self.edges_and_followings(user, &[]).await?.1)
+    }
+
+    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>, FactsError> {
+        super::followers::by_time(self, author, before, limit).await
     }
 
     async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError> {

@@ -3,6 +3,7 @@
 //! [`schema`] is the only place that names tables' keys and attributes.
 
 mod edges;
+mod followers;
 mod item;
 mod posts;
 mod reads;

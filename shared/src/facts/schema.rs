@@ -19,7 +19,7 @@ use std::{collections::HashMap, ops::Range};
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
-use crate::domain::{PostId, Seq, Timestamp, UserId};
+use crate::domain::{PostId, Relation, Seq, Timestamp, UserId};
 
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
@@ -71,6 +71,12 @@ pub fn follower_of(sort_key: &str) -> Option<UserId> {
 /// followers: the sort key of the index by time.
 pub fn follower_since(user: UserId, since: Timestamp) -> AttributeValue {
     string(format!("{:015}#{:020}", since.ms(), user.get()))
+}
+
+/// followers: the entry in a sort key of the index by time.
+pub fn relation_of(since: &str) -> Option<Relation> {
+    let (ms, user) = since.split_once('#')?;
+    Some(Relation { since: Timestamp::from_ms(ms.parse().ok()?), user: UserId::new(user.parse().ok()?)? })
 }
 
 /// counters: authors the user follows.

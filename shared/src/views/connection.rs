@@ -54,20 +54,31 @@ impl Redis {
 
     /// Calls one function of the library.
     pub(super) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: &[Arg]) -> Result<T, ViewError> {
-        let mut command = redis::cmd("FCALL");
-        command.arg(function.name()).arg(keys.len()).arg(keys);
-        debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
-        for arg in args {
-            match arg {
-                Arg::Bytes(bytes) => command.arg(bytes.as_slice()),
-                Arg::Number(number) => command.arg(*number),
-            };
-        }
+        let command = fcall(function, keys, args);
         let name = function.source_name();
         match self.query(name, &command).await {
-            Err(ViewError::Damaged { detail }) if detail.contains("Function not found") => {
+            Err(error) if is_unknown_function(&error) => {
                 self.load_library().await?;
                 self.query(name, &command).await
+            }
+            other => other,
+        }
+    }
+
+    /// Calls functions of the library one after another in one round trip, then other commands; answers are ignored.
+    pub(super) async fn call_all(&self, calls: &[(Function, Vec<String>, Vec<Arg>)], then: &[Cmd]) -> Result<(), ViewError> {
+        const OPERATION: &str = "calls";
+        let mut pipeline = redis::pipe();
+        for (function, keys, args) in calls {
+            pipeline.add_command(fcall(*function, keys, args)).ignore();
+        }
+        for command in then {
+            pipeline.add_command(command.clone()).ignore();
+        }
+        match self.pipeline(OPERATION, &pipeline).await {
+            Err(error) if is_unknown_function(&error) => {
+                self.load_library().await?;
+                self.pipeline(OPERATION, &pipeline).await
             }
             other => other,
         }
@@ -125,6 +136,23 @@ impl From<&str> for Arg {
     fn from(text: &str) -> Self {
         Self::Bytes(text.as_bytes().to_vec())
     }
+}
+
+fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
+    let mut command = redis::cmd("FCALL");
+    command.arg(function.name()).arg(keys.len()).arg(keys);
+    debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
+    for arg in args {
+        match arg {
+            Arg::Bytes(bytes) => command.arg(bytes.as_slice()),
+            Arg::Number(number) => command.arg(*number),
+        };
+    }
+    command
+}
+
+fn is_unknown_function(error: &ViewError) -> bool {
+    matches!(error, ViewError::Damaged { detail } if detail.contains("Function not found"))
 }
 
 /// Milliseconds of a lifetime as an argument.

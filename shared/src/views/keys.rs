@@ -4,6 +4,12 @@
 //! |---|---|---|---|---|---|
 //! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](crate::domain::author_state) | 60 h after the last read | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
 //! | `{bucket}:f:<user>:<day>` | sorted set | feed chunk of one day: [member](crate::domain::FeedKey::member) → ms | an hour longer than the state | deliver, retract, seed, drop, touch | posts |
+//! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which it is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
+//! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | 2 h; 5 min when empty | fill, relate | edges by followee |
+//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | who left a cached list → when, against follows that arrive late | 2 h | relate | |
+//! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of who fills the list | 10 s | lease | |
+//! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
+//! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
 //! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
 //!
@@ -13,7 +19,7 @@ use std::time::Duration;
 
 use crate::{
     domain::{PostId, UserId},
-    ports::FanOutKind,
+    ports::{FanOutKind, List},
 };
 
 /// How long a view lives after its reader's last read.
@@ -24,6 +30,15 @@ pub const CHUNK_LIFETIME: Duration = Duration::from_secs(61 * 3600);
 
 /// Reads extend lifetimes at most this often. Shorter than the difference of the two lifetimes.
 pub const TOUCH_INTERVAL: Duration = Duration::from_secs(30 * 60);
+
+/// How long relation lists and counters are kept.
+pub const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
+
+/// How long an empty relation list is remembered.
+pub const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
+
+/// How long filling a list or counting may take.
+pub const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// How long progress is kept.
 pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -36,6 +51,21 @@ pub fn reader_state(user: UserId) -> String {
 /// The feed chunk of one day (days since the epoch).
 pub fn feed_chunk(user: UserId, day: u16) -> String {
     format!("{{{}}}:f:{user}:{day}", user.bucket())
+}
+
+/// A relation list, who left it, and the lease for filling it.
+pub fn list(list: List) -> [String; 3] {
+    let key = match list {
+        List::Following(user) => format!("{{{}}}:following:{user}", user.bucket()),
+        List::Fans(user) => format!("{{{}}}:fans:{user}", user.bucket()),
+    };
+    [key.clone(), format!("{key}:gone"), format!("{key}:lease")]
+}
+
+/// The counters and the lease for storing them.
+pub fn counters(user: UserId) -> [String; 2] {
+    let key = format!("{{{}}}:counters:{user}", user.bucket());
+    [key.clone(), format!("{key}:lease")]
 }
 
 /// The bitmap of pages done.
@@ -65,6 +95,9 @@ mod tests {
         let post = PostId::new(user, 7);
         assert_eq!(reader_state(user), "{831}:r:1042");
         assert_eq!(feed_chunk(user, 20_777), "{831}:f:1042:20777");
+        assert_eq!(list(List::Following(user)), ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]);
+        assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
+        assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
         assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");
     }

@@ -16,12 +16,15 @@ pub(super) enum Function {
     Drop,
     Touch,
     Progress,
+    Relate,
+    Fill,
+    StoreCounters,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -31,6 +34,9 @@ impl Function {
         Self::Drop,
         Self::Touch,
         Self::Progress,
+        Self::Relate,
+        Self::Fill,
+        Self::StoreCounters,
     ];
 
     /// The name in the script and the script.
@@ -45,6 +51,9 @@ impl Function {
             Self::Drop => ("drop", include_str!("lua/drop.lua")),
             Self::Touch => ("touch", include_str!("lua/touch.lua")),
             Self::Progress => ("progress", include_str!("lua/progress.lua")),
+            Self::Relate => ("relate", include_str!("lua/relate.lua")),
+            Self::Fill => ("fill", include_str!("lua/fill.lua")),
+            Self::StoreCounters => ("store_counters", include_str!("lua/store_counters.lua")),
         }
     }
 

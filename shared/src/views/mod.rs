@@ -7,5 +7,6 @@ pub mod keys;
 mod library;
 mod progress;
 mod readers;
+mod relations;
 
 pub use connection::{Redis, RedisOptions};

@@ -233,7 +233,7 @@ fn days_of(entries: &[FeedKey]) -> (Vec<u16>, Vec<u64>) {
     (days, slots)
 }
 
-fn token_arg(token: u64) -> Arg {
+pub(super) fn token_arg(token: u64) -> Arg {
     Arg::Bytes(token.to_le_bytes().to_vec())
 }
 

@@ -1,0 +1,72 @@
+# Tidemark: `make` alone lists what can be made.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BIN := $(TARGET)/release
+export TIDEMARK_BIN_DIR ?= $(BIN)
+MODE ?= plain
+comma := ,
+# Together with the stack the functions share its build of every dependency.
+packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),--workspace --exclude tidemark-tests,\
+	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
+lines = $(if $(LIMIT),--limit '$(LIMIT)')
+
+.PHONY: help setup build run test demo load verify latency fmt lint clean
+
+help: ## list the targets
+	@echo "make <target>, with"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own),"
+	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
+	@echo "ARGS (further options of load, verify and demo; ARGS=--help lists them)."
+
+setup: ## install redis-server and a C compiler if they are missing
+	@local/setup.sh
+
+build: setup ## build the local stack and its tools in release
+	@echo "== cargo build --release $(packages)"
+	@cargo build --release $(packages)
+
+run: build ## build and run the local stack
+	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
+	@exec "$(BIN)/tidemark-local"
+
+test: setup ## run all tests
+	@echo "== cargo build (the functions' binaries, which one test runs as processes)"
+	@cargo build
+	@echo "== cargo test --workspace"
+	@RUST_BACKTRACE=1 cargo test --workspace
+
+demo: build ## see the main job in under a minute, on a stack of its own if none runs
+	@exec "$(BIN)/demo" $(ARGS)
+
+load: ## load a follow graph into the running stack: EDGES=file[.gz] [LIMIT=lines]
+	@[ -n '$(EDGES)' ] || { echo "usage: make load EDGES=file[.gz] [LIMIT=lines]" >&2; exit 2; }
+	@$(MAKE) build
+	@exec "$(BIN)/load" '$(EDGES)' $(lines) $(ARGS)
+
+verify: ## compare every reader's feed and counts with EDGES=file [LIMIT=lines] [MODE=plain|twice|kill|flush]
+	@[ -n '$(EDGES)' ] || { echo "usage: make verify EDGES=file[.gz] [LIMIT=lines] [MODE=plain|twice|kill|flush]" >&2; exit 2; }
+	@$(MAKE) build
+	@exec "$(BIN)/verify" '$(EDGES)' $(lines) --mode '$(MODE)' $(ARGS)
+
+latency: build ## measure publishing for an author with 10 followers and one with 1,000, on the running stack
+	@exec "$(BIN)/verify" --publish-latency $(ARGS)
+
+fmt: ## format the code
+	@cargo fmt --all
+
+lint: ## check format and lints, and that the domain builds without its adapters
+	@echo "== cargo fmt --all --check"
+	@cargo fmt --all --check
+	@echo "== cargo clippy --workspace --all-targets"
+	@cargo clippy --workspace --all-targets -- -D warnings
+	@echo "== cargo check -p tidemark --no-default-features"
+	@cargo check -p tidemark --no-default-features
+
+clean: ## remove what cargo built; the local stack's data stays
+	@cargo clean

@@ -1,0 +1,56 @@
+//! `GET /v1/relations/{user}` and `GET /v1/relations?user=…`.
+
+use serde_json::{Value, json};
+use tidemark::{
+    App,
+    domain::UserId,
+    http::{Answer, Problem, Request},
+    relations::Status,
+};
+
+/// Users in one request.
+const MAX_USERS: usize = 100;
+
+/// One user, seen from the caller.
+pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let user = request.user_parameter("user")?;
+    let only_following = only_following(request)?;
+    let status = app.relations.status(caller, &[user], only_following).await?;
+    Ok(Answer::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), only_following)))
+}
+
+/// Many users, in the asked order.
+pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let asked = request.query_pairs().iter().filter(|(name, _)| name == "user");
+    let users: Vec<UserId> = asked
+        .map(|(_, text)| text.parse().map_err(|error| Problem::invalid("user", format!("{error}"))))
+        .collect::<Result<_, _>>()?;
+    if !(1..=MAX_USERS).contains(&users.len()) {
+        return Err(Problem::invalid("user", format!("must be given 1 to {MAX_USERS} times")));
+    }
+    let only_following = only_following(request)?;
+    let status = app.relations.status(caller, &users, only_following).await?;
+    let items: Vec<Value> =
+        users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following)).collect();
+    Ok(Answer::json(200, &json!({ "items": items })))
+}
+
+/// `?only=following`.
+fn only_following(request: &Request) -> Result<bool, Problem> {
+    match request.query("only") {
+        None => Ok(false),
+        Some("following") => Ok(true),
+        Some(_) => Err(Problem::invalid("only", "must be following")),
+    }
+}
+
+fn item(user: UserId, status: Status, only_following: bool) -> Value {
+    let Status { following, followed_by } = status;
+    if only_following {
+        json!({ "user": user, "following": following })
+    } else {
+        json!({ "user": user, "following": following, "followed_by": followed_by, "mutual": following && followed_by })
+    }
+}

@@ -1,0 +1,225 @@
+//! Use cases of the relation side: follower and followee lists, relation status, counters.
+//!
+//! Lists and counters are views. A change is applied to a list that is cached, ordered by the time of the change, and takes the lease from whoever
+//! is filling one; a fill without its lease is not stored. So no order of changes and fills leaves a stale list.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tracing::warn;
+
+use crate::{
+    domain::{Counters, Edge, Relation, Timestamp, UserId},
+    ports::{Edges, FactsError, List, ListSlice, Posts, RelationViews, ViewError},
+};
+
+/// Newest followers that a cached list keeps; older pages come from the facts.
+pub const FANS_CAP: usize = 1_000;
+
+/// Where a page begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Below this entry; at the top when `None`.
+    Below(Option<Relation>),
+    /// After this many entries.
+    Offset(usize),
+}
+
+/// A page of a list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RelationPage {
+    /// The entries.
+    pub items: Vec<Relation>,
+    /// Where the next page begins; `None` at the end only.
+    pub next: Option<Relation>,
+    /// Whether Redis was away.
+    pub degraded: bool,
+}
+
+/// How two users stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The caller follows the user.
+    pub following: bool,
+    /// The user follows the caller.
+    pub followed_by: bool,
+}
+
+/// The relation side of the system.
+#[derive(Clone)]
+pub struct Relations {
+    /// Follow edges.
+    pub edges: Arc<dyn Edges>,
+    /// Heads, for the number of posts.
+    pub posts: Arc<dyn Posts>,
+    /// Cached lists and counters.
+    pub views: Arc<dyn RelationViews>,
+    /// Random numbers that tell fills apart.
+    pub token: fn() -> u64,
+}
+
+impl Relations {
+    /// One page of a list.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn page(&self, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+        let mut degraded = false;
+        let slice = match self.slice(list, start, limit + 1).await {
+            Ok(slice) => slice,
+            Err(Fill::Facts(error)) => return Err(error),
+            Err(Fill::View(error)) => {
+                warn!(?list, error = &error as &dyn std::error::Error, "list unavailable, answering from the facts");
+                degraded = true;
+                None
+            }
+        };
+        let (mut items, rest) = match slice {
+            Some(slice) => (slice.items, slice.rest),
+            None => (Vec::new(), Some(start)),
+        };
+        if items.len() <= limit
+            && let Some(rest) = rest
+        {
+            items.extend(self.from_facts(list, rest, limit + 1 - items.len()).await?);
+        }
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().copied().filter(|_| more);
+        Ok(RelationPage { items, next, degraded })
+    }
+
+    /// How the caller stands to these users. Asks only for the direction that is wanted.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn status(&self, caller: UserId, users: &[UserId], only_following: bool) -> Result<HashMap<UserId, Status>, FactsError> {
+        let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
+        if !only_following {
+            pairs.extend(users.iter().map(|&user| (user, caller)));
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        let live = self.edges.live(&pairs).await?;
+        let status = |user| Status { following: live.contains(&(caller, user)), followed_by: live.contains(&(user, caller)) };
+        Ok(users.iter().map(|&user| (user, status(user))).collect())
+    }
+
+    /// The user's counters; whether Redis was away.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn counters(&self, user: UserId) -> Result<(Counters, bool), FactsError> {
+        let token = (self.token)();
+        match self.views.counters(user, token).await {
+            Ok(Some(counters)) => return Ok((counters, false)),
+            Ok(None) => {}
+            Err(error) => {
+                warn!(%user, error = &error as &dyn std::error::Error, "counters unavailable, answering from the facts");
+                return Ok((self.exact_counters(user).await?, true));
+            }
+        }
+        let counters = self.exact_counters(user).await?;
+        if let Err(error) = self.views.store_counters(user, counters, token).await {
+            warn!(%user, error = &error as &dyn std::error::Error, "counters not stored");
+        }
+        Ok((counters, false))
+    }
+
+    /// Brings changed edges into the lists and counters of both sides. Depends on nothing but the edges as they are now; any number of these may run in any order.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; to be repeated.
+    pub async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
+        self.views.apply(edges).await
+    }
+
+    /// Forgets a user's counters after a change of what they count.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn forget_counters(&self, user: UserId) -> Result<(), ViewError> {
+        self.views.forget_counters(user).await
+    }
+
+    async fn exact_counters(&self, user: UserId) -> Result<Counters, FactsError> {
+        let authors = [user];
+        let (followers, followings, heads) =
+            futures::try_join!(self.edges.follower_counts(user), self.edges.followings(user), self.posts.heads(&authors))?;
+        let clamp = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok(Counters {
+            followings: clamp(followings),
+            followers: clamp(followers.iter().sum()),
+            posts: clamp(heads.get(&user).map_or(0, |head| head.posts)),
+            likes: 0,
+            favorites: 0,
+        })
+    }
+
+    /// The part of a page that the cached list holds, filled from the facts when missing.
+    async fn slice(&self, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, Fill> {
+        if let Some(slice) = self.views.slice(list, start, limit).await? {
+            return Ok(Some(slice));
+        }
+        let token = (self.token)();
+        if !self.views.lease(list, token).await? {
+            return Ok(None);
+        }
+        let cap = match list {
+            List::Following(_) => usize::MAX,
+            List::Fans(_) => FANS_CAP,
+        };
+        let mut members = self.from_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
+        // Cut at a whole millisecond, so that the facts go on below it without a seam.
+        let low = if members.len() > cap {
+            let low = members[cap].since.plus_ms(1);
+            members.retain(|member| member.since >= low);
+            low
+        } else {
+            Timestamp::default()
+        };
+        self.views.fill(list, token, &members, low).await?;
+        Ok(self.views.slice(list, start, limit).await?)
+    }
+
+    async fn from_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, FactsError> {
+        let (before, skip) = match start {
+            Start::Below(before) => (before, 0),
+            Start::Offset(skip) => (None, skip),
+        };
+        let wanted = skip.saturating_add(limit);
+        let relations = match list {
+            List::Fans(author) => self.edges.followers_by_time(author, before, wanted).await?,
+            List::Following(user) => {
+                let mut all: Vec<Relation> = self
+                    .edges
+                    .following(user)
+                    .await?
+                    .into_iter()
+                    .map(|edge| Relation { since: edge.since, user: edge.author })
+                    .filter(|relation| before.is_none_or(|before| *relation < before))
+                    .collect();
+                all.sort_unstable_by(|a, b| b.cmp(a));
+                all
+            }
+        };
+        Ok(relations.into_iter().skip(skip).take(limit).collect())
+    }
+}
+
+/// Why a list was not to be had.
+enum Fill {
+    Facts(FactsError),
+    View(ViewError),
+}
+
+impl From<FactsError> for Fill {
+    fn from(error: FactsError) -> Self {
+        Self::Facts(error)
+    }
+}
+
+impl From<ViewError> for Fill {
+    fn from(error: ViewError) -> Self {
+        Self::View(error)
+    }
+}

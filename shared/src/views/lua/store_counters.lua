@@ -1,0 +1,11 @@
+-- store_counters: stores counters read from the facts, unless something they count has changed meanwhile.
+--
+-- KEYS     [1] counters  [2] lease for storing them
+-- ARGV     [1] token of the lease  [2] record  [3] lifetime ms
+-- Returns  1, or 0 when the lease is not the caller's any more
+local function store_counters(keys, argv)
+  if redis.call('GET', keys[2]) ~= argv[1] then return 0 end
+  redis.call('DEL', keys[2])
+  redis.call('SET', keys[1], argv[2], 'PX', argv[3])
+  return 1
+end
