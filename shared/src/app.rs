@@ -1,6 +1,9 @@
 //! Wiring: settings to adapters to use cases.
 
-use std::{sync::Arc, time::{Duration, SystemTime, UNIX_EPOCH}};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
@@ -117,8 +120,7 @@ impl App {
             clock: clock.clone(),
             token: rand::random,
         };
-        let relations =
-            Relations { edges: stores.clone(), posts: stores.clone(), views: views.clone(), token: rand::random };
+        let relations = Relations { edges: stores.clone(), posts: stores.clone(), views: views.clone(), token: rand::random };
         let fan_outs = FanOuts {
             edges: stores.clone(),
             posts: stores.clone(),

@@ -102,8 +102,7 @@ impl FanOuts {
             warn!(author = %fan_out.post.author, error = &error as &dyn std::error::Error, "counters not forgotten yet");
         }
         if fan_out.pages > INLINE_PAGES {
-            let tasks: Vec<Task> =
-                page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
+            let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
             return Ok(self.queue.send(&tasks).await?);
         }
         let counts = self.edges.follower_counts(fan_out.post.author).await?;
@@ -148,10 +147,8 @@ impl FanOuts {
             self.finish(fan_out, progress.handled).await?;
             return Ok(0);
         }
-        let tasks: Vec<Task> = missing
-            .chunk_by(|a, b| a + 1 == *b)
-            .map(|run| list_task(fan_out, run[0]..run[run.len() - 1] + 1))
-            .collect();
+        let tasks: Vec<Task> =
+            missing.chunk_by(|a, b| a + 1 == *b).map(|run| list_task(fan_out, run[0]..run[run.len() - 1] + 1)).collect();
         self.queue.send(&tasks).await?;
         Ok(missing.len())
     }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
-        AuthorHead, AuthorState, Counters, Edge, FeedKey, NewPost, Post, PostId, ReadState, ReaderState, Relation, Seq, Timestamp, UserId,
+        AuthorHead, AuthorState, Counters, Edge, FeedKey, NewPost, Post, PostId, ReadState, ReaderState, Relation, Seq,
+        Timestamp, UserId,
     },
     relations::Start,
 };
@@ -120,7 +121,12 @@ pub trait Edges: Send + Sync {
     /// Exact number of authors followed.
     async fn followings(&self, user: UserId) -> Result<u64, FactsError>;
     /// Followers below `before`, newest first, at most `limit`.
-    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>, FactsError>;
+    async fn followers_by_time(
+        &self,
+        author: UserId,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Vec<Relation>, FactsError>;
     /// All followers whose bucket lies in `buckets`, in bucket order, from the shards that `counts` says are not empty.
     async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError>;
 }

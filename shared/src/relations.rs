@@ -80,7 +80,7 @@ impl Relations {
         if items.len() <= limit
             && let Some(rest) = rest
         {
-            items.extend(self.from_facts(list, rest, limit + 1 - items.len()).await?);
+            items.extend(self.read_facts(list, rest, limit + 1 - items.len()).await?);
         }
         let more = items.len() > limit;
         items.truncate(limit);
@@ -92,7 +92,12 @@ impl Relations {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn status(&self, caller: UserId, users: &[UserId], only_following: bool) -> Result<HashMap<UserId, Status>, FactsError> {
+    pub async fn status(
+        &self,
+        caller: UserId,
+        users: &[UserId],
+        only_following: bool,
+    ) -> Result<HashMap<UserId, Status>, FactsError> {
         let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
         if !only_following {
             pairs.extend(users.iter().map(|&user| (user, caller)));
@@ -168,7 +173,7 @@ impl Relations {
             List::Following(_) => usize::MAX,
             List::Fans(_) => FANS_CAP,
         };
-        let mut members = self.from_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
+        let mut members = self.read_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
         // Cut at a whole millisecond, so that the facts go on below it without a seam.
         let low = if members.len() > cap {
             let low = members[cap].since.plus_ms(1);
@@ -181,7 +186,7 @@ impl Relations {
         Ok(self.views.slice(list, start, limit).await?)
     }
 
-    async fn from_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, FactsError> {
+    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, FactsError> {
         let (before, skip) = match start {
             Start::Below(before) => (before, 0),
             Start::Offset(skip) => (None, skip),

@@ -104,7 +104,8 @@ mod tests {
     fn a_missing_variable_is_named() {
         let error = Settings::from_lookup(|name| (name != "POSTS_TABLE").then(|| "1".to_owned())).unwrap_err();
         assert_eq!(error.to_string(), "environment variable POSTS_TABLE is not set");
-        let error = Settings::from_lookup(|name| Some(if name == "FOLLOWING_LIMIT" { "many" } else { "x" }.to_owned())).unwrap_err();
+        let error =
+            Settings::from_lookup(|name| Some(if name == "FOLLOWING_LIMIT" { "many" } else { "x" }.to_owned())).unwrap_err();
         assert!(error.to_string().contains("whole number"));
     }
 }

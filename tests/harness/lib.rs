@@ -45,7 +45,8 @@ pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFn
 
 /// Logs as `RUST_LOG` says, for a test that has to be looked into.
 fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
 }
 

@@ -69,7 +69,11 @@ impl Model {
     /// `user` marks a post read, or unread again.
     pub fn mark(&mut self, user: u64, post: Post, read: bool) {
         if self.is_live(post) {
-            if read { self.read.insert((user, post)) } else { self.read.remove(&(user, post)) };
+            if read {
+                self.read.insert((user, post))
+            } else {
+                self.read.remove(&(user, post))
+            };
         }
     }
 

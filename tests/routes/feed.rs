@@ -104,10 +104,15 @@ async fn unread_pages_hold_exactly_what_counts() {
         for seq in (1..=30).filter(|seq| seq % 3 != 0) {
             reader.put(&format!("/v1/posts/10-{seq}/read")).await.ok();
         }
-        let unread: Vec<String> = reader.feed("unread").await.into_iter().map(|(id, read)| {
-            assert!(!read);
-            id
-        }).collect();
+        let unread: Vec<String> = reader
+            .feed("unread")
+            .await
+            .into_iter()
+            .map(|(id, read)| {
+                assert!(!read);
+                id
+            })
+            .collect();
         assert_eq!(unread, (1..=10).rev().map(|n| format!("10-{}", n * 3)).collect::<Vec<_>>());
         assert_eq!(reader.unread_total().await, 10);
     })

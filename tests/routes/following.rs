@@ -65,8 +65,7 @@ async fn six_hundred_follows_at_once_make_five_hundred_edges() {
         let made = answers.iter().position(|answer| answer.status == 200).unwrap() + 2;
         reader.delete(&format!("/v1/following/{made}")).await.ok();
         let more = reader.post("/v1/following", &json!({ "authors": ["1001", "1002", "1003"] })).await.ok();
-        let following: Vec<bool> =
-            more["results"].as_array().unwrap().iter().map(|result| result["following"] == true).collect();
+        let following: Vec<bool> = more["results"].as_array().unwrap().iter().map(|result| result["following"] == true).collect();
         assert_eq!(following, [true, false, false]);
     })
     .await;

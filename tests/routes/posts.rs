@@ -108,7 +108,10 @@ async fn delivery_is_exact() {
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         let done = author.get(&path).await.ok();
-        assert_eq!((&done["state"], &done["delivered"], &done["pages"], &done["pages_done"]), (&json!("done"), &json!(23), &json!(1), &json!(1)));
+        assert_eq!(
+            (&done["state"], &done["delivered"], &done["pages"], &done["pages_done"]),
+            (&json!("done"), &json!(23), &json!(1), &json!(1))
+        );
         assert!(done["finished_at"].as_str() >= done["started_at"].as_str());
         assert_eq!(author.get("/v1/posts/99-9/delivery").await.problem(), (404, "/problems/not-found"));
 

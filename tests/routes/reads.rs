@@ -72,7 +72,9 @@ async fn all_covers_what_existed_before() {
         let reader = prepared(world, 4).await;
         let timeline = reader.get("/v1/authors/20/posts").await.ok();
         let before = timeline["items"][1]["created_at"].clone();
-        let later = timeline["items"].as_array().unwrap().iter().filter(|post| post["created_at"].as_str() > before.as_str()).count() as u64;
+        let later =
+            timeline["items"].as_array().unwrap().iter().filter(|post| post["created_at"].as_str() > before.as_str()).count()
+                as u64;
         assert_eq!(reads(&reader, json!({ "all": true, "before": before })).await, (8 - later, later));
         assert_eq!(reads(&reader, json!({ "all": true })).await, (later, 0));
         assert_eq!(reads(&reader, json!({ "all": true })).await, (0, 0));

@@ -24,8 +24,14 @@ async fn a_malformed_message_reaches_the_dead_letters_alone() {
         let dead = sqs.receive_message().queue_url(&dead).max_number_of_messages(10).send().await.unwrap();
         let mut bodies: Vec<&str> = dead.messages().iter().map(|message| message.body().unwrap()).collect();
         bodies.sort_unstable();
-        assert_eq!(bodies, ["nonsense", r#"{"v":9,"type":"sync","user":"1","author":"2"}"#]
-            .into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+        assert_eq!(
+            bodies,
+            ["nonsense", r#"{"v":9,"type":"sync","user":"1","author":"2"}"#]
+                .into_iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
     })
     .await;
 }

@@ -100,7 +100,11 @@ async fn an_abandoned_rebuild_is_taken_over_and_said_meanwhile() {
         let now = app.clock.now();
         assert_eq!(app.views.begin(user, 7, now, false).await.unwrap(), tidemark::ports::Begun::Begun);
         let page = reader.get("/v1/feed").await.ok();
-        assert_eq!((&page["rebuilding"], &page["unread_total"]), (&true.into(), &1.into()), "complete all the same, from the facts");
+        assert_eq!(
+            (&page["rebuilding"], &page["unread_total"]),
+            (&true.into(), &1.into()),
+            "complete all the same, from the facts"
+        );
         // Its deadline passes: begin at a time ten seconds ago.
         world.flush_redis().await;
         let past = tidemark::domain::Timestamp::from_ms(now.ms() - 20_000);

@@ -75,7 +75,8 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
             _ => {}
         }
     }
-    let mut repeated: Vec<Operation> = operations.iter().flat_map(|operation| vec![operation.clone(); rng.random_range(1..3)]).collect();
+    let mut repeated: Vec<Operation> =
+        operations.iter().flat_map(|operation| vec![operation.clone(); rng.random_range(1..3)]).collect();
     repeated.shuffle(&mut rng);
 
     views.begin(user, seed, at(0), false).await.unwrap();

@@ -54,11 +54,7 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, 
 }
 
 /// Follows authors, each as if alone: in the asked order, one outcome for each time an author was named.
-async fn follow_all(
-    app: &App,
-    caller: UserId,
-    authors: &[UserId],
-) -> Result<Vec<(UserId, Result<Value, Problem>)>, Problem> {
+async fn follow_all(app: &App, caller: UserId, authors: &[UserId]) -> Result<Vec<(UserId, Result<Value, Problem>)>, Problem> {
     let mut distinct: Vec<UserId> = Vec::new();
     for &author in authors {
         if author != caller && !distinct.contains(&author) {

@@ -14,13 +14,8 @@ use tidemark::{
 };
 
 /// The routes this function owns.
-pub const ROUTES: &[&str] = &[
-    "GET /v1/feed",
-    "GET /v1/authors/{author}/posts",
-    "GET /v1/unread",
-    "GET /v1/unread/{author}",
-    "GET /v1/health",
-];
+pub const ROUTES: &[&str] =
+    &["GET /v1/feed", "GET /v1/authors/{author}/posts", "GET /v1/unread", "GET /v1/unread/{author}", "GET /v1/health"];
 
 /// Answers one request.
 ///

@@ -45,9 +45,8 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
             failed.insert(user);
         }
     }
-    let of_failed = |record: &EventRecord| {
-        facts::edge_of_record(&record.change.keys).is_some_and(|(user, _)| failed.contains(&user))
-    };
+    let of_failed =
+        |record: &EventRecord| facts::edge_of_record(&record.change.keys).is_some_and(|(user, _)| failed.contains(&user));
     let first = records.iter().position(of_failed).into_iter().chain(first_failure).min();
     let mut response = DynamoDbEventResponse::default();
     if let Some(record) = first.and_then(|index| records.get(index)) {

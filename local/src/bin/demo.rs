@@ -35,24 +35,12 @@ async fn demo(args: Args) -> anyhow::Result<Verdict> {
     let running = Api::new(&args.stack.addr)?;
     let own = if running.health().await.is_ok() {
         running.require_stack().await?;
-        println!(
-            "{} on the stack at {}",
-            screen.bold("Tidemark"),
-            args.stack.addr
-        );
+        println!("{} on the stack at {}", screen.bold("Tidemark"), args.stack.addr);
         None
     } else {
-        println!(
-            "{} No stack answers at {}; starting one.",
-            screen.bold("Tidemark"),
-            args.stack.addr
-        );
+        println!("{} No stack answers at {}; starting one.", screen.bold("Tidemark"), args.stack.addr);
         let own = OwnStack::start().await?;
-        println!(
-            "         It answers at {} after {}.",
-            own.address(),
-            text::short(started.elapsed())
-        );
+        println!("         It answers at {} after {}.", own.address(), text::short(started.elapsed()));
         Some(own)
     };
     let address = own.as_ref().map_or(args.stack.addr, OwnStack::address);
@@ -64,16 +52,9 @@ async fn demo(args: Args) -> anyhow::Result<Verdict> {
     if let Some(own) = own {
         let stopped = own.stop().await;
         if outcome.is_ok() {
-            println!(
-                "   The stack was stopped in {}, its data removed.",
-                text::short(stopped?)
-            );
+            println!("   The stack was stopped in {}, its data removed.", text::short(stopped?));
         }
     }
     println!("   {} in all", text::short(started.elapsed()));
-    Ok(if outcome? {
-        Verdict::Good
-    } else {
-        Verdict::Bad
-    })
+    Ok(if outcome? { Verdict::Good } else { Verdict::Bad })
 }

@@ -35,16 +35,8 @@ async fn main() -> ExitCode {
 async fn load(args: Args) -> anyhow::Result<Verdict> {
     let api = Api::new(&args.stack.addr)?;
     api.require_stack().await?;
-    let options = Options {
-        edges: args.edges,
-        limit: args.limit,
-        concurrency: args.concurrency.into(),
-    };
+    let options = Options { edges: args.edges, limit: args.limit, concurrency: args.concurrency.into() };
     let report = run(&api, &options).await?;
     println!("{report}");
-    Ok(if report.is_good() {
-        Verdict::Good
-    } else {
-        Verdict::Bad
-    })
+    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
 }

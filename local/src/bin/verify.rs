@@ -73,25 +73,13 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
     let idle_limit = Duration::from_secs(args.idle_limit);
     let Some(edges) = args.edges.filter(|_| !args.publish_latency) else {
         let (followers, publishes, settle) = ([10, 1_000], args.publishes, args.settle);
-        let options = latency::Options {
-            followers,
-            publishes,
-            settle,
-            idle_limit,
-        };
-        println!(
-            "{}",
-            latency::measure(&api, &options, &mut StdRng::seed_from_u64(seed)).await?
-        );
+        let options = latency::Options { followers, publishes, settle, idle_limit };
+        println!("{}", latency::measure(&api, &options, &mut StdRng::seed_from_u64(seed)).await?);
         return Ok(Verdict::Good);
     };
     let concurrency = usize::from(args.concurrency);
     if args.load {
-        let options = load::Options {
-            edges: edges.clone(),
-            limit: args.limit,
-            concurrency: concurrency.min(8),
-        };
+        let options = load::Options { edges: edges.clone(), limit: args.limit, concurrency: concurrency.min(8) };
         let report = load::run(&api, &options).await?;
         println!("{report}\n");
         if !report.is_good() {
@@ -100,16 +88,7 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
     }
     let (limit, mode, authors, posts) = (args.limit, args.mode, args.authors, args.posts);
     let started = Instant::now();
-    let options = Options {
-        edges,
-        limit,
-        mode,
-        authors,
-        posts,
-        concurrency,
-        seed,
-        idle_limit,
-    };
+    let options = Options { edges, limit, mode, authors, posts, concurrency, seed, idle_limit };
     let ledger = run(&api, &options).await?;
     Ok(judge(&ledger, api.retried(), started.elapsed()))
 }
@@ -119,21 +98,12 @@ fn judge(ledger: &Ledger, retried: u64, took: Duration) -> Verdict {
     for mismatch in ledger.first() {
         println!("MISMATCH {mismatch}");
     }
-    let (comparisons, wrong) = (
-        text::thousands(ledger.comparisons()),
-        text::thousands(ledger.mismatched()),
-    );
+    let (comparisons, wrong) = (text::thousands(ledger.comparisons()), text::thousands(ledger.mismatched()));
     let shown = ledger.first().len() as u64;
     if ledger.mismatched() > shown {
         println!("and {} more", text::thousands(ledger.mismatched() - shown));
     }
     let took = text::short(took);
-    println!(
-        "{comparisons} comparisons, {wrong} mismatches, {retried} requests sent again, {took}"
-    );
-    if ledger.mismatched() == 0 {
-        Verdict::Good
-    } else {
-        Verdict::Bad
-    }
+    println!("{comparisons} comparisons, {wrong} mismatches, {retried} requests sent again, {took}");
+    if ledger.mismatched() == 0 { Verdict::Good } else { Verdict::Bad }
 }

@@ -34,17 +34,12 @@ impl FromStr for Address {
     /// Takes `host:port`, with or without `http://`. `localhost` and the unspecified addresses (0.0.0.0, where a stack may
     /// listen) mean this machine; every other host is refused.
     fn from_str(text: &str) -> Result<Self, String> {
-        let bare = text
-            .trim()
-            .trim_start_matches("http://")
-            .trim_end_matches('/');
+        let bare = text.trim().trim_start_matches("http://").trim_end_matches('/');
         let numeric = match bare.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),
             None => bare.to_owned(),
         };
-        let mut address: SocketAddr = numeric
-            .parse()
-            .map_err(|_| format!("{text:?} is not host:port of this machine"))?;
+        let mut address: SocketAddr = numeric.parse().map_err(|_| format!("{text:?} is not host:port of this machine"))?;
         if address.ip().is_unspecified() {
             address.set_ip(match address.ip() {
                 IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -52,9 +47,7 @@ impl FromStr for Address {
             });
         }
         if !address.ip().is_loopback() {
-            return Err(format!(
-                "{text} is not this machine; only loopback addresses are accepted"
-            ));
+            return Err(format!("{text} is not this machine; only loopback addresses are accepted"));
         }
         Ok(Self(address))
     }
@@ -62,15 +55,11 @@ impl FromStr for Address {
 
 /// Passes a URL that a stack reported (`redis_url`, `sqs_endpoint`) if it has the scheme and a loopback host.
 pub fn require_loopback(url: &str, scheme: &str) -> anyhow::Result<()> {
-    let parsed = reqwest::Url::parse(url)
-        .with_context(|| format!("the stack reports {url:?}, which is no URL"))?;
+    let parsed = reqwest::Url::parse(url).with_context(|| format!("the stack reports {url:?}, which is no URL"))?;
     if parsed.scheme() != scheme {
         bail!("{url} is not a {scheme}:// address");
     }
-    let host = parsed
-        .host_str()
-        .unwrap_or_default()
-        .trim_matches(['[', ']']);
+    let host = parsed.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !loopback {
         bail!("{url} is not on this machine; only loopback addresses are touched");
@@ -92,23 +81,13 @@ mod tests {
             ("[::1]:3000", "http://[::1]:3000"),
             ("127.9.9.9:1", "http://127.9.9.9:1"),
         ] {
-            assert_eq!(
-                given.parse::<Address>().map(|a| a.base_url()),
-                Ok(url.to_owned())
-            );
+            assert_eq!(given.parse::<Address>().map(|a| a.base_url()), Ok(url.to_owned()));
         }
     }
 
     #[test]
     fn other_hosts_and_nonsense_are_refused() {
-        for given in [
-            "10.0.0.1:3000",
-            "example.com:80",
-            "127.0.0.1",
-            "https://127.0.0.1:3000",
-            "",
-            "[2001:db8::1]:80",
-        ] {
+        for given in ["10.0.0.1:3000", "example.com:80", "127.0.0.1", "https://127.0.0.1:3000", "", "[2001:db8::1]:80"] {
             assert!(given.parse::<Address>().is_err(), "{given}");
         }
     }

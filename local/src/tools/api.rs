@@ -31,13 +31,7 @@ pub struct Call {
 
 impl Call {
     fn new(method: Method, path: impl Into<String>) -> Self {
-        Self {
-            method,
-            path: path.into(),
-            caller: None,
-            body: None,
-            key: None,
-        }
+        Self { method, path: path.into(), caller: None, body: None, key: None }
     }
 
     /// `GET path`.
@@ -167,11 +161,7 @@ impl Api {
             .tcp_nodelay(true)
             .build()
             .context("cannot make an HTTP client")?;
-        Ok(Self {
-            http,
-            base: address.base_url(),
-            retried: AtomicU64::new(0),
-        })
+        Ok(Self { http, base: address.base_url(), retried: AtomicU64::new(0) })
     }
 
     /// How many requests were sent again so far.
@@ -181,9 +171,7 @@ impl Api {
 
     /// One attempt.
     pub async fn once(&self, call: &Call) -> Result<Answer, Unanswered> {
-        let mut request = self
-            .http
-            .request(call.method.clone(), format!("{}{}", self.base, call.path));
+        let mut request = self.http.request(call.method.clone(), format!("{}{}", self.base, call.path));
         if let Some(user) = call.caller {
             request = request.header(AUTHORIZATION, format!("Bearer {user}"));
         }
@@ -204,13 +192,7 @@ impl Api {
         let bytes = response.bytes().await?;
         let took = started.elapsed();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer {
-            status,
-            body,
-            retries: 0,
-            took,
-            retry_after,
-        })
+        Ok(Answer { status, body, retries: 0, took, retry_after })
     }
 
     /// Sends an idempotent request until it is answered with something other than 429 or 503, at most eight times. The last
@@ -239,11 +221,7 @@ impl Api {
     /// Sends and insists on a status; the error names the request.
     pub async fn fetch(&self, call: Call, status: u16) -> anyhow::Result<Value> {
         let name = call.to_string();
-        self.send(call)
-            .await
-            .map_err(anyhow::Error::from)
-            .and_then(|answer| answer.expect_status(status))
-            .context(name)
+        self.send(call).await.map_err(anyhow::Error::from).and_then(|answer| answer.expect_status(status)).context(name)
     }
 
     /// Whether a stack answers, without retries.
@@ -259,10 +237,7 @@ impl Api {
                 bail!("no stack answers at {at} ({reason}); start one with `make run`")
             }
             Ok(answer) if answer.body["status"].is_string() => Ok(()),
-            Ok(answer) => bail!(
-                "what answers at {at} is no Tidemark stack (GET /v1/health: {})",
-                answer.status
-            ),
+            Ok(answer) => bail!("what answers at {at} is no Tidemark stack (GET /v1/health: {})", answer.status),
         }
     }
 }
@@ -270,9 +245,7 @@ impl Api {
 fn pause(retries: u32, asked: Option<Duration>) -> Duration {
     match asked {
         Some(asked) => asked.min(LONGEST_RETRY_AFTER),
-        None => FIRST_PAUSE
-            .saturating_mul(1 << retries.min(10))
-            .min(LONGEST_PAUSE),
+        None => FIRST_PAUSE.saturating_mul(1 << retries.min(10)).min(LONGEST_PAUSE),
     }
 }
 
@@ -288,14 +261,8 @@ mod tests {
 
     #[test]
     fn retry_after_is_honoured_up_to_a_bound() {
-        assert_eq!(
-            pause(5, Some(Duration::from_secs(1))),
-            Duration::from_secs(1)
-        );
-        assert_eq!(
-            pause(0, Some(Duration::from_secs(3600))),
-            LONGEST_RETRY_AFTER
-        );
+        assert_eq!(pause(5, Some(Duration::from_secs(1))), Duration::from_secs(1));
+        assert_eq!(pause(0, Some(Duration::from_secs(3600))), LONGEST_RETRY_AFTER);
     }
 
     #[test]

@@ -47,11 +47,7 @@ impl Line {
         if first.starts_with('#') {
             return Self::Skipped;
         }
-        match (
-            user_id(first),
-            fields.next().and_then(user_id),
-            fields.next(),
-        ) {
+        match (user_id(first), fields.next().and_then(user_id), fields.next()) {
             (Some(follower), Some(author), None) => Self::Edge(Edge { follower, author }),
             _ => Self::Malformed,
         }
@@ -98,28 +94,12 @@ impl EdgeReader {
 
     fn over(source: impl Read + Send + 'static, size: u64, limit: Option<u64>) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(
-            1 << 16,
-            Counted {
-                source,
-                consumed: Arc::clone(&consumed),
-            },
-        );
+        let mut raw = BufReader::with_capacity(1 << 16, Counted { source, consumed: Arc::clone(&consumed) });
         let gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let input: Box<dyn BufRead + Send> = if gzip {
-            Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(raw)))
-        } else {
-            Box::new(raw)
-        };
+        let input: Box<dyn BufRead + Send> =
+            if gzip { Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(raw))) } else { Box::new(raw) };
         let limit = limit.unwrap_or(u64::MAX);
-        Ok(Self {
-            input,
-            consumed,
-            size,
-            limit,
-            counts: LineCounts::default(),
-            ended: false,
-        })
+        Ok(Self { input, consumed, size, limit, counts: LineCounts::default(), ended: false })
     }
 
     /// The next edge; `None` at the end of the file or of the limit.
@@ -128,17 +108,12 @@ impl EdgeReader {
         while self.counts.lines < self.limit && !self.ended {
             let number = self.counts.lines + 1;
             line.clear();
-            let whole = read_line(&mut self.input, &mut line)
-                .with_context(|| format!("cannot read line {number}"))?;
+            let whole = read_line(&mut self.input, &mut line).with_context(|| format!("cannot read line {number}"))?;
             if line.is_empty() {
                 break;
             }
             self.counts.lines = number;
-            match if whole {
-                Line::parse(&line)
-            } else {
-                Line::Malformed
-            } {
+            match if whole { Line::parse(&line) } else { Line::Malformed } {
                 Line::Edge(edge) => {
                     self.counts.edges += 1;
                     return Ok(Some(edge));
@@ -147,11 +122,7 @@ impl EdgeReader {
                 Line::Malformed => {
                     self.counts.malformed += 1;
                     if self.counts.first_malformed.len() < SHOWN {
-                        let text: String = String::from_utf8_lossy(&line)
-                            .trim()
-                            .chars()
-                            .take(40)
-                            .collect();
+                        let text: String = String::from_utf8_lossy(&line).trim().chars().take(40).collect();
                         self.counts.first_malformed.push((number, text));
                     }
                 }
@@ -208,8 +179,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8], limit: Option<u64>) -> (Vec<(u64, u64)>, LineCounts) {
-        let mut reader =
-            EdgeReader::over(Cursor::new(bytes.to_vec()), bytes.len() as u64, limit).unwrap();
+        let mut reader = EdgeReader::over(Cursor::new(bytes.to_vec()), bytes.len() as u64, limit).unwrap();
         let mut edges = Vec::new();
         while let Some(edge) = reader.next_edge().unwrap() {
             edges.push((edge.follower, edge.author));
@@ -220,39 +190,23 @@ mod tests {
 
     #[test]
     fn comments_blank_lines_tabs_and_crlf_are_fine() {
-        let (edges, counts) = read(
-            b"# FromNodeId ToNodeId\n\n1 2\n3\t4\r\n  5   6  \n7 8",
-            None,
-        );
+        let (edges, counts) = read(b"# FromNodeId ToNodeId\n\n1 2\n3\t4\r\n  5   6  \n7 8", None);
         assert_eq!(edges, [(1, 2), (3, 4), (5, 6), (7, 8)]);
-        assert_eq!(
-            (counts.lines, counts.edges, counts.skipped, counts.malformed),
-            (6, 4, 2, 0)
-        );
+        assert_eq!((counts.lines, counts.edges, counts.skipped, counts.malformed), (6, 4, 2, 0));
     }
 
     #[test]
     fn malformed_lines_are_counted_with_their_numbers() {
-        let (edges, counts) = read(
-            b"1 2\n1\n1 2 3\n0 1\n01 2\n+1 2\n1 18446744073709551616\nx y\n\xff 1\n3 4\n",
-            None,
-        );
+        let (edges, counts) = read(b"1 2\n1\n1 2 3\n0 1\n01 2\n+1 2\n1 18446744073709551616\nx y\n\xff 1\n3 4\n", None);
         assert_eq!(edges, [(1, 2), (3, 4)]);
         assert_eq!(counts.malformed, 8);
-        let numbers: Vec<u64> = counts
-            .first_malformed
-            .iter()
-            .map(|(number, _)| *number)
-            .collect();
+        let numbers: Vec<u64> = counts.first_malformed.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [2, 3, 4, 5, 6]);
     }
 
     #[test]
     fn the_largest_id_is_an_id() {
-        let max = Edge {
-            follower: u64::MAX,
-            author: 1,
-        };
+        let max = Edge { follower: u64::MAX, author: 1 };
         assert_eq!(Line::parse(b"18446744073709551615 1"), Line::Edge(max));
     }
 
@@ -261,10 +215,7 @@ mod tests {
         let mut bytes = vec![b'7'; 100_000];
         bytes.extend_from_slice(b"\n1 2\n");
         let (edges, counts) = read(&bytes, None);
-        assert_eq!(
-            (edges, counts.malformed, counts.lines),
-            (vec![(1, 2)], 1, 2)
-        );
+        assert_eq!((edges, counts.malformed, counts.lines), (vec![(1, 2)], 1, 2));
     }
 
     #[test]
@@ -277,8 +228,7 @@ mod tests {
     fn gzip_is_recognised_by_its_first_bytes_members_too() {
         let mut bytes = Vec::new();
         for part in ["1 2\n", "3 4\n"] {
-            let mut encoder =
-                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(part.as_bytes()).unwrap();
             bytes.extend(encoder.finish().unwrap());
         }

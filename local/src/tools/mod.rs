@@ -9,6 +9,7 @@ pub mod demo;
 pub mod edges;
 pub mod load;
 pub mod progress;
+pub mod signal;
 pub mod status;
 pub mod text;
 pub mod verify;
@@ -21,12 +22,7 @@ use address::Address;
 #[derive(Debug, Clone, clap::Args)]
 pub struct StackArgs {
     /// Where the stack answers; loopback only.
-    #[arg(
-        long,
-        env = "TIDEMARK_ADDR",
-        default_value = "127.0.0.1:3000",
-        value_name = "HOST:PORT"
-    )]
+    #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000", value_name = "HOST:PORT")]
     pub addr: Address,
 }
 

@@ -24,21 +24,12 @@ impl Progress {
     pub fn start(title: impl Into<String>, unit: &'static str) -> Self {
         let title = title.into();
         let bar = std::io::stderr().is_terminal().then(|| {
-            let style =
-                ProgressStyle::with_template("{prefix} {bar:32} {human_pos}/{human_len} {msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar())
-                    .progress_chars("━╸─");
-            ProgressBar::new(0)
-                .with_style(style)
-                .with_prefix(title.clone())
+            let style = ProgressStyle::with_template("{prefix} {bar:32} {human_pos}/{human_len} {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("━╸─");
+            ProgressBar::new(0).with_style(style).with_prefix(title.clone())
         });
-        Self {
-            title,
-            unit,
-            bar,
-            started: Instant::now(),
-            last_line: Instant::now(),
-        }
+        Self { title, unit, bar, started: Instant::now(), last_line: Instant::now() }
     }
 
     /// `done` of `total` (an estimate may change), with a remark.
@@ -52,10 +43,7 @@ impl Progress {
             self.last_line = Instant::now();
             let percent = (done * 100).checked_div(total).unwrap_or(0);
             let (done, total) = (thousands(done), thousands(total));
-            eprintln!(
-                "{}: {done} of {total} {} ({percent} %), {speed} a second {remark}",
-                self.title, self.unit
-            );
+            eprintln!("{}: {done} of {total} {} ({percent} %), {speed} a second {remark}", self.title, self.unit);
         }
     }
 

@@ -38,10 +38,7 @@ mod tests {
 
     #[test]
     fn thousands_are_grouped_from_the_right() {
-        assert_eq!(
-            [0, 999, 1_000, 12_345, 1_234_567].map(thousands),
-            ["0", "999", "1,000", "12,345", "1,234,567"]
-        );
+        assert_eq!([0, 999, 1_000, 12_345, 1_234_567].map(thousands), ["0", "999", "1,000", "12,345", "1,234,567"]);
     }
 
     #[test]

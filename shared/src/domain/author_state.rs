@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn damaged_bytes_are_refused() {
-        let state = AuthorState::from_facts(&edge(3, 0), &AuthorHead { latest_seq: 20, ..Default::default() }, &ReadState::default());
+        let state =
+            AuthorState::from_facts(&edge(3, 0), &AuthorHead { latest_seq: 20, ..Default::default() }, &ReadState::default());
         let bytes = state.encode();
         assert!(AuthorState::decode(&bytes[..20]).is_err());
         let mut long = bytes.clone();

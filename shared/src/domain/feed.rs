@@ -1,6 +1,9 @@
 //! The order of a feed, and how a post stands in a Redis ZSet.
 
-use super::{ids::{PostId, UserId}, time::Timestamp};
+use super::{
+    ids::{PostId, UserId},
+    time::Timestamp,
+};
 
 /// Newest posts that one live reader's feed keeps in Redis; older pages come from the facts.
 pub const FEED_CAP: usize = 1_000;

@@ -25,7 +25,13 @@ pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {
 }
 
 /// V1 and V5 for one author: the view's field against what the facts imply. `None` is agreement, else what differs.
-pub fn view_differs(view: &ReaderState, author: UserId, edge: Option<&Edge>, head: &AuthorHead, reads: &ReadState) -> Option<String> {
+pub fn view_differs(
+    view: &ReaderState,
+    author: UserId,
+    edge: Option<&Edge>,
+    head: &AuthorHead,
+    reads: &ReadState,
+) -> Option<String> {
     let state = view.authors.get(&author);
     let Some(edge) = edge.filter(|edge| edge.following) else {
         return state.map(|_| format!("{author}: a field without an edge (V1)"));

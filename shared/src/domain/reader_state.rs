@@ -2,7 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{author_state::AuthorState, feed::FeedKey, ids::{PostId, UserId}, time::Timestamp};
+use super::{
+    author_state::AuthorState,
+    feed::FeedKey,
+    ids::{PostId, UserId},
+    time::Timestamp,
+};
 
 /// The field of the reader state hash that holds [`ReaderMeta`]; every other field is an author's id.
 pub const META_FIELD: &str = "@";
@@ -97,8 +102,12 @@ impl ReaderState {
 
     /// Authors with something unread, most recent post first.
     pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
-        let mut authors: Vec<_> =
-            self.authors.iter().map(|(id, state)| (state.newest_at, *id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();
+        let mut authors: Vec<_> = self
+            .authors
+            .iter()
+            .map(|(id, state)| (state.newest_at, *id, state.unread()))
+            .filter(|(_, _, unread)| *unread > 0)
+            .collect();
         authors.sort_unstable_by(|a, b| b.cmp(a));
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
@@ -143,7 +152,10 @@ mod tests {
         let field = |name: &str, value: Vec<u8>| (name.as_bytes().to_vec(), value);
         let good = AuthorState { live: true, full: 1, ..Default::default() }.encode();
         assert_eq!(ReaderState::decode([field("7", good.clone())]), Ok(None));
-        let state = ReaderState::decode([field("@", meta_bytes(&[])), field("7", good), field("8", AuthorState::default().encode())]).unwrap().unwrap();
+        let state =
+            ReaderState::decode([field("@", meta_bytes(&[])), field("7", good), field("8", AuthorState::default().encode())])
+                .unwrap()
+                .unwrap();
         assert_eq!(state.authors.len(), 1, "a tombstone is not a followed author");
         assert_eq!((state.unread_total(), state.unread_of(UserId::new(7).unwrap())), (8, 8));
         assert!(ReaderState::decode([field("@", meta_bytes(&[])), field("7", vec![1, 2])]).is_err());

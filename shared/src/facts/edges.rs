@@ -115,10 +115,7 @@ impl Edges for DynamoFacts {
                 return Err(FactsError::Contention { operation: "follow" });
             }
         }
-        authors
-            .iter()
-            .map(|author| outcomes.get(author).cloned().ok_or(FactsError::Contention { operation: "follow" }))
-            .collect()
+        authors.iter().map(|author| outcomes.get(author).cloned().ok_or(FactsError::Contention { operation: "follow" })).collect()
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
@@ -158,7 +155,12 @@ impl Edges for DynamoFacts {
         Ok(self.edges_and_followings(user, &[]).await?.1)
     }
 
-    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>, FactsError> {
+    async fn followers_by_time(
+        &self,
+        author: UserId,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Vec<Relation>, FactsError> {
         super::followers::by_time(self, author, before, limit).await
     }
 
@@ -173,11 +175,7 @@ impl Edges for DynamoFacts {
 
 impl DynamoFacts {
     /// The edges to these authors and how many authors the user follows, read together.
-    async fn edges_and_followings(
-        &self,
-        user: UserId,
-        authors: &[UserId],
-    ) -> Result<(HashMap<UserId, Edge>, u64), FactsError> {
+    async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), FactsError> {
         let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
         let wanted =
             vec![(self.tables.counters.clone(), vec![schema::followings_counter(user)]), (self.tables.following.clone(), keys)];

@@ -36,7 +36,8 @@ pub(super) async fn by_time(
     while relations.len() < limit {
         let empty = lanes.iter_mut().filter(|lane| lane.loaded.is_empty() && !lane.exhausted);
         try_join_all(empty.map(|lane| lane.load(facts, author, load))).await?;
-        let Some(newest) = lanes.iter_mut().filter(|lane| !lane.loaded.is_empty()).max_by_key(|lane| lane.loaded.front().copied())
+        let Some(newest) =
+            lanes.iter_mut().filter(|lane| !lane.loaded.is_empty()).max_by_key(|lane| lane.loaded.front().copied())
         else {
             break;
         };

@@ -83,7 +83,9 @@ impl DynamoFacts {
         let mut found: Vec<Vec<Item>> = vec![Vec::new(); tables.len()];
         let all: Vec<(usize, Item)> =
             wanted.into_iter().enumerate().flat_map(|(index, (_, keys))| keys.into_iter().map(move |key| (index, key))).collect();
-        let answers = futures::future::try_join_all(all.chunks(BATCH_GET).map(|keys| self.batch_get_once(operation, &tables, keys))).await?;
+        let answers =
+            futures::future::try_join_all(all.chunks(BATCH_GET).map(|keys| self.batch_get_once(operation, &tables, keys)))
+                .await?;
         for (index, item) in answers.into_iter().flatten() {
             found[index].push(item);
         }
@@ -140,7 +142,10 @@ impl DynamoFacts {
             codes.iter().enumerate().filter(|(_, code)| **code == "ConditionalCheckFailed").map(|(index, _)| index).collect();
         if !failed.is_empty() {
             Ok(Err(Cancelled::Conditions(failed)))
-        } else if codes.iter().any(|code| matches!(*code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded")) {
+        } else if codes
+            .iter()
+            .any(|code| matches!(*code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"))
+        {
             Ok(Err(Cancelled::Conflict))
         } else {
             Err(unavailable(operation, error))

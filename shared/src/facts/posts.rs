@@ -193,7 +193,8 @@ impl Posts for DynamoFacts {
     }
 
     async fn unfinished(&self, before: Timestamp, limit: usize) -> Result<Vec<PostId>, FactsError> {
-        let shards = try_join_all((0..schema::UNFINISHED_SHARDS).map(|shard| self.unfinished_of_shard(shard, before, limit))).await?;
+        let shards =
+            try_join_all((0..schema::UNFINISHED_SHARDS).map(|shard| self.unfinished_of_shard(shard, before, limit))).await?;
         let mut posts: Vec<(String, PostId)> = shards.into_iter().flatten().collect();
         posts.sort_unstable();
         posts.truncate(limit);
@@ -259,8 +260,11 @@ impl DynamoFacts {
             .expression_attribute_values(":one", number(1));
         let head = if seq == 1 { head } else { head.expression_attribute_values(":previous", number(seq - 1)) };
         let put = |table: &str, item: Item| Put::builder().table_name(table).set_item(Some(item));
-        let mut puts =
-            vec![put(&self.tables.posts, item).condition_expression("attribute_not_exists(#item)").expression_attribute_names("#item", "item")];
+        let mut puts = vec![
+            put(&self.tables.posts, item)
+                .condition_expression("attribute_not_exists(#item)")
+                .expression_attribute_names("#item", "item"),
+        ];
         if let Some(body) = body {
             let mut item = schema::body(post.id);
             item.insert("body".to_owned(), string(body));
@@ -339,7 +343,12 @@ impl DynamoFacts {
         }
     }
 
-    async fn unfinished_of_shard(&self, shard: u64, before: Timestamp, limit: usize) -> Result<Vec<(String, PostId)>, FactsError> {
+    async fn unfinished_of_shard(
+        &self,
+        shard: u64,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(String, PostId)>, FactsError> {
         let answer = self
             .client
             .query()

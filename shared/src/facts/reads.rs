@@ -53,9 +53,7 @@ impl Reads for DynamoFacts {
         let put = self.client.put_item().table_name(&self.tables.reads).set_item(Some(item));
         let put = match state.version.saturating_sub(1) {
             0 => put.condition_expression("attribute_not_exists(version)"),
-            known => {
-                put.condition_expression("version = :known").expression_attribute_values(":known", number(known.into()))
-            }
+            known => put.condition_expression("version = :known").expression_attribute_values(":known", number(known.into())),
         };
         match put.send().await {
             Ok(_) => Ok(true),

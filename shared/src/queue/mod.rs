@@ -83,7 +83,12 @@ impl SqsTasks {
         match answer.failed().first() {
             None => Ok(()),
             Some(entry) => Err(QueueError {
-                detail: format!("{} of {} messages refused, the first with {}", answer.failed().len(), bodies.len(), entry.code()),
+                detail: format!(
+                    "{} of {} messages refused, the first with {}",
+                    answer.failed().len(),
+                    bodies.len(),
+                    entry.code()
+                ),
                 source: None,
             }),
         }
@@ -93,8 +98,7 @@ impl SqsTasks {
 #[async_trait]
 impl TaskQueue for SqsTasks {
     async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
-        let bodies: Vec<String> =
-            tasks.iter().map(encode).collect::<Result<_, _>>().map_err(|error| failed("encode", error))?;
+        let bodies: Vec<String> = tasks.iter().map(encode).collect::<Result<_, _>>().map_err(|error| failed("encode", error))?;
         let mut rest = bodies.as_slice();
         while !rest.is_empty() {
             let mut bytes = 0;

@@ -96,9 +96,7 @@ impl Readers {
         if !from_facts {
             let low = snapshot.state.meta.low;
             let wanted = |key: &FeedKey| {
-                key.at >= low
-                    && snapshot.state.shows(key)
-                    && (status == Status::All || snapshot.state.is_unread(key.post))
+                key.at >= low && snapshot.state.shows(key) && (status == Status::All || snapshot.state.is_unread(key.post))
             };
             let mut days = snapshot.state.meta.days.clone();
             while posts.len() <= limit {
@@ -136,8 +134,7 @@ impl Readers {
         let more = posts.len() > limit;
         posts.truncate(limit);
         let next = posts.last().filter(|_| more).map(|post| FeedKey { at: post.created_at, post: post.id });
-        let items =
-            posts.into_iter().map(|post| FeedItem { read: !snapshot.state.is_unread(post.id), post }).collect();
+        let items = posts.into_iter().map(|post| FeedItem { read: !snapshot.state.is_unread(post.id), post }).collect();
         Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
     }
 

@@ -134,11 +134,8 @@ impl Readers {
     /// The facts do not answer.
     pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, ReaderError> {
         let authors = [author];
-        let (mut edges, mut heads, mut reads) = futures::try_join!(
-            self.edges.edges(user, &authors),
-            self.posts.heads(&authors),
-            self.reads.reads(user, &authors),
-        )?;
+        let (mut edges, mut heads, mut reads) =
+            futures::try_join!(self.edges.edges(user, &authors), self.posts.heads(&authors), self.reads.reads(user, &authors),)?;
         Ok(PairFacts {
             edge: edges.remove(&author),
             head: heads.remove(&author).unwrap_or_default(),

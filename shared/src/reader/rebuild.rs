@@ -97,8 +97,7 @@ impl Readers {
 
     /// A seed with fresh facts for these authors only.
     async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, ReaderError> {
-        let edges: Vec<Edge> =
-            self.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
+        let edges: Vec<Edge> = self.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
         self.views.admit(user, &edges).await?;
         let mut authors = Vec::with_capacity(edges.len());
         let mut entries = Vec::new();

@@ -52,10 +52,7 @@ impl Lane {
         })
     }
 
-    fn of_snapshot(
-        snapshot: &Snapshot,
-        choose: impl Fn(&crate::domain::AuthorState) -> (Seq, Wanted),
-    ) -> Vec<Self> {
+    fn of_snapshot(snapshot: &Snapshot, choose: impl Fn(&crate::domain::AuthorState) -> (Seq, Wanted)) -> Vec<Self> {
         let lanes = snapshot.state.authors.iter().filter_map(|(author, state)| {
             let head = snapshot.heads.get(author)?;
             let (after, wanted) = choose(state);
@@ -76,8 +73,7 @@ impl Lane {
     fn bound(&self) -> Option<FeedKey> {
         match self.loaded.front() {
             Some(post) => Some(FeedKey { at: post.created_at, post: post.id }),
-            None => (self.after < self.upto)
-                .then(|| FeedKey { at: self.latest_at, post: PostId::new(self.author, self.upto) }),
+            None => (self.after < self.upto).then(|| FeedKey { at: self.latest_at, post: PostId::new(self.author, self.upto) }),
         }
     }
 

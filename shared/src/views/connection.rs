@@ -53,7 +53,12 @@ impl Redis {
     }
 
     /// Calls one function of the library.
-    pub(super) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: &[Arg]) -> Result<T, ViewError> {
+    pub(super) async fn call<T: FromRedisValue>(
+        &self,
+        function: Function,
+        keys: &[String],
+        args: &[Arg],
+    ) -> Result<T, ViewError> {
         let command = fcall(function, keys, args);
         let name = function.source_name();
         match self.query(name, &command).await {

@@ -95,7 +95,10 @@ mod tests {
         let post = PostId::new(user, 7);
         assert_eq!(reader_state(user), "{831}:r:1042");
         assert_eq!(feed_chunk(user, 20_777), "{831}:f:1042:20777");
-        assert_eq!(list(List::Following(user)), ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]);
+        assert_eq!(
+            list(List::Following(user)),
+            ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]
+        );
         assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
         assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");

@@ -33,8 +33,7 @@ const DROP_ATTEMPTS: usize = 8;
 #[async_trait]
 impl ReaderViews for Redis {
     async fn state(&self, user: UserId) -> Result<Option<ReaderState>, ViewError> {
-        let fields: Vec<(Vec<u8>, Vec<u8>)> =
-            self.query("state", redis::cmd("HGETALL").arg(keys::reader_state(user))).await?;
+        let fields: Vec<(Vec<u8>, Vec<u8>)> = self.query("state", redis::cmd("HGETALL").arg(keys::reader_state(user))).await?;
         ReaderState::decode(fields).map_err(|error| ViewError::Damaged { detail: error.to_string() })
     }
 
@@ -87,7 +86,9 @@ impl ReaderViews for Redis {
         for edges in edges.chunks(MAX_ARGUMENTS / 4) {
             let args: Vec<Arg> = edges
                 .iter()
-                .flat_map(|edge| [edge.author.get().into(), u64::from(edge.rev).into(), AuthorState::opening(edge).encode().into()])
+                .flat_map(|edge| {
+                    [edge.author.get().into(), u64::from(edge.rev).into(), AuthorState::opening(edge).encode().into()]
+                })
                 .collect();
             let answer: Option<Vec<i64>> = self.call(Function::Admit, &[keys::reader_state(user)], &args).await?;
             let Some(answer) = answer else { return Ok(None) };

@@ -75,8 +75,7 @@ impl RelationViews for Redis {
         let mut calls = Vec::with_capacity(edges.len() * 2);
         let mut forget = Vec::new();
         for edge in edges {
-            let sides =
-                [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
+            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
             for (list, member, most) in sides {
                 let args = vec![
                     u64::from(edge.following).into(),
@@ -140,7 +139,8 @@ fn relations(part: &redis::Value) -> Result<Vec<Relation>, ViewError> {
 /// Five counts and a checksum.
 fn encode(counters: Counters) -> Vec<u8> {
     let Counters { followings, followers, posts, likes, favorites } = counters;
-    let mut record: Vec<u8> = [followings, followers, posts, likes, favorites].iter().flat_map(|count| count.to_le_bytes()).collect();
+    let mut record: Vec<u8> =
+        [followings, followers, posts, likes, favorites].iter().flat_map(|count| count.to_le_bytes()).collect();
     record.extend(crc32fast::hash(&record).to_le_bytes());
     record
 }

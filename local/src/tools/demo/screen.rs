@@ -15,11 +15,7 @@ impl Screen {
     }
 
     fn paint(&self, code: &str, text: impl Display) -> String {
-        if self.colours {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_string()
-        }
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
     /// Bold.
@@ -72,9 +68,6 @@ mod tests {
 
     #[test]
     fn bars_are_as_wide_as_asked() {
-        assert_eq!(
-            [bar(0, 30, 4), bar(15, 30, 4), bar(30, 30, 4), bar(0, 0, 2)],
-            ["░░░░", "██░░", "████", "██"]
-        );
+        assert_eq!([bar(0, 30, 4), bar(15, 30, 4), bar(30, 30, 4), bar(0, 0, 2)], ["░░░░", "██░░", "████", "██"]);
     }
 }

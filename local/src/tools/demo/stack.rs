@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::tools::address::Address;
 use crate::tools::api::Api;
-use crate::tools::verify::disturb::signal;
+use crate::tools::signal::signal;
 
 const BINARY: &str = "tidemark-local";
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -33,22 +33,12 @@ impl OwnStack {
         let here = std::env::current_exe().context("cannot tell where this program is")?;
         let binary = here.with_file_name(BINARY);
         if !binary.exists() {
-            bail!(
-                "{} is not there; build it with `cargo build --release -p tidemark-local`",
-                binary.display()
-            );
+            bail!("{} is not there; build it with `cargo build --release -p tidemark-local`", binary.display());
         }
-        let port = TcpListener::bind(("127.0.0.1", 0))
-            .and_then(|free| free.local_addr())
-            .context("no free port")?
-            .port();
+        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).context("no free port")?.port();
         let address = Address::local(port);
-        let folder = tempfile::Builder::new()
-            .prefix("tidemark-demo-")
-            .tempdir()
-            .context("no temporary folder")?;
-        let log =
-            File::create(folder.path().join("log")).context("cannot write the stack's log")?;
+        let folder = tempfile::Builder::new().prefix("tidemark-demo-").tempdir().context("no temporary folder")?;
+        let log = File::create(folder.path().join("log")).context("cannot write the stack's log")?;
         let child = Command::new(&binary)
             .env("TIDEMARK_ADDR", address.to_string())
             .env("TIDEMARK_DATA", folder.path().join("data"))
@@ -60,11 +50,7 @@ impl OwnStack {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut stack = Self {
-            child,
-            address,
-            folder,
-        };
+        let mut stack = Self { child, address, folder };
         stack.wait_until_it_answers().await?;
         Ok(stack)
     }
@@ -86,11 +72,7 @@ impl OwnStack {
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!(
-            "the stack does not answer after {} s:\n{}",
-            START_LIMIT.as_secs(),
-            self.log_tail()
-        )
+        bail!("the stack does not answer after {} s:\n{}", START_LIMIT.as_secs(), self.log_tail())
     }
 
     fn log_tail(&self) -> String {
@@ -113,10 +95,7 @@ impl OwnStack {
             },
             Err(_) => {
                 self.child.kill().await.context("cannot kill the stack")?;
-                bail!(
-                    "the stack did not end within {} s of SIGTERM and was killed",
-                    STOP_LIMIT.as_secs()
-                )
+                bail!("the stack did not end within {} s of SIGTERM and was killed", STOP_LIMIT.as_secs())
             }
         }
     }

@@ -67,11 +67,7 @@ pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
         report.add(done.follower, done.outcomes);
         let counts = edges.counts();
         let finished = report.asked + report.repeated + counts.skipped + counts.malformed;
-        let remark = format!(
-            "({} refused, {} failed)",
-            report.refused_total(),
-            report.failed_total()
-        );
+        let remark = format!("({} refused, {} failed)", report.refused_total(), report.failed_total());
         progress.set(finished, edges.expected_lines(), &remark);
     }
     report.not_asked = window.len() as u64;
@@ -89,35 +85,22 @@ struct Done {
 }
 
 async fn follow(api: &Api, batch: Batch) -> Done {
-    let Batch {
-        follower,
-        authors: mut pending,
-    } = batch;
+    let Batch { follower, authors: mut pending } = batch;
     let mut outcomes = Vec::with_capacity(pending.len());
     let mut answered = true;
     for attempt in 1..=ITEM_ATTEMPTS {
         let authors: Vec<String> = pending.iter().map(u64::to_string).collect();
-        let call = Call::post("/v1/following")
-            .caller(follower)
-            .json(json!({ "authors": authors }));
+        let call = Call::post("/v1/following").caller(follower).json(json!({ "authors": authors }));
         let answer = match api.send(call).await {
             Ok(answer) if answer.status == 200 => answer,
             Ok(answer) => {
                 let reason = format!("{} {}", answer.status, answer.slug());
-                outcomes.extend(
-                    pending
-                        .drain(..)
-                        .map(|_| Outcome::Failed(reason.trim_end().to_owned())),
-                );
+                outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(reason.trim_end().to_owned())));
                 break;
             }
             Err(unanswered) => {
                 answered = false;
-                outcomes.extend(
-                    pending
-                        .drain(..)
-                        .map(|_| Outcome::Failed(unanswered.to_string())),
-                );
+                outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(unanswered.to_string())));
                 break;
             }
         };
@@ -137,9 +120,5 @@ async fn follow(api: &Api, batch: Batch) -> Done {
         }
         tokio::time::sleep(ITEM_PAUSE * attempt).await;
     }
-    Done {
-        follower,
-        outcomes,
-        answered,
-    }
+    Done { follower, outcomes, answered }
 }

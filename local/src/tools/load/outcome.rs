@@ -24,30 +24,16 @@ pub enum Outcome {
 /// One outcome for each asked author, in the asked order. `created: false` in a result tells an edge that had existed; a
 /// result without `created` counts as made.
 pub fn read_results(asked: &[u64], body: &Value) -> Vec<Outcome> {
-    let results = body["results"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let by_author: HashMap<u64, &Value> = results
-        .iter()
-        .filter_map(|result| Some((result["author"].as_str()?.parse().ok()?, result)))
-        .collect();
+    let results = body["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let by_author: HashMap<u64, &Value> =
+        results.iter().filter_map(|result| Some((result["author"].as_str()?.parse().ok()?, result))).collect();
     let missing = || Outcome::Failed("no result for this author in the answer".to_owned());
-    asked
-        .iter()
-        .map(|author| {
-            by_author
-                .get(author)
-                .map_or_else(missing, |result| read_result(result))
-        })
-        .collect()
+    asked.iter().map(|author| by_author.get(author).map_or_else(missing, |result| read_result(result))).collect()
 }
 
 fn read_result(result: &Value) -> Outcome {
     match &result["error"] {
-        Value::Null if result["following"] == true && result["created"] == false => {
-            Outcome::Existed
-        }
+        Value::Null if result["following"] == true && result["created"] == false => Outcome::Existed,
         Value::Null if result["following"] == true => Outcome::Made,
         Value::Null => Outcome::Failed("not following, and no reason given".to_owned()),
         Value::String(reason) => Outcome::Refused(slug(reason).to_owned()),
@@ -101,10 +87,6 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_answer_fails_every_edge() {
-        assert!(
-            read_results(&[1, 2], &json!(null))
-                .iter()
-                .all(|outcome| matches!(outcome, Outcome::Failed(_)))
-        );
+        assert!(read_results(&[1, 2], &json!(null)).iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
     }
 }

@@ -53,9 +53,7 @@ impl Report {
                     *self.refused.entry(reason).or_default() += 1;
                     *self.refused_by.entry(follower).or_default() += 1;
                 }
-                Outcome::Busy(reason) | Outcome::Failed(reason) => {
-                    *self.failed.entry(reason).or_default() += 1
-                }
+                Outcome::Busy(reason) | Outcome::Failed(reason) => *self.failed.entry(reason).or_default() += 1,
             }
         }
     }
@@ -76,11 +74,7 @@ impl Report {
     }
 
     fn most_refused(&self) -> Vec<(u64, u64)> {
-        let mut accounts: Vec<(u64, u64)> = self
-            .refused_by
-            .iter()
-            .map(|(user, count)| (*user, *count))
-            .collect();
+        let mut accounts: Vec<(u64, u64)> = self.refused_by.iter().map(|(user, count)| (*user, *count)).collect();
         accounts.sort_by_key(|&(user, count)| (std::cmp::Reverse(count), user));
         accounts.truncate(LISTED);
         accounts
@@ -94,35 +88,18 @@ impl fmt::Display for Report {
             writeln!(f, "{}", line.trim_end())
         };
         let lines = &self.lines;
-        let LineCounts {
-            edges,
-            skipped,
-            malformed,
-            ..
-        } = lines;
-        let remark = format!(
-            "{} edges, {skipped} comments or blank, {malformed} malformed",
-            thousands(*edges)
-        );
+        let LineCounts { edges, skipped, malformed, .. } = lines;
+        let remark = format!("{} edges, {skipped} comments or blank, {malformed} malformed", thousands(*edges));
         row(f, "lines read", lines.lines, &remark)?;
         for (number, text) in &lines.first_malformed {
             writeln!(f, "{:29}line {number} is malformed: {text:?}", "")?;
         }
-        let remark = if self.retried > 0 {
-            format!("{} requests sent again", self.retried)
-        } else {
-            String::new()
-        };
+        let remark = if self.retried > 0 { format!("{} requests sent again", self.retried) } else { String::new() };
         row(f, "edges asked", self.asked, &remark)?;
         row(f, "made", self.made, "")?;
         row(f, "already there", self.existed, "")?;
         if self.repeated > 0 {
-            row(
-                f,
-                "repeated",
-                self.repeated,
-                "the same edge again in one request, sent once",
-            )?;
+            row(f, "repeated", self.repeated, "the same edge again in one request, sent once")?;
         }
         row(f, "refused", self.refused_total(), "")?;
         for (reason, count) in &self.refused {
@@ -133,20 +110,11 @@ impl fmt::Display for Report {
             row(f, "", *count, reason)?;
         }
         if self.gave_up {
-            row(
-                f,
-                "not asked",
-                self.not_asked,
-                "the stack stopped answering; the rest of the file was not read",
-            )?;
+            row(f, "not asked", self.not_asked, "the stack stopped answering; the rest of the file was not read")?;
         }
         let accounts = self.most_refused();
         if !accounts.is_empty() {
-            writeln!(
-                f,
-                "accounts with the most refusals ({} have some):",
-                self.refused_by.len()
-            )?;
+            writeln!(f, "accounts with the most refusals ({} have some):", self.refused_by.len())?;
             for (user, count) in accounts {
                 writeln!(f, "{:<15}{:>12}", format!("  {user}"), thousands(count))?;
             }
@@ -162,20 +130,14 @@ mod tests {
 
     #[test]
     fn the_summary_counts_every_edge_once() {
-        let mut report = Report {
-            took: Duration::from_secs(2),
-            ..Report::default()
-        };
+        let mut report = Report { took: Duration::from_secs(2), ..Report::default() };
         report.lines.lines = 6;
         report.lines.edges = 5;
         report.lines.skipped = 1;
         let limit = || Outcome::Refused("following-limit".to_owned());
         report.add(13, vec![Outcome::Made, Outcome::Existed, limit(), limit()]);
         report.add(7, vec![Outcome::Refused("self-follow".to_owned())]);
-        assert_eq!(
-            report.asked,
-            report.made + report.existed + report.refused_total() + report.failed_total()
-        );
+        assert_eq!(report.asked, report.made + report.existed + report.refused_total() + report.failed_total());
         assert!(report.is_good());
         assert_text(&report);
         report.add(7, vec![Outcome::Failed("500 internal".to_owned())]);

@@ -32,13 +32,7 @@ impl Window {
     /// An empty window for so many edges.
     pub fn new(capacity: usize) -> Self {
         let (waiting, ready, in_flight) = (HashMap::new(), VecDeque::new(), HashSet::new());
-        Self {
-            capacity,
-            edges: 0,
-            waiting,
-            ready,
-            in_flight,
-        }
+        Self { capacity, edges: 0, waiting, ready, in_flight }
     }
 
     /// How many edges wait.
@@ -101,10 +95,7 @@ mod tests {
     }
 
     fn batch(follower: u64, authors: impl IntoIterator<Item = u64>) -> Option<Batch> {
-        Some(Batch {
-            follower,
-            authors: authors.into_iter().collect(),
-        })
+        Some(Batch { follower, authors: authors.into_iter().collect() })
     }
 
     #[test]

@@ -37,62 +37,32 @@ impl Earlier {
 
 /// Compares a whole feed: this run's posts of the followed authors, each once, newest first, with title, time and flag; then
 /// only what the stack held before, all of it read; and the same unread total on every page.
-pub fn feed(
-    checks: &mut Checks,
-    reader: &Reader,
-    following: &[u64],
-    earlier: &Earlier,
-    walk: &Walk,
-) {
+pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &Earlier, walk: &Walk) {
     order(checks, "feed", &walk.items);
-    let mut wanted: BTreeMap<PostId, _> = reader
-        .posts()
-        .map(|(post, read)| (post.id, (post, read)))
-        .collect();
+    let mut wanted: BTreeMap<PostId, _> = reader.posts().map(|(post, read)| (post.id, (post, read))).collect();
     let mut old: BTreeSet<PostId> = BTreeSet::new();
     for item in &walk.items {
         if let Some((post, read)) = wanted.remove(&item.id) {
             let name = format!("feed item {}", item.id);
-            checks.equal(
-                &name,
-                (&post.title, &post.created_at, read),
-                (&item.title, &item.created_at, item.read),
-            );
-            checks.holds("order", old.is_empty(), || {
-                (
-                    "earlier posts after all of this run's".to_owned(),
-                    name.clone(),
-                )
-            });
+            checks.equal(&name, (&post.title, &post.created_at, read), (&item.title, &item.created_at, item.read));
+            checks.holds("order", old.is_empty(), || ("earlier posts after all of this run's".to_owned(), name.clone()));
         } else {
             let known = match earlier.by_author.get(&item.id.author) {
                 Some(posts) => posts.contains(&item.id),
                 None => true,
             };
-            let allowed =
-                known && following.contains(&item.id.author) && item.read && old.insert(item.id);
+            let allowed = known && following.contains(&item.id.author) && item.read && old.insert(item.id);
             let seen = || format!("{} ({}, read: {})", item.id, item.title, item.read);
-            checks.holds("feed", allowed, || {
-                (
-                    "posts of followed authors, each once, earlier ones read".to_owned(),
-                    seen(),
-                )
-            });
+            checks.holds("feed", allowed, || ("posts of followed authors, each once, earlier ones read".to_owned(), seen()));
         }
     }
     let missing: Vec<String> = wanted.keys().map(PostId::to_string).collect();
     checks.equal("posts missing from the feed", Vec::new(), missing);
-    for (author, posts) in earlier
-        .by_author
-        .iter()
-        .filter(|(author, posts)| following.contains(author) && posts.len() <= BACKFILL)
+    for (author, posts) in
+        earlier.by_author.iter().filter(|(author, posts)| following.contains(author) && posts.len() <= BACKFILL)
     {
         let lost: Vec<String> = posts.difference(&old).map(PostId::to_string).collect();
-        checks.equal(
-            &format!("earlier posts of {author} missing from the feed"),
-            Vec::new(),
-            lost,
-        );
+        checks.equal(&format!("earlier posts of {author} missing from the feed"), Vec::new(), lost);
     }
     totals(checks, "feed", reader.unread_total(), walk);
 }
@@ -100,11 +70,7 @@ pub fn feed(
 /// Compares `status=unread`: exactly the posts that count in the total.
 pub fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
     order(checks, "unread feed", &walk.items);
-    let wanted: BTreeSet<PostId> = reader
-        .posts()
-        .filter(|(_, read)| !read)
-        .map(|(post, _)| post.id)
-        .collect();
+    let wanted: BTreeSet<PostId> = reader.posts().filter(|(_, read)| !read).map(|(post, _)| post.id).collect();
     unread_items(checks, "unread feed", wanted, walk);
     totals(checks, "unread feed", reader.unread_total(), walk);
 }
@@ -113,78 +79,42 @@ pub fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
 pub fn unread_timeline(checks: &mut Checks, reader: &Reader, author: u64, walk: &Walk) {
     let name = format!("unread timeline of {author}");
     order(checks, &name, &walk.items);
-    let of_author = reader
-        .posts()
-        .filter(|(post, read)| !read && post.id.author == author);
-    unread_items(
-        checks,
-        &name,
-        of_author.map(|(post, _)| post.id).collect(),
-        walk,
-    );
+    let of_author = reader.posts().filter(|(post, read)| !read && post.id.author == author);
+    unread_items(checks, &name, of_author.map(|(post, _)| post.id).collect(), walk);
     totals(checks, &name, reader.unread_of(author), walk);
 }
 
 /// Compares `GET /v1/unread`: the total, each author's count, and the authors' order.
 pub fn unread_counts(checks: &mut Checks, reader: &Reader, body: &Value) {
-    checks.equal(
-        "unread: total",
-        Some(reader.unread_total()),
-        number(&body["total"]),
-    );
+    checks.equal("unread: total", Some(reader.unread_total()), number(&body["total"]));
     let rows: Vec<(Option<u64>, Option<u64>)> = body["authors"]
         .as_array()
-        .map(|rows| {
-            rows.iter()
-                .map(|row| (number(&row["author"]), number(&row["unread"])))
-                .collect()
-        })
+        .map(|rows| rows.iter().map(|row| (number(&row["author"]), number(&row["unread"]))).collect())
         .unwrap_or_default();
     let listed: BTreeSet<(Option<u64>, Option<u64>)> = rows.iter().copied().collect();
     let counts = reader.unread_by_author().into_iter();
-    let expected = counts
-        .map(|(author, count)| (Some(author), Some(count)))
-        .collect();
+    let expected = counts.map(|(author, count)| (Some(author), Some(count))).collect();
     same_elements(checks, "unread: authors with counts", &expected, &listed);
     checks.equal("unread: distinct authors", rows.len(), listed.len());
     // "Most recent post first" may mean the author's newest post or the newest unread one; either order is right.
     let newest_first = |unread_only: bool| {
-        let times: Vec<Option<i64>> = rows
-            .iter()
-            .map(|(author, _)| reader.newest_of((*author)?, unread_only))
-            .collect();
+        let times: Vec<Option<i64>> = rows.iter().map(|(author, _)| reader.newest_of((*author)?, unread_only)).collect();
         times.is_sorted_by(|one, next| one >= next)
     };
-    checks.holds(
-        "unread: order of authors",
-        newest_first(false) || newest_first(true),
-        || ("most recent post first".to_owned(), format!("{rows:?}")),
-    );
+    checks.holds("unread: order of authors", newest_first(false) || newest_first(true), || {
+        ("most recent post first".to_owned(), format!("{rows:?}"))
+    });
 }
 
 fn unread_items(checks: &mut Checks, name: &str, wanted: BTreeSet<PostId>, walk: &Walk) {
     let got: BTreeSet<PostId> = walk.items.iter().map(|item| item.id).collect();
     same_elements(checks, name, &wanted, &got);
-    let flagged: Vec<String> = walk
-        .items
-        .iter()
-        .filter(|item| item.read)
-        .map(|item| item.id.to_string())
-        .collect();
-    checks.equal(
-        &format!("{name}: items flagged as read"),
-        Vec::new(),
-        flagged,
-    );
+    let flagged: Vec<String> = walk.items.iter().filter(|item| item.read).map(|item| item.id.to_string()).collect();
+    checks.equal(&format!("{name}: items flagged as read"), Vec::new(), flagged);
 }
 
 /// Compares two sets; a mismatch shows only what they do not share.
-fn same_elements<T: Ord + Debug>(
-    checks: &mut Checks,
-    name: &str,
-    expected: &BTreeSet<T>,
-    got: &BTreeSet<T>,
-) {
+fn same_elements<T: Ord + Debug>(checks: &mut Checks, name: &str, expected: &BTreeSet<T>, got: &BTreeSet<T>) {
     checks.holds(name, expected == got, || {
         let only = |one: &BTreeSet<T>, other: &BTreeSet<T>| {
             let elements: Vec<&T> = one.difference(other).collect();
@@ -197,33 +127,20 @@ fn same_elements<T: Ord + Debug>(
 /// Newest first, equals in one millisecond by falling number of the same author, nothing twice.
 fn order(checks: &mut Checks, name: &str, items: &[Item]) {
     let falls = |one: &Item, next: &Item| {
-        one.at > next.at
-            || (one.at == next.at && (one.id.author != next.id.author || one.id.seq > next.id.seq))
+        one.at > next.at || (one.at == next.at && (one.id.author != next.id.author || one.id.seq > next.id.seq))
     };
     let broken = items.windows(2).find(|pair| !falls(&pair[0], &pair[1]));
     checks.holds(&format!("{name}: order"), broken.is_none(), || {
-        let pair: Vec<String> = broken
-            .unwrap_or_default()
-            .iter()
-            .map(|i| format!("{} at {}", i.id, i.created_at))
-            .collect();
+        let pair: Vec<String> = broken.unwrap_or_default().iter().map(|i| format!("{} at {}", i.id, i.created_at)).collect();
         ("newest first".to_owned(), pair.join(" before "))
     });
     let distinct: BTreeSet<PostId> = items.iter().map(|item| item.id).collect();
-    checks.equal(
-        &format!("{name}: distinct items"),
-        items.len(),
-        distinct.len(),
-    );
+    checks.equal(&format!("{name}: distinct items"), items.len(), distinct.len());
 }
 
 fn totals(checks: &mut Checks, name: &str, expected: u64, walk: &Walk) {
     let right = !walk.totals.is_empty() && walk.totals.iter().all(|total| *total == expected);
-    checks.holds(
-        &format!("{name}: unread total on every page"),
-        right,
-        || (expected.to_string(), format!("{:?}", walk.totals)),
-    );
+    checks.holds(&format!("{name}: unread total on every page"), right, || (expected.to_string(), format!("{:?}", walk.totals)));
 }
 
 #[cfg(test)]
@@ -235,13 +152,7 @@ mod tests {
 
     fn item(author: u64, seq: u64, at: i64, read: bool) -> Item {
         let post = post(author, seq, at);
-        Item {
-            id: post.id,
-            title: post.title.clone(),
-            created_at: post.created_at.clone(),
-            at,
-            read,
-        }
+        Item { id: post.id, title: post.title.clone(), created_at: post.created_at.clone(), at, read }
     }
 
     fn reader() -> Reader {
@@ -251,24 +162,14 @@ mod tests {
     }
 
     fn right() -> Vec<Item> {
-        vec![
-            item(10, 5, 500, false),
-            item(20, 1, 450, false),
-            item(10, 4, 400, true),
-        ]
+        vec![item(10, 5, 500, false), item(20, 1, 450, false), item(10, 4, 400, true)]
     }
 
     fn mismatches(items: Vec<Item>, totals: Vec<u64>) -> u64 {
         let mut earlier = Earlier::default();
         earlier.note(20, []);
         let mut checks = Checks::of(1);
-        feed(
-            &mut checks,
-            &reader(),
-            &[10, 20, 30],
-            &earlier,
-            &Walk { items, totals },
-        );
+        feed(&mut checks, &reader(), &[10, 20, 30], &earlier, &Walk { items, totals });
         checks.mismatched()
     }
 
@@ -286,28 +187,13 @@ mod tests {
         };
         assert!(edit(&|items| drop(items.remove(1))) > 0, "missing");
         assert!(edit(&|items| items.swap(0, 1)) > 0, "order");
-        assert!(
-            edit(&|items| items.insert(1, item(10, 5, 500, false))) > 0,
-            "twice"
-        );
+        assert!(edit(&|items| items.insert(1, item(10, 5, 500, false))) > 0, "twice");
         assert!(edit(&|items| items[0].read = true) > 0, "flag");
         assert!(edit(&|items| items[0].title.clear()) > 0, "title");
-        assert!(
-            edit(&|items| items.push(item(40, 1, 10, true))) > 0,
-            "not followed"
-        );
-        assert!(
-            edit(&|items| items.push(item(20, 9, 10, true))) > 0,
-            "never published"
-        );
-        assert!(
-            edit(&|items| items.push(item(30, 1, 10, false))) > 0,
-            "earlier but unread"
-        );
-        assert!(
-            edit(&|items| items.insert(0, item(30, 1, 600, true))) > 0,
-            "earlier but on top"
-        );
+        assert!(edit(&|items| items.push(item(40, 1, 10, true))) > 0, "not followed");
+        assert!(edit(&|items| items.push(item(20, 9, 10, true))) > 0, "never published");
+        assert!(edit(&|items| items.push(item(30, 1, 10, false))) > 0, "earlier but unread");
+        assert!(edit(&|items| items.insert(0, item(30, 1, 600, true))) > 0, "earlier but on top");
         assert!(mismatches(right(), vec![2, 3]) > 0, "total");
         assert!(mismatches(right(), vec![]) > 0, "no total");
     }
@@ -318,23 +204,11 @@ mod tests {
         earlier.note(10, [PostId { author: 10, seq: 3 }]);
         let compare = |items| {
             let mut checks = Checks::of(1);
-            feed(
-                &mut checks,
-                &reader(),
-                &[10, 20, 30],
-                &earlier,
-                &Walk {
-                    items,
-                    totals: vec![2],
-                },
-            );
+            feed(&mut checks, &reader(), &[10, 20, 30], &earlier, &Walk { items, totals: vec![2] });
             checks.mismatched()
         };
         let with = |more: Vec<Item>| right().into_iter().chain(more).collect::<Vec<_>>();
-        assert_eq!(
-            compare(with(vec![item(10, 3, 90, true), item(30, 8, 80, true)])),
-            0
-        );
+        assert_eq!(compare(with(vec![item(10, 3, 90, true), item(30, 8, 80, true)])), 0);
         assert_eq!(compare(with(vec![item(30, 8, 80, true)])), 1);
     }
 
@@ -346,39 +220,20 @@ mod tests {
             checks.mismatched()
         };
         let row = |author: &str, unread: u64| json!({"author": author, "unread": unread});
-        assert_eq!(
-            check(json!({"total": 2, "authors": [row("10", 1), row("20", 1)]})),
-            0
-        );
-        assert_eq!(
-            check(json!({"total": 2, "authors": [row("20", 1), row("10", 1)]})),
-            1
-        );
+        assert_eq!(check(json!({"total": 2, "authors": [row("10", 1), row("20", 1)]})), 0);
+        assert_eq!(check(json!({"total": 2, "authors": [row("20", 1), row("10", 1)]})), 1);
         assert_eq!(check(json!({"total": 2, "authors": [row("10", 2)]})), 1);
-        assert_eq!(
-            check(json!({"total": 3, "authors": [row("10", 1), row("20", 1)]})),
-            1
-        );
+        assert_eq!(check(json!({"total": 3, "authors": [row("10", 1), row("20", 1)]})), 1);
     }
 
     #[test]
     fn the_unread_list_holds_what_counts() {
         let check = |items: Vec<Item>| {
             let mut checks = Checks::of(1);
-            unread_feed(
-                &mut checks,
-                &reader(),
-                &Walk {
-                    items,
-                    totals: vec![2],
-                },
-            );
+            unread_feed(&mut checks, &reader(), &Walk { items, totals: vec![2] });
             checks.mismatched()
         };
-        assert_eq!(
-            check(vec![item(10, 5, 500, false), item(20, 1, 450, false)]),
-            0
-        );
+        assert_eq!(check(vec![item(10, 5, 500, false), item(20, 1, 450, false)]), 0);
         assert_eq!(check(vec![item(10, 5, 500, false)]), 1);
         assert!(check(right()) > 0);
     }

@@ -12,6 +12,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 
 use crate::tools::address::require_loopback;
 use crate::tools::api::Api;
+use crate::tools::signal::signal;
 use crate::tools::status::{Status, source};
 
 const FAN_OUT: &str = "fan-out";
@@ -133,13 +134,6 @@ async fn kill(pid: u32) -> anyhow::Result<bool> {
         }
     }
     signal(pid, "KILL").await
-}
-
-/// Sends a signal through the shell's own `kill`, which every system has; false if there was no such process.
-pub async fn signal(pid: u32, name: &str) -> anyhow::Result<bool> {
-    let script = "kill -\"$1\" \"$2\" 2>/dev/null";
-    let status = tokio::process::Command::new("sh").args(["-c", script, "sh", name, &pid.to_string()]).status().await;
-    Ok(status.context("cannot run sh")?.success())
 }
 
 /// Waits until at least half of the fan-out queue is done; says what was left of how much.

@@ -44,8 +44,7 @@ pub fn millis(text: &str) -> anyhow::Result<i64> {
     if text.len() != 24 || !text.ends_with('Z') {
         bail!("{text:?} is not an RFC 3339 UTC time with milliseconds");
     }
-    let time =
-        OffsetDateTime::parse(text, &Rfc3339).with_context(|| format!("{text:?} is no time"))?;
+    let time = OffsetDateTime::parse(text, &Rfc3339).with_context(|| format!("{text:?} is no time"))?;
     Ok((time.unix_timestamp_nanos() / 1_000_000) as i64)
 }
 
@@ -56,30 +55,16 @@ pub fn number(value: &Value) -> Option<u64> {
 
 impl Item {
     fn read_from(value: &Value) -> anyhow::Result<Self> {
-        let text = |name: &str| {
-            value[name]
-                .as_str()
-                .with_context(|| format!("an item without {name}: {value}"))
-        };
+        let text = |name: &str| value[name].as_str().with_context(|| format!("an item without {name}: {value}"));
         let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
         if text("author")? != id.author.to_string() || number(&value["seq"]) != Some(id.seq) {
             bail!("author and seq do not agree with the id: {value}");
         }
         let created_at = text("created_at")?.to_owned();
-        let flag = |name: &str| {
-            value[name]
-                .as_bool()
-                .with_context(|| format!("an item without {name}: {value}"))
-        };
+        let flag = |name: &str| value[name].as_bool().with_context(|| format!("an item without {name}: {value}"));
         flag("liked")?;
         flag("favorited")?;
-        Ok(Self {
-            id,
-            title: text("title")?.to_owned(),
-            at: millis(&created_at)?,
-            created_at,
-            read: flag("read")?,
-        })
+        Ok(Self { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at, read: flag("read")? })
     }
 }
 
@@ -98,62 +83,34 @@ pub async fn first_page(api: &Api, caller: u64, path: &str, limit: u32) -> anyho
 }
 
 /// At most `most` pages, and whether the last one was the end.
-async fn pages(
-    api: &Api,
-    caller: u64,
-    path: &str,
-    limit: u32,
-    most: usize,
-) -> anyhow::Result<(Walk, bool)> {
+async fn pages(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<(Walk, bool)> {
     for _ in 0..REBUILD_POLLS {
         match attempt(api, caller, path, limit, most).await? {
             Some(pages) => return Ok(pages),
             None => tokio::time::sleep(REBUILD_PAUSE).await,
         }
     }
-    bail!(
-        "GET {path} by {caller} says \"rebuilding\" for {} s",
-        (REBUILD_PAUSE * REBUILD_POLLS).as_secs()
-    )
+    bail!("GET {path} by {caller} says \"rebuilding\" for {} s", (REBUILD_PAUSE * REBUILD_POLLS).as_secs())
 }
 
-async fn attempt(
-    api: &Api,
-    caller: u64,
-    path: &str,
-    limit: u32,
-    most: usize,
-) -> anyhow::Result<Option<(Walk, bool)>> {
+async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<Option<(Walk, bool)>> {
     let mut walk = Walk::default();
     let mut cursor = None;
     let mark = if path.contains('?') { '&' } else { '?' };
     for _ in 0..most {
-        let after = cursor
-            .map(|cursor| format!("&cursor={cursor}"))
-            .unwrap_or_default();
-        let page = api
-            .fetch(
-                Call::get(format!("{path}{mark}limit={limit}{after}")).caller(caller),
-                200,
-            )
-            .await?;
+        let after = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        let page = api.fetch(Call::get(format!("{path}{mark}limit={limit}{after}")).caller(caller), 200).await?;
         if page["rebuilding"] == true {
             return Ok(None);
         }
-        let items = page["items"]
-            .as_array()
-            .with_context(|| format!("GET {path} has no items"))?;
+        let items = page["items"].as_array().with_context(|| format!("GET {path} has no items"))?;
         if items.len() > limit as usize {
-            bail!(
-                "GET {path} by {caller}: a page of {} where {limit} were asked",
-                items.len()
-            );
+            bail!("GET {path} by {caller}: a page of {} where {limit} were asked", items.len());
         }
         for item in items {
             walk.items.push(Item::read_from(item)?);
         }
-        walk.totals
-            .extend(number(&page["unread_total"]).or_else(|| number(&page["total"])));
+        walk.totals.extend(number(&page["unread_total"]).or_else(|| number(&page["total"])));
         match &page["next_cursor"] {
             Value::Null => return Ok(Some((walk, true))),
             Value::String(next) => cursor = Some(escaped(next)),
@@ -187,16 +144,8 @@ mod tests {
         let good = json!({"id": "7-3", "author": "7", "seq": 3, "title": "t", "created_at": "1970-01-01T00:00:01.005Z",
             "read": true, "liked": false, "favorited": false});
         let item = Item::read_from(&good).unwrap();
-        assert_eq!(
-            (item.id, item.at, item.read),
-            (PostId { author: 7, seq: 3 }, 1_005, true)
-        );
-        for (field, value) in [
-            ("author", json!("8")),
-            ("seq", json!(4)),
-            ("created_at", json!("now")),
-            ("read", json!(null)),
-        ] {
+        assert_eq!((item.id, item.at, item.read), (PostId { author: 7, seq: 3 }, 1_005, true));
+        for (field, value) in [("author", json!("8")), ("seq", json!(4)), ("created_at", json!("now")), ("read", json!(null))] {
             let mut bad = good.clone();
             bad[field] = value;
             assert!(Item::read_from(&bad).is_err(), "{field}");
@@ -206,12 +155,7 @@ mod tests {
     #[test]
     fn times_carry_milliseconds_and_utc() {
         assert_eq!(millis("1970-01-01T00:00:00.123Z").unwrap(), 123);
-        for bad in [
-            "1970-01-01T00:00:00Z",
-            "1970-01-01T00:00:00.123456Z",
-            "1970-01-01T00:00:00+00:00",
-            "",
-        ] {
+        for bad in ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.123456Z", "1970-01-01T00:00:00+00:00", ""] {
             assert!(millis(bad).is_err(), "{bad}");
         }
     }

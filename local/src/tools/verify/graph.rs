@@ -54,10 +54,7 @@ impl Graph {
 
     /// Whom a reader follows.
     pub fn following(&self, reader: u64) -> &[u64] {
-        self.following
-            .get(&reader)
-            .map(Vec::as_slice)
-            .unwrap_or_default()
+        self.following.get(&reader).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// How many follow an author.
@@ -67,17 +64,9 @@ impl Graph {
 
     /// The most followed accounts, most followers first, equals by id.
     pub fn most_followed(&self, count: usize) -> Vec<u64> {
-        let mut authors: Vec<(u64, u64)> = self
-            .followers
-            .iter()
-            .map(|(author, count)| (*author, *count))
-            .collect();
+        let mut authors: Vec<(u64, u64)> = self.followers.iter().map(|(author, count)| (*author, *count)).collect();
         authors.sort_by_key(|&(author, count)| (std::cmp::Reverse(count), author));
-        authors
-            .into_iter()
-            .take(count)
-            .map(|(author, _)| author)
-            .collect()
+        authors.into_iter().take(count).map(|(author, _)| author).collect()
     }
 
     /// How many follows there are.

@@ -48,10 +48,7 @@ impl Sample {
     /// The value below which `share` of all lie, by the nearest rank.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share * self.took.len() as f64).ceil() as usize;
-        self.took
-            .get(rank.saturating_sub(1))
-            .copied()
-            .unwrap_or_default()
+        self.took.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 }
 
@@ -69,20 +66,10 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10}",
-            "followers", "publishes", "median", "p99", "least", "most"
-        )?;
+        writeln!(f, "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10}", "followers", "publishes", "median", "p99", "least", "most")?;
         for sample in &self.0 {
-            let [median, p99, least, most] =
-                [0.5, 0.99, 0.0, 1.0].map(|share| short(sample.quantile(share)));
-            writeln!(
-                f,
-                "{:>9} {:>9} {median:>10} {p99:>10} {least:>10} {most:>10}",
-                sample.followers,
-                sample.took.len()
-            )?;
+            let [median, p99, least, most] = [0.5, 0.99, 0.0, 1.0].map(|share| short(sample.quantile(share)));
+            writeln!(f, "{:>9} {:>9} {median:>10} {p99:>10} {least:>10} {most:>10}", sample.followers, sample.took.len())?;
         }
         write!(f, "ratio of the medians: {:.2}", self.ratio())
     }
@@ -90,11 +77,7 @@ impl fmt::Display for Comparison {
 
 /// Makes two authors with fresh ids and their followers, and measures their publishes in pairs, the order within a pair by
 /// chance. The time is the client's: from sending the request to the last byte of the answer.
-pub async fn measure(
-    api: &Api,
-    options: &Options,
-    random: &mut StdRng,
-) -> anyhow::Result<Comparison> {
+pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyhow::Result<Comparison> {
     let first = FRESH_IDS + random.random_range(0..1 << 40);
     let authors = [first, first + 1];
     let mut follows = Vec::new();
@@ -104,12 +87,7 @@ pub async fn measure(
     let total = follows.len() as u64;
     let mut progress = Progress::start("followers", "follows");
     let mut requests = stream::iter(follows)
-        .map(|(follower, author)| {
-            api.fetch(
-                Call::put(format!("/v1/following/{author}")).caller(follower),
-                200,
-            )
-        })
+        .map(|(follower, author)| api.fetch(Call::put(format!("/v1/following/{author}")).caller(follower), 200))
         .buffer_unordered(FOLLOWS_SIDE_BY_SIDE);
     let mut done = 0;
     while requests.try_next().await?.is_some() {
@@ -132,31 +110,19 @@ pub async fn measure(
                 took[which].push(one);
             }
         }
-        progress.set(
-            u64::from(round) + 1,
-            u64::from(WARM_UP + options.publishes),
-            "",
-        );
+        progress.set(u64::from(round) + 1, u64::from(WARM_UP + options.publishes), "");
     }
     progress.finish();
     let [small, large] = took;
-    Ok(Comparison([
-        Sample::of(options.followers[0], small),
-        Sample::of(options.followers[1], large),
-    ]))
+    Ok(Comparison([Sample::of(options.followers[0], small), Sample::of(options.followers[1], large)]))
 }
 
 async fn publish(api: &Api, author: u64, round: u32) -> anyhow::Result<Duration> {
     let body = json!({"title": format!("Post {round}"), "body": "As long as a short message is."});
-    let call = Call::post("/v1/posts")
-        .caller(author)
-        .key(format!("latency-{author}-{round}"))
-        .json(body);
+    let call = Call::post("/v1/posts").caller(author).key(format!("latency-{author}-{round}")).json(body);
     let answer = api.once(&call).await.with_context(|| call.to_string())?;
     let took = answer.took;
-    answer
-        .expect_status(201)
-        .with_context(|| call.to_string())?;
+    answer.expect_status(201).with_context(|| call.to_string())?;
     Ok(took)
 }
 
@@ -166,12 +132,8 @@ mod tests {
 
     #[test]
     fn quantiles_are_by_nearest_rank_and_the_ratio_of_medians() {
-        let millis =
-            |range: std::ops::RangeInclusive<u64>| range.map(Duration::from_millis).collect();
-        let both = Comparison([
-            Sample::of(10, millis(1..=100)),
-            Sample::of(1_000, millis(51..=150)),
-        ]);
+        let millis = |range: std::ops::RangeInclusive<u64>| range.map(Duration::from_millis).collect();
+        let both = Comparison([Sample::of(10, millis(1..=100)), Sample::of(1_000, millis(51..=150))]);
         assert_eq!(both.0[0].quantile(0.5), Duration::from_millis(50));
         assert_eq!(both.0[0].quantile(0.99), Duration::from_millis(99));
         assert_eq!(both.0[0].quantile(1.0), Duration::from_millis(100));

@@ -21,11 +21,7 @@ pub struct Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "user {}: {}: expected {}, got {}",
-            self.user, self.what, self.expected, self.got
-        )
+        write!(f, "user {}: {}: expected {}, got {}", self.user, self.what, self.expected, self.got)
     }
 }
 
@@ -41,20 +37,13 @@ pub struct Checks {
 impl Checks {
     /// None yet.
     pub fn of(user: u64) -> Self {
-        Self {
-            user,
-            comparisons: 0,
-            mismatched: 0,
-            first: Vec::new(),
-        }
+        Self { user, comparisons: 0, mismatched: 0, first: Vec::new() }
     }
 
     /// Compares two values.
     pub fn equal<T: PartialEq + Debug>(&mut self, what: &str, expected: T, got: T) {
         let holds = expected == got;
-        self.holds(what, holds, || {
-            (format!("{expected:?}"), format!("{got:?}"))
-        });
+        self.holds(what, holds, || (format!("{expected:?}"), format!("{got:?}")));
     }
 
     /// Counts a comparison made elsewhere; `detail` gives what was expected and what came.
@@ -66,20 +55,13 @@ impl Checks {
         self.mismatched += 1;
         if self.first.len() < SHOWN_OF_ONE {
             let (expected, got) = detail();
-            self.first.push(Mismatch {
-                user: self.user,
-                what: what.to_owned(),
-                expected,
-                got,
-            });
+            self.first.push(Mismatch { user: self.user, what: what.to_owned(), expected, got });
         }
     }
 
     /// A request that was not answered as it had to be: what it would have shown counts as a mismatch.
     pub fn failed(&mut self, error: &anyhow::Error) {
-        self.holds("request", false, || {
-            ("an answer".to_owned(), format!("{error:#}"))
-        });
+        self.holds("request", false, || ("an answer".to_owned(), format!("{error:#}")));
     }
 
     /// How many comparisons did not hold.
@@ -144,17 +126,7 @@ mod tests {
             checks.equal("unread_total", 5, 4);
             ledger.add(checks);
         }
-        assert_eq!(
-            (
-                ledger.comparisons(),
-                ledger.mismatched(),
-                ledger.first().len()
-            ),
-            (60, 30, SHOWN)
-        );
-        assert_eq!(
-            ledger.first()[0].to_string(),
-            "user 0: unread_total: expected 5, got 4"
-        );
+        assert_eq!((ledger.comparisons(), ledger.mismatched(), ledger.first().len()), (60, 30, SHOWN));
+        assert_eq!(ledger.first()[0].to_string(), "user 0: unread_total: expected 5, got 4");
     }
 }

@@ -65,10 +65,7 @@ pub fn plan(reader: &Reader, random: &mut StdRng) -> Vec<Action> {
         }
         _ => {
             let mut many: Vec<PostId> = ids.choose_multiple(random, 3).copied().collect();
-            many.push(PostId {
-                author: many[0].author,
-                seq: 4_000_000_000,
-            });
+            many.push(PostId { author: many[0].author, seq: 4_000_000_000 });
             actions.push(Action::Many(many));
             some(&ids, random, &mut actions);
             through(&ids, random, &mut actions);
@@ -113,21 +110,12 @@ fn through(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
 /// A time strictly between two of the reader's posts, so that nothing was published at that very millisecond.
 fn gap(reader: &Reader, random: &mut StdRng) -> Option<i64> {
     let times: Vec<i64> = reader.posts().map(|(post, _)| post.at).collect();
-    let gaps: Vec<i64> = times
-        .windows(2)
-        .filter(|pair| pair[0] - pair[1] >= 2)
-        .map(|pair| pair[1] + 1)
-        .collect();
+    let gaps: Vec<i64> = times.windows(2).filter(|pair| pair[0] - pair[1] >= 2).map(|pair| pair[1] + 1).collect();
     gaps.choose(random).copied()
 }
 
 /// Does an action through the API and in the model, and compares the answer. An error leaves the reader's state unknown.
-pub async fn perform(
-    api: &Api,
-    reader: &mut Reader,
-    action: &Action,
-    checks: &mut Checks,
-) -> anyhow::Result<()> {
+pub async fn perform(api: &Api, reader: &mut Reader, action: &Action, checks: &mut Checks) -> anyhow::Result<()> {
     match action {
         Action::Read(id) | Action::Unread(id) => one(api, reader, action, *id, checks).await,
         Action::Many(ids) => {
@@ -135,14 +123,7 @@ pub async fn perform(
             several(api, reader, action, json!({ "posts": posts }), checks).await
         }
         Action::Through(author, seq) => {
-            several(
-                api,
-                reader,
-                action,
-                json!({"author": author.to_string(), "through": seq}),
-                checks,
-            )
-            .await?;
+            several(api, reader, action, json!({"author": author.to_string(), "through": seq}), checks).await?;
             let path = format!("/v1/authors/{author}/posts?status=unread");
             let unread = walk(api, reader.user(), &path, 100).await?;
             super::compare::unread_timeline(checks, reader, *author, &unread);
@@ -150,106 +131,47 @@ pub async fn perform(
         }
         Action::All(None) => several(api, reader, action, json!({"all": true}), checks).await,
         Action::All(Some(before)) => {
-            several(
-                api,
-                reader,
-                action,
-                json!({"all": true, "before": rfc3339(*before)?}),
-                checks,
-            )
-            .await
+            several(api, reader, action, json!({"all": true, "before": rfc3339(*before)?}), checks).await
         }
     }
 }
 
 fn rfc3339(millis: i64) -> anyhow::Result<String> {
-    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000)
-        .context("a time out of range")?;
-    time.format(WITH_MILLIS)
-        .context("a time that cannot be written")
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).context("a time out of range")?;
+    time.format(WITH_MILLIS).context("a time that cannot be written")
 }
 
-async fn one(
-    api: &Api,
-    reader: &mut Reader,
-    action: &Action,
-    id: PostId,
-    checks: &mut Checks,
-) -> anyhow::Result<()> {
+async fn one(api: &Api, reader: &mut Reader, action: &Action, id: PostId, checks: &mut Checks) -> anyhow::Result<()> {
     let user = reader.user();
     let path = format!("/v1/posts/{id}/read");
     let read = matches!(action, Action::Read(_));
-    let call = if read {
-        Call::put(path)
-    } else {
-        Call::delete(path)
-    };
+    let call = if read { Call::put(path) } else { Call::delete(path) };
     let name = call.to_string();
     let body = api.fetch(call.caller(user), 200).await?;
     action.apply(reader);
-    let (of_author, total) = (
-        Some(reader.unread_of(id.author)),
-        Some(reader.unread_total()),
-    );
+    let (of_author, total) = (Some(reader.unread_of(id.author)), Some(reader.unread_total()));
     checks.equal(&format!("{name}: read"), Some(read), body["read"].as_bool());
     let unread = &body["unread"];
-    checks.equal(
-        &format!("{name}: unread"),
-        (of_author, total),
-        (unread["author"].as_u64(), unread["total"].as_u64()),
-    );
-    let body = api
-        .fetch(Call::get(format!("/v1/posts/{id}")).caller(user), 200)
-        .await?;
-    checks.equal(
-        &format!("post {id}: read"),
-        Some(read),
-        body["read"].as_bool(),
-    );
-    let body = api
-        .fetch(
-            Call::get(format!("/v1/unread/{}", id.author)).caller(user),
-            200,
-        )
-        .await?;
-    checks.equal(
-        &format!("GET /v1/unread/{}", id.author),
-        of_author,
-        number(&body["unread"]),
-    );
+    checks.equal(&format!("{name}: unread"), (of_author, total), (unread["author"].as_u64(), unread["total"].as_u64()));
+    let body = api.fetch(Call::get(format!("/v1/posts/{id}")).caller(user), 200).await?;
+    checks.equal(&format!("post {id}: read"), Some(read), body["read"].as_bool());
+    let body = api.fetch(Call::get(format!("/v1/unread/{}", id.author)).caller(user), 200).await?;
+    checks.equal(&format!("GET /v1/unread/{}", id.author), of_author, number(&body["unread"]));
     Ok(())
 }
 
-async fn several(
-    api: &Api,
-    reader: &mut Reader,
-    action: &Action,
-    body: Value,
-    checks: &mut Checks,
-) -> anyhow::Result<()> {
+async fn several(api: &Api, reader: &mut Reader, action: &Action, body: Value, checks: &mut Checks) -> anyhow::Result<()> {
     let name = format!("POST /v1/reads {body}");
     let call = Call::post("/v1/reads").caller(reader.user()).json(body);
-    let answer = api
-        .send(call)
-        .await
-        .map_err(anyhow::Error::from)
-        .context(name.clone())?;
+    let answer = api.send(call).await.map_err(anyhow::Error::from).context(name.clone())?;
     let retries = answer.retries;
     let body = answer.expect_status(200).context(name.clone())?;
     let changed = action.apply(reader);
     // An answer that was lost may have changed the posts already.
     if retries == 0 {
-        checks.equal(
-            &format!("{name}: changed"),
-            Some(changed),
-            number(&body["changed"]),
-        );
+        checks.equal(&format!("{name}: changed"), Some(changed), number(&body["changed"]));
     }
-    checks.equal(
-        &format!("{name}: unread total"),
-        Some(reader.unread_total()),
-        number(&body["unread"]["total"]),
-    );
+    checks.equal(&format!("{name}: unread total"), Some(reader.unread_total()), number(&body["unread"]["total"]));
     Ok(())
 }
 
@@ -261,15 +183,7 @@ mod tests {
     use super::*;
 
     fn reader() -> Reader {
-        Reader::new(
-            1,
-            (1..=5).flat_map(|seq| {
-                [
-                    post(10, seq, 10 * seq as i64),
-                    post(20, seq, 10 * seq as i64 + 1),
-                ]
-            }),
-        )
+        Reader::new(1, (1..=5).flat_map(|seq| [post(10, seq, 10 * seq as i64), post(20, seq, 10 * seq as i64 + 1)]))
     }
 
     #[test]
@@ -290,12 +204,8 @@ mod tests {
                 };
                 seen[kind] = true;
             }
-            let first_unread = actions
-                .iter()
-                .position(|action| matches!(action, Action::Unread(_)));
-            let last_through = actions
-                .iter()
-                .rposition(|action| matches!(action, Action::Through(..)));
+            let first_unread = actions.iter().position(|action| matches!(action, Action::Unread(_)));
+            let last_through = actions.iter().rposition(|action| matches!(action, Action::Through(..)));
             assert!(first_unread.is_none() || last_through < first_unread);
         }
         assert_eq!(seen, [true; 6]);
@@ -310,13 +220,7 @@ mod tests {
     #[test]
     fn posts_that_do_not_exist_change_nothing() {
         let mut reader = reader();
-        let action = Action::Many(vec![
-            PostId { author: 10, seq: 1 },
-            PostId {
-                author: 10,
-                seq: 4_000_000_000,
-            },
-        ]);
+        let action = Action::Many(vec![PostId { author: 10, seq: 1 }, PostId { author: 10, seq: 4_000_000_000 }]);
         assert_eq!(action.apply(&mut reader), 1);
     }
 

@@ -30,15 +30,9 @@ impl FromStr for PostId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = text.split_once('-').and_then(|(author, seq)| {
-            Some(Self {
-                author: author.parse().ok()?,
-                seq: seq.parse().ok()?,
-            })
-        });
-        parsed
-            .filter(|id| id.to_string() == text)
-            .ok_or_else(|| format!("{text:?} is no post id"))
+        let parsed =
+            text.split_once('-').and_then(|(author, seq)| Some(Self { author: author.parse().ok()?, seq: seq.parse().ok()? }));
+        parsed.filter(|id| id.to_string() == text).ok_or_else(|| format!("{text:?} is no post id"))
     }
 }
 
@@ -72,16 +66,9 @@ pub struct Reader {
 impl Reader {
     /// A reader of these posts, all unread.
     pub fn new(user: u64, posts: impl IntoIterator<Item = Arc<Post>>) -> Self {
-        let mut entries: Vec<Entry> = posts
-            .into_iter()
-            .map(|post| Entry { post, read: false })
-            .collect();
+        let mut entries: Vec<Entry> = posts.into_iter().map(|post| Entry { post, read: false }).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.post.at, entry.post.id.seq)));
-        Self {
-            user,
-            entries,
-            watermarks: BTreeMap::new(),
-        }
+        Self { user, entries, watermarks: BTreeMap::new() }
     }
 
     /// The reader's id.
@@ -96,9 +83,7 @@ impl Reader {
 
     /// Whether a post is read.
     pub fn is_read(&self, id: PostId) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| entry.post.id == id && entry.read)
+        self.entries.iter().any(|entry| entry.post.id == id && entry.read)
     }
 
     /// How many are unread.
@@ -108,10 +93,7 @@ impl Reader {
 
     /// How many of one author's are unread.
     pub fn unread_of(&self, author: u64) -> u64 {
-        self.entries
-            .iter()
-            .filter(|entry| !entry.read && entry.post.id.author == author)
-            .count() as u64
+        self.entries.iter().filter(|entry| !entry.read && entry.post.id.author == author).count() as u64
     }
 
     /// Authors with something unread, and how much.
@@ -125,12 +107,8 @@ impl Reader {
 
     /// When an author's newest post came, of all or of the unread ones.
     pub fn newest_of(&self, author: u64, unread_only: bool) -> Option<i64> {
-        let of_author =
-            |entry: &&Entry| entry.post.id.author == author && !(unread_only && entry.read);
-        self.entries
-            .iter()
-            .find(of_author)
-            .map(|entry| entry.post.at)
+        let of_author = |entry: &&Entry| entry.post.id.author == author && !(unread_only && entry.read);
+        self.entries.iter().find(of_author).map(|entry| entry.post.at)
     }
 
     /// Reads one; says how many changed.
@@ -160,11 +138,7 @@ impl Reader {
 
     fn set(&mut self, read: bool, which: impl Fn(&Post) -> bool) -> u64 {
         let mut changed = 0;
-        for entry in self
-            .entries
-            .iter_mut()
-            .filter(|entry| entry.read != read && which(&entry.post))
-        {
+        for entry in self.entries.iter_mut().filter(|entry| entry.read != read && which(&entry.post)) {
             entry.read = read;
             changed += 1;
         }
@@ -178,25 +152,11 @@ pub(super) mod tests {
 
     pub(in crate::tools::verify) fn post(author: u64, seq: u64, at: i64) -> Arc<Post> {
         let id = PostId { author, seq };
-        Arc::new(Post {
-            id,
-            title: format!("title {id}"),
-            created_at: format!("T{at}"),
-            at,
-        })
+        Arc::new(Post { id, title: format!("title {id}"), created_at: format!("T{at}"), at })
     }
 
     fn reader() -> Reader {
-        Reader::new(
-            1,
-            [
-                post(10, 1, 100),
-                post(10, 2, 200),
-                post(10, 3, 300),
-                post(20, 1, 150),
-                post(20, 2, 300),
-            ],
-        )
+        Reader::new(1, [post(10, 1, 100), post(10, 2, 200), post(10, 3, 300), post(20, 1, 150), post(20, 2, 300)])
     }
 
     fn id(author: u64, seq: u64) -> PostId {
@@ -206,40 +166,17 @@ pub(super) mod tests {
     #[test]
     fn posts_are_newest_first() {
         let reader = reader();
-        let order: Vec<String> = reader
-            .posts()
-            .map(|(post, _)| post.id.to_string())
-            .collect();
+        let order: Vec<String> = reader.posts().map(|(post, _)| post.id.to_string()).collect();
         assert_eq!(order, ["10-3", "20-2", "10-2", "20-1", "10-1"]);
-        assert_eq!(
-            reader.unread_by_author(),
-            BTreeMap::from([(10, 3), (20, 2)])
-        );
-        assert_eq!(
-            (reader.newest_of(20, false), reader.newest_of(30, false)),
-            (Some(300), None)
-        );
+        assert_eq!(reader.unread_by_author(), BTreeMap::from([(10, 3), (20, 2)]));
+        assert_eq!((reader.newest_of(20, false), reader.newest_of(30, false)), (Some(300), None));
     }
 
     #[test]
     fn reading_and_unreading_change_once() {
         let mut reader = reader();
-        assert_eq!(
-            [
-                reader.read(id(10, 2)),
-                reader.read(id(10, 2)),
-                reader.read(id(99, 1))
-            ],
-            [1, 0, 0]
-        );
-        assert_eq!(
-            (
-                reader.unread_total(),
-                reader.unread_of(10),
-                reader.is_read(id(10, 2))
-            ),
-            (4, 2, true)
-        );
+        assert_eq!([reader.read(id(10, 2)), reader.read(id(10, 2)), reader.read(id(99, 1))], [1, 0, 0]);
+        assert_eq!((reader.unread_total(), reader.unread_of(10), reader.is_read(id(10, 2))), (4, 2, true));
         assert_eq!([reader.unread(id(10, 2)), reader.unread(id(10, 2))], [1, 0]);
         assert_eq!(reader.unread_total(), 5);
     }

@@ -225,7 +225,7 @@ impl Run<'_> {
                 event.await?;
                 note = ", FLUSHALL in the middle";
             }
-            let remark = format!("{} mismatches", self.ledger.mismatched());
+            let remark = format!("({} mismatches)", self.ledger.mismatched());
             progress.set(values.len() as u64, total as u64, &remark);
         }
         drop(results);
