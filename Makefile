@@ -14,11 +14,11 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test demo load verify latency fmt lint clean
+.PHONY: help setup build run test demo load verify latency followers fmt lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own),"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
@@ -31,7 +31,13 @@ build: setup ## build the local stack and its tools in release
 	@echo "== cargo build --release $(packages)"
 	@cargo build --release $(packages)
 
-run: build ## build and run the local stack
+run: setup ## build and run the local stack
+	@echo "== cargo build --release --bin tidemark-local"
+	@cargo build --release -p tidemark-local --bin tidemark-local
+ifneq ($(TIDEMARK_PROCESS_FUNCTIONS),)
+	@echo "== cargo build --release (the functions that run as processes)"
+	@cargo build --release
+endif
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
 	@exec "$(BIN)/tidemark-local"
 
@@ -56,6 +62,9 @@ verify: ## compare every reader's feed and counts with EDGES=file [LIMIT=lines] 
 
 latency: build ## measure publishing for an author with 10 followers and one with 1,000, on the running stack
 	@exec "$(BIN)/verify" --publish-latency $(ARGS)
+
+followers: build ## walk an author's many followers while others come and go, on the running stack: N=50000
+	@exec "$(BIN)/verify" --followers $(or $(N),50000) $(ARGS)
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -16,7 +16,7 @@ use crate::{
     ports::{Clock, Edges, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
-    relations::Relations,
+    relations::{FirstPages, Relations},
     views::Redis,
 };
 
@@ -120,7 +120,13 @@ impl App {
             clock: clock.clone(),
             token: rand::random,
         };
-        let relations = Relations { edges: stores.clone(), posts: stores.clone(), views: views.clone(), token: rand::random };
+        let relations = Relations {
+            edges: stores.clone(),
+            posts: stores.clone(),
+            views: views.clone(),
+            token: rand::random,
+            first_pages: FirstPages::default(),
+        };
         let fan_outs = FanOuts {
             edges: stores.clone(),
             posts: stores.clone(),

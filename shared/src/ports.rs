@@ -395,7 +395,9 @@ pub trait RelationViews: Send + Sync {
     async fn lease(&self, list: List, token: u64) -> Result<bool, ViewError>;
     /// Stores a list that is complete from `low` on, if the lease is still the caller's.
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError>;
-    /// Brings edges, as they are now, into cached lists of both sides and forgets the counters of both.
+    /// Whether the user has followed or unfollowed anybody in the last seconds.
+    async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError>;
+    /// Brings edges, as they are now, into cached lists of both sides, forgets the counters of both and notes that the follower changed something.
     async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError>;
     /// The cached counters; when there are none, or damaged ones, takes the lease for storing them.
     async fn counters(&self, user: UserId, token: u64) -> Result<Option<Counters>, ViewError>;

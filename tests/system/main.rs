@@ -9,4 +9,5 @@ mod outage;
 mod poison;
 mod rebuild;
 mod restart;
+mod storms;
 mod views;

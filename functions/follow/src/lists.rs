@@ -14,7 +14,7 @@ const MAX_OFFSET: u64 = 10_000;
 
 /// One page, newest first.
 pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId) -> List) -> Result<Answer, Problem> {
-    request.caller()?;
+    let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     let page = Page::of(request)?;
     let below = page.position(|cursor| match cursor {
@@ -26,7 +26,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         (Some(offset), None) => Start::Offset(offset),
         (None, below) => Start::Below(below),
     };
-    let found = app.relations.page(list(user), start, page.limit).await?;
+    let found = app.relations.page(caller, list(user), start, page.limit).await?;
     let items = found.items.iter().map(|relation| json!({ "user": relation.user, "since": relation.since })).collect();
     let answer = Page::answer(request, items, found.next.map(Cursor::Relation), json!({}));
     Ok(answer.degraded(found.degraded))

@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tidemark_local::tools::api::Api;
 use tidemark_local::tools::verify::run::{Mode, Options, run};
-use tidemark_local::tools::verify::{latency, ledger::Ledger};
+use tidemark_local::tools::verify::{followers, latency, ledger::Ledger};
 use tidemark_local::tools::{StackArgs, Verdict, exit, load, text};
 
 /// Proves the main job on a real follow graph against a count made from the edge file.
@@ -22,7 +22,7 @@ use tidemark_local::tools::{StackArgs, Verdict, exit, load, text};
 #[command(name = "verify")]
 struct Args {
     /// The edge file that the stack has loaded, plain or gzip.
-    #[arg(required_unless_present = "publish_latency")]
+    #[arg(required_unless_present_any = ["publish_latency", "followers"])]
     edges: Option<PathBuf>,
     /// Only so many lines of it, as they were loaded.
     #[arg(long, value_name = "LINES")]
@@ -51,6 +51,9 @@ struct Args {
     /// Instead of all that: publish latency for an author with 10 followers and one with 1,000.
     #[arg(long)]
     publish_latency: bool,
+    /// Instead of all that: so many followers of one fresh author, all pages walked while others come and go.
+    #[arg(long, value_name = "N", conflicts_with = "publish_latency")]
+    followers: Option<u64>,
     /// With --publish-latency: how often each of the two publishes.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     publishes: u32,
@@ -71,6 +74,11 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
     api.require_stack().await?;
     let seed = args.seed.unwrap_or_else(|| rand::random::<u64>() >> 1);
     let idle_limit = Duration::from_secs(args.idle_limit);
+    if let Some(count) = args.followers {
+        let report = followers::verify(&api, count, idle_limit, &mut StdRng::seed_from_u64(seed)).await?;
+        println!("{report}");
+        return Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad });
+    }
     let Some(edges) = args.edges.filter(|_| !args.publish_latency) else {
         let (followers, publishes, settle) = ([10, 1_000], args.publishes, args.settle);
         let options = latency::Options { followers, publishes, settle, idle_limit };

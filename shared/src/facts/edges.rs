@@ -32,25 +32,9 @@ impl Edges for DynamoFacts {
     }
 
     async fn following(&self, user: UserId) -> Result<Vec<Edge>, FactsError> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&self.tables.following)
-            .consistent_read(true)
-            .key_condition_expression("#user = :user")
-            .expression_attribute_names("#user", "user")
-            .expression_attribute_values(":user", number(user.get()))
-            .into_paginator()
-            .items()
-            .send();
-        let mut edges = Vec::new();
-        while let Some(item) = pages.next().await {
-            let edge = read_edge(&item.map_err(|error| unavailable("following", error))?)?;
-            if edge.following {
-                edges.push(edge);
-            }
-        }
-        Ok(edges)
+        let items = self.of_user("following", &self.tables.following, user).await?;
+        let edges: Vec<Edge> = items.iter().map(read_edge).collect::<Result<_, _>>()?;
+        Ok(edges.into_iter().filter(|edge| edge.following).collect())
     }
 
     async fn follow(

@@ -19,7 +19,7 @@ use aws_sdk_dynamodb::{
 };
 use rand::Rng;
 
-use crate::ports::FactsError;
+use crate::{domain::UserId, ports::FactsError};
 use item::Item;
 pub use item::edge_of_record;
 
@@ -73,8 +73,28 @@ impl DynamoFacts {
     /// # Errors
     /// It does not.
     pub async fn ping(&self) -> Result<(), FactsError> {
-        let (table, key) = (self.tables.counters.clone(), schema::followings_counter(crate::domain::UserId::MIN));
+        let (table, key) = (self.tables.counters.clone(), schema::followings_counter(UserId::MIN));
         self.batch_get("ping", vec![(table, vec![key])]).await.map(|_| ())
+    }
+
+    /// Everything a user has in a table whose partitions are users, read consistently.
+    async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>, FactsError> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(table)
+            .consistent_read(true)
+            .key_condition_expression("#user = :user")
+            .expression_attribute_names("#user", "user")
+            .expression_attribute_values(":user", number(user.get()))
+            .into_paginator()
+            .items()
+            .send();
+        let mut items = Vec::new();
+        while let Some(item) = pages.next().await {
+            items.push(item.map_err(|error| unavailable(operation, error))?);
+        }
+        Ok(items)
     }
 
     /// Consistent reads of up to any number of items of several tables; absent ones left out. Answers in the order of the tables.

@@ -24,23 +24,7 @@ impl Reads for DynamoFacts {
     }
 
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, FactsError> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&self.tables.reads)
-            .consistent_read(true)
-            .key_condition_expression("#user = :user")
-            .expression_attribute_names("#user", "user")
-            .expression_attribute_values(":user", number(user.get()))
-            .into_paginator()
-            .items()
-            .send();
-        let mut reads = HashMap::new();
-        while let Some(item) = pages.next().await {
-            let (author, state) = read_reads(&item.map_err(|error| unavailable("all_reads", error))?)?;
-            reads.insert(author, state);
-        }
-        Ok(reads)
+        self.of_user("all_reads", &self.tables.reads, user).await?.iter().map(read_reads).collect()
     }
 
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError> {

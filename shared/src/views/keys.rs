@@ -10,6 +10,7 @@
 //! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of who fills the list | 10 s | lease | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
+//! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately | 3 s | apply | |
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
 //! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
 //!
@@ -40,6 +41,9 @@ pub const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// How long filling a list or counting may take.
 pub const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
+/// How long it is known that a user has changed an edge: longer than a first page is kept in memory.
+pub const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
+
 /// How long progress is kept.
 pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -66,6 +70,11 @@ pub fn list(list: List) -> [String; 3] {
 pub fn counters(user: UserId) -> [String; 2] {
     let key = format!("{{{}}}:counters:{user}", user.bucket());
     [key.clone(), format!("{key}:lease")]
+}
+
+/// The note that a user has changed an edge lately.
+pub fn changed(user: UserId) -> String {
+    format!("{{{}}}:changed:{user}", user.bucket())
 }
 
 /// The bitmap of pages done.
@@ -100,6 +109,7 @@ mod tests {
             ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]
         );
         assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
+        assert_eq!(changed(user), "{831}:changed:1042");
         assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
         assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");

@@ -68,12 +68,16 @@ impl RelationViews for Redis {
         self.call::<u8>(Function::Fill, &keys::list(list), &args).await.map(|_| ())
     }
 
+    async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError> {
+        self.query("changed_lately", redis::cmd("EXISTS").arg(keys::changed(user))).await
+    }
+
     async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
         if edges.is_empty() {
             return Ok(());
         }
         let mut calls = Vec::with_capacity(edges.len() * 2);
-        let mut forget = Vec::new();
+        let mut then = Vec::new();
         for edge in edges {
             let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
             for (list, member, most) in sides {
@@ -89,10 +93,13 @@ impl RelationViews for Redis {
             for user in [edge.user, edge.author] {
                 let mut del = redis::cmd("DEL");
                 del.arg(&keys::counters(user));
-                forget.push(del);
+                then.push(del);
             }
+            let mut changed = redis::cmd("SET");
+            changed.arg(keys::changed(edge.user)).arg(1).arg("PX").arg(keys::CHANGED_LIFETIME.as_millis() as u64);
+            then.push(changed);
         }
-        self.call_all(&calls, &forget).await
+        self.call_all(&calls, &then).await
     }
 
     async fn counters(&self, user: UserId, token: u64) -> Result<Option<Counters>, ViewError> {

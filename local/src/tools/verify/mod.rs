@@ -14,6 +14,7 @@
 pub mod compare;
 pub mod disturb;
 pub mod feed;
+pub mod followers;
 pub mod graph;
 pub mod latency;
 pub mod ledger;

@@ -3,8 +3,11 @@
 //! Lists and counters are views. A change is applied to a list that is cached, ordered by the time of the change, and takes the lease from whoever
 //! is filling one; a fill without its lease is not stored. So no order of changes and fills leaves a stale list.
 
+mod first_pages;
+
 use std::{collections::HashMap, sync::Arc};
 
+pub use first_pages::FirstPages;
 use tracing::warn;
 
 use crate::{
@@ -55,14 +58,34 @@ pub struct Relations {
     pub views: Arc<dyn RelationViews>,
     /// Random numbers that tell fills apart.
     pub token: fn() -> u64,
+    /// First pages of the lists that are read most, for a moment: a hot list is one hot key in Redis.
+    pub first_pages: FirstPages,
 }
 
 impl Relations {
-    /// One page of a list.
+    /// One page of a list. The first page of a list that is read very often may be a second old, but not for a caller who has followed or
+    /// unfollowed anybody meanwhile.
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn page(&self, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+        if start != Start::Below(None) {
+            return self.fresh_page(list, start, limit).await;
+        }
+        let hot = self.first_pages.is_hot(list, limit);
+        if let Some(page) = hot.then(|| self.first_pages.get(list, limit)).flatten()
+            && matches!(self.views.changed_lately(caller).await, Ok(false))
+        {
+            return Ok(page);
+        }
+        let page = self.fresh_page(list, start, limit).await?;
+        if hot && !page.degraded {
+            self.first_pages.put(list, limit, page.clone());
+        }
+        Ok(page)
+    }
+
+    async fn fresh_page(&self, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
         let mut degraded = false;
         let slice = match self.slice(list, start, limit + 1).await {
             Ok(slice) => slice,
