@@ -9,7 +9,7 @@ use tidemark_tests::{Model, World, world};
 use crate::delivery::resend;
 
 /// Histories in one run, and operations in each.
-const HISTORIES: u64 = 12;
+const HISTORIES: u64 = 30;
 const OPERATIONS: usize = 60;
 
 #[tokio::test]

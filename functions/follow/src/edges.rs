@@ -86,7 +86,7 @@ async fn follow_all(app: &App, caller: UserId, authors: &[UserId]) -> Result<Vec
 /// the projector.
 async fn bring_in_line(app: &App, caller: UserId, edges: &[Edge]) {
     let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-    let feed = app.readers.sync(caller, &authors);
+    let feed = app.readers.sync_edges(caller, edges.to_vec());
     let lists = async { app.relations.apply(edges).await.map_err(ReaderError::View) };
     let Err(error) = futures::try_join!(feed, lists) else { return };
     warn!(user = %caller, error = &error as &dyn std::error::Error, "views not in line yet, leaving them to a worker");

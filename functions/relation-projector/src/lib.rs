@@ -9,6 +9,7 @@ use aws_lambda_events::{
     dynamodb::{Event, EventRecord},
     streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse},
 };
+use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
@@ -17,6 +18,9 @@ use tidemark::{
     reader::ReaderError,
 };
 use tracing::{error, warn};
+
+/// Readers of one batch worked on side by side.
+const PARALLEL: usize = 8;
 
 /// Works on one batch of stream records. Pairs are brought in line reader by reader; the first record that failed is reported, and the stream goes on from there.
 ///
@@ -38,9 +42,11 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
             }
         }
     }
-    for (user, authors) in pairs {
-        let authors: Vec<UserId> = authors.into_iter().collect();
-        if let Err(error) = bring_in_line(app, user, &authors).await {
+    let work = pairs.into_iter().map(|(user, authors)| bring_in_line(app, user, authors.into_iter().collect()).boxed());
+    let done: Vec<(UserId, Result<(), ReaderError>)> =
+        stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
+    for (user, outcome) in done {
+        if let Err(error) = outcome {
             warn!(%user, error = &error as &dyn std::error::Error, "view not in line, the records go back");
             failed.insert(user);
         }
@@ -58,8 +64,11 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
 }
 
 /// Brings feed, lists and counters in line with the edges as they are now.
-async fn bring_in_line(app: &App, user: UserId, authors: &[UserId]) -> Result<(), ReaderError> {
-    app.readers.sync(user, authors).await?;
-    let edges: Vec<Edge> = app.edges.edges(user, authors).await?.into_values().collect();
-    Ok(app.relations.apply(&edges).await?)
+async fn bring_in_line(app: &App, user: UserId, authors: Vec<UserId>) -> (UserId, Result<(), ReaderError>) {
+    let work = async {
+        let edges: Vec<Edge> = app.edges.edges(user, &authors).await?.into_values().collect();
+        app.relations.apply(&edges).await?;
+        app.readers.sync_edges(user, edges).await
+    };
+    (user, work.await)
 }

@@ -16,9 +16,16 @@ impl Readers {
     /// # Errors
     /// Facts or Redis do not answer; to be repeated.
     pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), ReaderError> {
-        let mut authors = authors.to_vec();
+        let edges = self.edges.edges(user, authors).await?.into_values().collect();
+        self.sync_edges(user, edges).await
+    }
+
+    /// The same for edges that were just read or written. Older ones than the view knows change nothing.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; to be repeated.
+    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), ReaderError> {
         for _ in 0..ROUNDS {
-            let edges: Vec<Edge> = self.edges.edges(user, &authors).await?.into_values().collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
             for tombstone in &gone {
                 self.views.drop_author(tombstone).await?;
@@ -44,7 +51,7 @@ impl Readers {
             if again.is_empty() {
                 return Ok(());
             }
-            authors = again;
+            edges = self.edges.edges(user, &again).await?.into_values().collect();
         }
         Err(crate::ports::FactsError::Contention { operation: "sync" }.into())
     }
