@@ -1,5 +1,6 @@
 # Tidemark: `make` alone lists what can be made.
 
+SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -31,13 +32,7 @@ build: setup ## build the local stack and its tools in release
 	@echo "== cargo build --release $(packages)"
 	@cargo build --release $(packages)
 
-run: setup ## build and run the local stack
-	@echo "== cargo build --release --bin tidemark-local"
-	@cargo build --release -p tidemark-local --bin tidemark-local
-ifneq ($(TIDEMARK_PROCESS_FUNCTIONS),)
-	@echo "== cargo build --release (the functions that run as processes)"
-	@cargo build --release
-endif
+run: build ## build and run the local stack
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
 	@exec "$(BIN)/tidemark-local"
 
@@ -45,7 +40,8 @@ test: setup ## run all tests
 	@echo "== cargo build (the functions' binaries, which one test runs as processes)"
 	@cargo build
 	@echo "== cargo test --workspace"
-	@RUST_BACKTRACE=1 cargo test --workspace
+	@set -o pipefail; RUST_BACKTRACE=1 cargo test --workspace 2>&1 | tee $(TARGET)/test.log
+	@awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed " passed, " failed " failed" }' $(TARGET)/test.log
 
 demo: build ## see the main job in under a minute, on a stack of its own if none runs
 	@exec "$(BIN)/demo" $(ARGS)

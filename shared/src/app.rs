@@ -13,7 +13,7 @@ use crate::{
     domain::Timestamp,
     facts::DynamoFacts,
     fan_out::FanOuts,
-    ports::{Clock, Edges, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Failures, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
     relations::{FirstPages, Relations},
@@ -33,6 +33,8 @@ pub struct App {
     pub reads: Arc<dyn Reads>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
+    /// Stream records that the projector gave up.
+    pub projector_failures: Arc<dyn Failures>,
     /// Reader views.
     pub views: Arc<dyn ReaderViews>,
     /// Progress of fan-outs.
@@ -101,13 +103,21 @@ impl App {
             settings.tables.clone(),
             settings.following_limit,
         );
-        let queue = SqsTasks::new(aws_sdk_sqs::Client::from_conf(sqs.build()), settings.fan_out_queue_url.clone());
+        let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
+        let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
+        let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
         let redis = Redis::new(&settings.redis)?;
-        Ok(Self::assemble(settings, facts, queue, redis, SystemClock))
+        Ok(Self::assemble(settings, facts, [queue, failures], redis, SystemClock))
     }
 
     /// Puts use cases on adapters.
-    pub fn assemble(settings: Settings, facts: DynamoFacts, queue: SqsTasks, redis: Redis, clock: impl Clock + 'static) -> Self {
+    fn assemble(
+        settings: Settings,
+        facts: DynamoFacts,
+        [queue, failures]: [SqsTasks; 2],
+        redis: Redis,
+        clock: impl Clock + 'static,
+    ) -> Self {
         let stores = Arc::new(facts.clone());
         let views = Arc::new(redis);
         let clock: Arc<dyn Clock> = Arc::new(clock);
@@ -143,6 +153,7 @@ impl App {
             posts: stores.clone(),
             reads: stores,
             queue,
+            projector_failures: Arc::new(failures),
             views: views.clone(),
             progress: views,
             readers,

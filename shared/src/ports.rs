@@ -270,6 +270,13 @@ pub trait TaskQueue: Send + Sync {
     async fn ping(&self) -> Result<(), QueueError>;
 }
 
+/// A queue of what could not be worked on, for whoever watches.
+#[async_trait]
+pub trait Failures: Send + Sync {
+    /// How many messages wait in it, about.
+    async fn waiting(&self) -> Result<u64, QueueError>;
+}
+
 /// What `begin` found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
@@ -320,7 +327,7 @@ pub struct Seed {
 /// Feeds and read state of live readers.
 #[async_trait]
 pub trait ReaderViews: Send + Sync {
-    /// The whole state and, guessed ahead, the entries of the newest days; `None` when there is no view.
+    /// The whole state; `None` when there is no view.
     async fn state(&self, user: UserId) -> Result<Option<ReaderState>, ViewError>;
     /// The entries of these days below `before`, at most `limit` a day, newest first; `None` for a day without a chunk.
     async fn chunks(
@@ -335,7 +342,7 @@ pub trait ReaderViews: Send + Sync {
     /// Opens the gate for these edges; `None` when there is no view.
     async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, ViewError>;
     /// Merges facts.
-    async fn seed(&self, user: UserId, seed: &Seed, now: Timestamp) -> Result<Seeded, ViewError>;
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, ViewError>;
     /// Ends a rebuild; false when it is not the caller's any more.
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, ViewError>;
     /// Takes an unfollowed author out.

@@ -11,6 +11,8 @@ pub struct Settings {
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
+    /// `PROJECTOR_FAILURES_QUEUE_URL`.
+    pub projector_failures_queue_url: String,
     /// `REDIS_URL`, `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (1000).
     pub redis: RedisOptions,
     /// `FOLLOWING_LIMIT` (500).
@@ -79,6 +81,7 @@ impl Settings {
                 idempotency: required("IDEMPOTENCY_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
+            projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
             redis: RedisOptions {
                 url: required("REDIS_URL")?,
                 connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),

@@ -9,5 +9,6 @@ mod outage;
 mod poison;
 mod rebuild;
 mod restart;
+mod resumption;
 mod storms;
 mod views;

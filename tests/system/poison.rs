@@ -45,3 +45,23 @@ async fn only_the_failed_messages_are_given_back() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_record_that_cannot_be_worked_on_is_named_and_reconcile_sees_what_was_given_up() {
+    world(async |world| {
+        let record = |number: &str, keys: serde_json::Value| {
+            let change = json!({ "ApproximateCreationDateTime": 1, "Keys": keys, "SequenceNumber": number, "SizeBytes": 1, "StreamViewType": "KEYS_ONLY" });
+            json!({ "eventID": number, "eventName": "INSERT", "eventSource": "aws:dynamodb", "eventVersion": "1.1", "awsRegion": "local", "dynamodb": change })
+        };
+        let good = json!({ "user": { "N": "1" }, "author": { "N": "2" } });
+        let records = json!({ "Records": [record("1", good.clone()), record("2", json!({ "other": { "S": "x" } })), record("3", good)] });
+        let answer = world.stack.invoke("relation-projector", records).await.unwrap();
+        assert_eq!(answer, json!({ "batchItemFailures": [{ "itemIdentifier": "2" }] }));
+
+        let (sqs, url) = (world.sqs().await, world.stack.queue("ProjectorFailuresQueue").unwrap().url.clone());
+        assert_eq!(world.stack.fire("reconcile", None).await.unwrap()["stuck_records"], 0);
+        sqs.send_message().queue_url(&url).message_body("{}").send().await.unwrap();
+        assert_eq!(world.stack.fire("reconcile", None).await.unwrap()["stuck_records"], 1);
+    })
+    .await;
+}

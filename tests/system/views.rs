@@ -89,11 +89,11 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
             Operation::Retract(seq, deletions) => drop(views.retract(&[user], key(*seq), *deletions).await.unwrap()),
             Operation::Read(facts) => {
                 let state = AuthorState::undelivered(&edge, &facts.0, &facts.1);
-                let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }, at(0)).await.unwrap();
+                let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                 // A stale one is loaded again, as the functions do.
                 if seeded != (Seeded::Merged { stale: vec![] }) {
                     let state = AuthorState::undelivered(&edge, &head, &reads);
-                    views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }, at(0)).await.unwrap();
+                    views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Repairs on a schedule. The job it has: fan-outs that are not finished though they should be.
+//! Repairs on a schedule. The job it has: fan-outs that are not finished though they should be, and a look at what the projector gave up.
 
 use lambda_runtime::{Error, LambdaEvent};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     }
 }
 
-/// Sends the missing pages of every overdue fan-out. What fails is counted and left to the next run.
+/// Sends the missing pages of every overdue fan-out, and tells of stream records that were given up. What fails is counted and left to the next run.
 async fn fan_outs(app: &App, before: Timestamp) -> Result<Value, FanOutError> {
     let overdue = app.fan_outs.overdue(before, POSTS_PER_RUN).await?;
     let (mut resumed, mut pages, mut failed) = (0, 0, 0);
@@ -42,8 +42,26 @@ async fn fan_outs(app: &App, before: Timestamp) -> Result<Value, FanOutError> {
             }
         }
     }
+    let stuck = match app.projector_failures.waiting().await {
+        Ok(0) => Some(0),
+        Ok(records) => {
+            warn!(records, "stream records that the projector gave up wait in its failure queue");
+            Some(records)
+        }
+        Err(error) => {
+            warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read");
+            None
+        }
+    };
     if !overdue.is_empty() {
         info!(resumed, pages, failed, "unfinished fan-outs");
     }
-    Ok(json!({ "job": "fan-outs", "unfinished": overdue.len(), "resumed": resumed, "pages_sent": pages, "failed": failed }))
+    Ok(json!({
+        "job": "fan-outs",
+        "unfinished": overdue.len(),
+        "resumed": resumed,
+        "pages_sent": pages,
+        "failed": failed,
+        "stuck_records": stuck,
+    }))
 }

@@ -11,7 +11,7 @@ use futures::future::try_join_all;
 use tracing::debug;
 
 use super::{
-    ATTEMPTS, Cancelled, DynamoFacts, back_off, build,
+    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
     item::{Item, Reader},
     number, schema, unavailable,
 };
@@ -26,7 +26,7 @@ const EDGES_PER_TRANSACTION: usize = 33;
 #[async_trait]
 impl Edges for DynamoFacts {
     async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, FactsError> {
-        let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
+        let keys = distinct(authors).into_iter().map(|author| schema::edge(user, author)).collect();
         let found = self.batch_get("edges", vec![(self.tables.following.clone(), keys)]).await?;
         found.iter().flatten().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
     }
@@ -129,7 +129,7 @@ impl Edges for DynamoFacts {
     }
 
     async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, FactsError> {
-        let keys = pairs.iter().map(|&(user, author)| schema::edge(user, author)).collect();
+        let keys = distinct(pairs).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
         let found = self.batch_get("live", vec![(self.tables.following.clone(), keys)]).await?;
         let edges: Vec<Edge> = found.iter().flatten().map(read_edge).collect::<Result<_, _>>()?;
         Ok(edges.into_iter().filter(|edge| edge.following).map(|edge| (edge.user, edge.author)).collect())

@@ -173,6 +173,14 @@ impl DynamoFacts {
     }
 }
 
+/// Each once: BatchGetItem refuses a key that is named twice.
+fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 /// Waits a random time that grows with the attempt, to 100 ms.
 async fn back_off(attempt: u32) {
     let most = (2_u64 << attempt.min(6)).min(100);

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 use futures::future::try_join_all;
 
 use super::{
-    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed,
+    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed, distinct,
     item::{Item, Reader},
     number, schema, string, unavailable,
 };
@@ -24,7 +24,7 @@ use crate::{
 #[async_trait]
 impl Posts for DynamoFacts {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, FactsError> {
-        let keys = authors.iter().map(|&author| schema::head(author)).collect();
+        let keys = distinct(authors).into_iter().map(schema::head).collect();
         let found = self.batch_get("heads", vec![(self.tables.posts.clone(), keys)]).await?;
         found.iter().flatten().map(|item| Ok((Reader { table: "posts", item }.user("author")?, read_head(item)?))).collect()
     }
@@ -94,7 +94,7 @@ impl Posts for DynamoFacts {
     }
 
     async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, FactsError> {
-        let keys = posts.iter().map(|&post| schema::post(post)).collect();
+        let keys = distinct(posts).into_iter().map(schema::post).collect();
         let found = self.batch_get("posts", vec![(self.tables.posts.clone(), keys)]).await?;
         found.iter().flatten().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }

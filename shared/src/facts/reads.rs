@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 
 use super::{
-    DynamoFacts, condition_failed,
+    DynamoFacts, condition_failed, distinct,
     item::{Item, Reader},
     number, schema, unavailable,
 };
@@ -18,7 +18,7 @@ use crate::{
 #[async_trait]
 impl Reads for DynamoFacts {
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, FactsError> {
-        let keys = authors.iter().map(|&author| schema::reads(user, author)).collect();
+        let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         let found = self.batch_get("reads", vec![(self.tables.reads.clone(), keys)]).await?;
         found.iter().flatten().map(read_reads).collect()
     }

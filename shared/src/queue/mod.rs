@@ -9,7 +9,7 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::ports::{QueueError, Task, TaskQueue};
+use crate::ports::{Failures, QueueError, Task, TaskQueue};
 
 /// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -122,6 +122,17 @@ impl TaskQueue for SqsTasks {
         let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
         let request = request.attribute_names(QueueAttributeName::QueueArn);
         request.send().await.map(|_| ()).map_err(|error| failed("ping", error))
+    }
+}
+
+#[async_trait]
+impl Failures for SqsTasks {
+    async fn waiting(&self) -> Result<u64, QueueError> {
+        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        let request = self.client.get_queue_attributes().queue_url(&self.queue_url).attribute_names(name.clone());
+        let answer = request.send().await.map_err(|error| failed("waiting", error))?;
+        let count = answer.attributes().and_then(|attributes| attributes.get(&name)).and_then(|text| text.parse().ok());
+        count.ok_or_else(|| QueueError { detail: "no number of messages".to_owned(), source: None })
     }
 }
 

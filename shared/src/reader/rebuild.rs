@@ -66,7 +66,7 @@ impl Readers {
         let authors = snapshot.state.authors.into_iter().collect();
         let mut seed = Seed { authors, entries, token: Some(token), low: Some(low) };
         for _ in 0..ROUNDS {
-            match self.views.seed(user, &seed, self.clock.now()).await? {
+            match self.views.seed(user, &seed).await? {
                 Seeded::Gone => return Ok(true),
                 Seeded::Merged { stale } if stale.is_empty() => {
                     self.views.finish(user, token, self.clock.now()).await?;

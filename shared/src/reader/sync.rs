@@ -41,7 +41,7 @@ impl Readers {
                     Admitted::Stale => again.push(edge.author),
                     Admitted::Opening => {
                         let seed = self.author_seed(user, edge).await?;
-                        match self.views.seed(user, &seed, self.clock.now()).await? {
+                        match self.views.seed(user, &seed).await? {
                             Seeded::Gone => return Ok(()),
                             Seeded::Merged { stale } => again.extend(stale),
                         }
@@ -89,7 +89,7 @@ impl Readers {
         let Some(edge) = pair.edge.as_ref().filter(|edge| edge.following) else { return Ok(true) };
         let state = AuthorState::undelivered(edge, &pair.head, &pair.reads);
         let seed = Seed { authors: vec![(edge.author, state)], ..Seed::default() };
-        match self.views.seed(user, &seed, self.clock.now()).await? {
+        match self.views.seed(user, &seed).await? {
             Seeded::Gone => Ok(true),
             Seeded::Merged { stale } => Ok(stale.is_empty()),
         }

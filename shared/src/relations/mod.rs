@@ -125,8 +125,6 @@ impl Relations {
         if !only_following {
             pairs.extend(users.iter().map(|&user| (user, caller)));
         }
-        pairs.sort_unstable();
-        pairs.dedup();
         let live = self.edges.live(&pairs).await?;
         let status = |user| Status { following: live.contains(&(caller, user)), followed_by: live.contains(&(user, caller)) };
         Ok(users.iter().map(|&user| (user, status(user))).collect())

@@ -26,11 +26,8 @@ use crate::{
 /// How long a view lives after its reader's last read.
 pub const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
 
-/// How long a feed chunk lives: always longer than the state that lists it.
+/// How long a feed chunk lives: always longer than the state that lists it, also when reads extend both only twice an hour.
 pub const CHUNK_LIFETIME: Duration = Duration::from_secs(61 * 3600);
-
-/// Reads extend lifetimes at most this often. Shorter than the difference of the two lifetimes.
-pub const TOUCH_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// How long relation lists and counters are kept.
 pub const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);

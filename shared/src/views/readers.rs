@@ -101,7 +101,7 @@ impl ReaderViews for Redis {
         Ok(Some(admitted))
     }
 
-    async fn seed(&self, user: UserId, seed: &Seed, now: Timestamp) -> Result<Seeded, ViewError> {
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, ViewError> {
         let mut stale = Vec::new();
         let calls = seed.entries.len().div_ceil(POSTS_PER_CALL).max(1);
         for call in 0..calls {
@@ -111,11 +111,9 @@ impl ReaderViews for Redis {
             let (days, slots) = days_of(entries);
             let keys = chunk_keys(user, &days);
             let mut args: Vec<Arg> = vec![
-                ms(keys::STATE_LIFETIME),
                 ms(keys::CHUNK_LIFETIME),
                 seed.token.map_or_else(|| "".into(), token_arg),
                 seed.low.map_or_else(|| "".into(), |low| low.ms().into()),
-                now.ms().into(),
                 (days.len() as u64).into(),
             ];
             args.extend(days.iter().map(|&day| Arg::from(u64::from(day))));

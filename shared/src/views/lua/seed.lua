@@ -1,8 +1,8 @@
 -- seed: merges what the facts say into a view. Also how a change of read state arrives (with no claim about deliveries).
 --
 -- KEYS     [1] state hash, then D feed chunks
--- ARGV     [1] state lifetime ms  [2] chunk lifetime ms  [3] token or ''  [4] low ms or '', raises the view's  [5] now ms  [6] D  then D days
---          [7+D] A, then A times: author, value (an author state); then for every entry: index of its day, score, member
+-- ARGV     [1] chunk lifetime ms  [2] token or ''  [3] low ms or '', raises the view's  [4] D  then D days
+--          [5+D] A, then A times: author, value (an author state); then for every entry: index of its day, score, member
 -- Returns  the indexes (from 1) of the authors whose facts are older than what the view knows: load them again; false without a view,
 --          or when the token is given and the rebuild is not the caller's any more
 -- Keeps    V4 by versions: the edge's revision, the read fact's version and the number of deletions may only grow. Deliveries are merged, never undone.
@@ -24,14 +24,14 @@ local function merge_author(e, s)
 end
 
 local function seed(keys, argv)
-  local state, days = keys[1], tonumber(argv[6])
+  local state, days = keys[1], tonumber(argv[4])
   local meta = redis.call('HGET', state, META)
   if not meta then return false end
-  if argv[3] ~= '' and (string.byte(meta, 1) == 0 or string.sub(meta, 20, 27) ~= argv[3]) then return false end
+  if argv[2] ~= '' and (string.byte(meta, 1) == 0 or string.sub(meta, 20, 27) ~= argv[2]) then return false end
 
   local stale = {}
-  local at = 8 + days
-  for a = 1, tonumber(argv[7 + days]) do
+  local at = 6 + days
+  for a = 1, tonumber(argv[5 + days]) do
     local value, s = redis.call('HGET', state, argv[at]), unpack_author(argv[at + 1])
     local e = value and unpack_author(value)
     if not e or s.rev > e.rev then
@@ -46,14 +46,14 @@ local function seed(keys, argv)
     at = at + 2
   end
 
-  local low = math.max(low_of(meta), tonumber(argv[4]) or 0)
+  local low = math.max(low_of(meta), tonumber(argv[3]) or 0)
   for p = at, #argv, 3 do
     if tonumber(argv[p + 1]) >= low then
       local slot = tonumber(argv[p])
-      local day = tonumber(argv[6 + slot])
+      local day = tonumber(argv[4 + slot])
       redis.call('ZADD', keys[1 + slot], argv[p + 1], argv[p + 2])
       if not has_day(meta, day) then meta = with_day(meta, day) end
-      redis.call('PEXPIRE', keys[1 + slot], argv[2])
+      redis.call('PEXPIRE', keys[1 + slot], argv[1])
     end
   end
   meta = string.sub(meta, 1, 1) .. struct.pack('<I6', low) .. string.sub(meta, 8)
