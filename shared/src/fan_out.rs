@@ -129,9 +129,10 @@ impl FanOuts {
             }
             Task::List { fan_out, from, to } => self.list(*fan_out, *from..*to, out_of_time).await,
             Task::Sync { user, author } => {
-                self.readers.resync(*user, *author).await?;
                 let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
-                Ok(self.relations.apply(&edges).await?)
+                self.relations.apply(&edges).await?;
+                self.readers.sync_edges(*user, edges).await?;
+                Ok(self.readers.sync_reads(*user, *author).await?)
             }
         }
     }

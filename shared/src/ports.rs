@@ -399,7 +399,7 @@ pub trait RelationViews: Send + Sync {
     /// At most `limit` entries of a cached list; `None` when it is not cached.
     async fn slice(&self, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError>;
     /// Takes the lease for filling a list; whoever takes it later, or changes the list, has it instead.
-    async fn lease(&self, list: List, token: u64) -> Result<bool, ViewError>;
+    async fn lease(&self, list: List, token: u64) -> Result<(), ViewError>;
     /// Stores a list that is complete from `low` on, if the lease is still the caller's.
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError>;
     /// Whether the user has followed or unfollowed anybody in the last seconds.

@@ -56,6 +56,17 @@ pub fn data_dir() -> TempDir {
     if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a folder for the test's data")
 }
 
+/// A stream record of the edges by follower with these keys.
+pub fn stream_record(number: &str, keys: serde_json::Value) -> serde_json::Value {
+    let change = serde_json::json!({
+        "ApproximateCreationDateTime": 1, "Keys": keys, "SequenceNumber": number, "SizeBytes": 1, "StreamViewType": "KEYS_ONLY",
+    });
+    serde_json::json!({
+        "eventID": number, "eventName": "MODIFY", "eventSource": "aws:dynamodb", "eventVersion": "1.1", "awsRegion": "local",
+        "dynamodb": change,
+    })
+}
+
 /// The root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()

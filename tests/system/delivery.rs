@@ -2,7 +2,7 @@
 
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
-use tidemark_tests::{World, world};
+use tidemark_tests::{User, World, stream_record, world};
 
 /// Takes every message of the fan-out queue, and sends each `times` times in random order. The queue's function must be paused.
 pub(crate) async fn resend(world: &World, times: usize) -> usize {
@@ -56,12 +56,7 @@ async fn every_message_twice_and_shuffled_changes_nothing() {
 #[tokio::test]
 async fn a_message_again_after_reading_does_not_make_unread() {
     world(async |world| {
-        let (reader, author) = (world.user(1), world.user(99));
-        reader.put("/v1/following/99").await.ok();
-        reader.feed_ids().await;
-        world.stack.pause("fan-out").await.unwrap();
-        author.publish("one").await;
-        let late = capture(world).await;
+        let (reader, _, late) = held_delivery(world).await;
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         reader.put("/v1/posts/99-1/read").await.ok();
@@ -74,12 +69,7 @@ async fn a_message_again_after_reading_does_not_make_unread() {
 #[tokio::test]
 async fn an_unfollow_that_overtakes_a_delivery_leaves_no_ghost() {
     world(async |world| {
-        let (reader, author) = (world.user(1), world.user(99));
-        reader.put("/v1/following/99").await.ok();
-        reader.feed_ids().await;
-        world.stack.pause("fan-out").await.unwrap();
-        author.publish("one").await;
-        let late = capture(world).await;
+        let (reader, _, late) = held_delivery(world).await;
         reader.delete("/v1/following/99").await.ok();
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
@@ -96,12 +86,7 @@ async fn an_unfollow_that_overtakes_a_delivery_leaves_no_ghost() {
 #[tokio::test]
 async fn a_deletion_that_overtakes_a_delivery_wins() {
     world(async |world| {
-        let (reader, author) = (world.user(1), world.user(99));
-        reader.put("/v1/following/99").await.ok();
-        reader.feed_ids().await;
-        world.stack.pause("fan-out").await.unwrap();
-        author.publish("one").await;
-        let late = capture(world).await;
+        let (reader, author, late) = held_delivery(world).await;
         author.delete("/v1/posts/99-1").await.ok();
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
@@ -126,14 +111,7 @@ async fn stream_records_again_and_late_change_nothing() {
         world.user(99).publish("new").await;
         world.stack.resume("relation-projector").unwrap();
         world.idle().await;
-        let record = json!({
-            "awsRegion": "local", "eventID": "1", "eventName": "INSERT", "eventSource": "aws:dynamodb", "eventVersion": "1.1",
-            "eventSourceARN": "arn:aws:dynamodb:local:0:table/f/stream/1",
-            "dynamodb": {
-                "ApproximateCreationDateTime": 1_700_000_000, "Keys": { "user": { "N": "1" }, "author": { "N": "99" } },
-                "SequenceNumber": "1", "SizeBytes": 10, "StreamViewType": "KEYS_ONLY",
-            },
-        });
+        let record = stream_record("1", json!({ "user": { "N": "1" }, "author": { "N": "99" } }));
         for _ in 0..3 {
             let answer = world.stack.invoke("relation-projector", json!({ "Records": [record, record] })).await.unwrap();
             assert_eq!(answer, json!({ "batchItemFailures": [] }));
@@ -142,6 +120,17 @@ async fn stream_records_again_and_late_change_nothing() {
         assert_eq!(reader.unread_total().await, 1);
     })
     .await;
+}
+
+/// A live reader, an author, and the messages of a post that the author has published while the worker is held.
+async fn held_delivery(world: &World) -> (User, User, Vec<String>) {
+    let (reader, author) = (world.user(1), world.user(99));
+    reader.put("/v1/following/99").await.ok();
+    reader.feed_ids().await;
+    world.stack.pause("fan-out").await.unwrap();
+    author.publish("one").await;
+    let late = capture(world).await;
+    (reader, author, late)
 }
 
 /// The bodies of all messages in the queue, which stay there.

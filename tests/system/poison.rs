@@ -1,7 +1,7 @@
 //! Messages that no attempt can make good.
 
 use serde_json::json;
-use tidemark_tests::world;
+use tidemark_tests::{stream_record, world};
 
 use crate::delivery::deliver;
 
@@ -49,12 +49,8 @@ async fn only_the_failed_messages_are_given_back() {
 #[tokio::test]
 async fn a_record_that_cannot_be_worked_on_is_named_and_reconcile_sees_what_was_given_up() {
     world(async |world| {
-        let record = |number: &str, keys: serde_json::Value| {
-            let change = json!({ "ApproximateCreationDateTime": 1, "Keys": keys, "SequenceNumber": number, "SizeBytes": 1, "StreamViewType": "KEYS_ONLY" });
-            json!({ "eventID": number, "eventName": "INSERT", "eventSource": "aws:dynamodb", "eventVersion": "1.1", "awsRegion": "local", "dynamodb": change })
-        };
         let good = json!({ "user": { "N": "1" }, "author": { "N": "2" } });
-        let records = json!({ "Records": [record("1", good.clone()), record("2", json!({ "other": { "S": "x" } })), record("3", good)] });
+        let records = json!({ "Records": [stream_record("1", good.clone()), stream_record("2", json!({ "other": { "S": "x" } })), stream_record("3", good)] });
         let answer = world.stack.invoke("relation-projector", records).await.unwrap();
         assert_eq!(answer, json!({ "batchItemFailures": [{ "itemIdentifier": "2" }] }));
 

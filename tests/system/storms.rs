@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use tidemark_tests::{World, world};
+use tidemark_tests::{World, stream_record, world};
 
 /// Storms in one run; `TIDEMARK_STORMS` of the tests' own build asks for more.
 const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
@@ -63,8 +63,7 @@ async fn storm(world: &World, seed: u64) {
 /// The stream tells of the pair once more.
 async fn repeat(world: &World, user: u64, author: u64) {
     let keys = json!({ "user": { "N": user.to_string() }, "author": { "N": author.to_string() } });
-    let change = json!({ "ApproximateCreationDateTime": 1, "Keys": keys, "SequenceNumber": "1", "SizeBytes": 1, "StreamViewType": "KEYS_ONLY" });
-    let record = json!({ "eventID": "1", "eventName": "MODIFY", "eventSource": "aws:dynamodb", "eventVersion": "1.1", "awsRegion": "local", "dynamodb": change });
+    let record = stream_record("1", keys);
     world.stack.invoke("relation-projector", json!({ "Records": [record, record] })).await.unwrap();
 }
 

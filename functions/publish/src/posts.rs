@@ -4,7 +4,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use tidemark::{
     App,
-    domain::{NewPost, Post},
+    domain::NewPost,
     http::{Answer, Problem, Request},
     ports::{Deleted, FanOut, IdempotencyKey, Published},
 };
@@ -86,15 +86,11 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
     let counts = app.edges.follower_counts(caller).await?;
     let followers = counts.iter().sum();
     match app.posts.delete(id, followers).await? {
-        Deleted::Deleted(post, deletions) => retract(app, &post, deletions).await,
+        Deleted::Deleted(post, deletions) => deliver::start(app, FanOut::of(&post, deletions)).await,
         Deleted::Already(..) => {}
         Deleted::Unknown => return Err(Problem::not_found(format!("no post {id}"))),
     }
     Ok(Answer::no_content())
-}
-
-async fn retract(app: &App, post: &Post, deletions: u32) {
-    deliver::start(app, FanOut::of(post, deletions)).await;
 }
 
 /// The `Idempotency-Key` header and what the request hashes to.

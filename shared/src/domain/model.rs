@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    feed::BACKLOG,
+    feed::{BACKLOG, FeedKey},
     ids::{PostId, Seq, UserId},
     seq_set::SeqSet,
     time::Timestamp,
@@ -114,6 +114,13 @@ pub struct Post {
     pub deleted: bool,
     /// Its fan-out.
     pub delivery: Delivery,
+}
+
+impl Post {
+    /// Where the post stands in a feed.
+    pub fn key(&self) -> FeedKey {
+        FeedKey { at: self.created_at, post: self.id }
+    }
 }
 
 /// What a client publishes.

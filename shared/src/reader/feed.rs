@@ -133,7 +133,7 @@ impl Readers {
         }
         let more = posts.len() > limit;
         posts.truncate(limit);
-        let next = posts.last().filter(|_| more).map(|post| FeedKey { at: post.created_at, post: post.id });
+        let next = posts.last().filter(|_| more).map(|post| post.key());
         let items = posts.into_iter().map(|post| FeedItem { read: !snapshot.state.is_unread(post.id), post }).collect();
         Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
     }

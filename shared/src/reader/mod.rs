@@ -81,9 +81,14 @@ pub struct PairFacts {
 }
 
 impl PairFacts {
+    /// The edge, when the user follows the author.
+    pub fn live_edge(&self) -> Option<&Edge> {
+        self.edge.as_ref().filter(|edge| edge.following)
+    }
+
     /// The state that the facts imply; `None` when the user does not follow the author.
     pub fn state(&self) -> Option<AuthorState> {
-        self.edge.as_ref().filter(|edge| edge.following).map(|edge| AuthorState::from_facts(edge, &self.head, &self.reads))
+        self.live_edge().map(|edge| AuthorState::from_facts(edge, &self.head, &self.reads))
     }
 }
 

@@ -85,7 +85,7 @@ impl Readers {
         let mut merge = Merge::new(&*self.posts, Lane::of_feed(snapshot), None);
         let mut entries: Vec<FeedKey> = Vec::new();
         while let Some(post) = merge.next().await? {
-            let key = FeedKey { at: post.created_at, post: post.id };
+            let key = post.key();
             if entries.len() >= FEED_CAP && entries.last().is_some_and(|last| last.at != key.at) {
                 let low = entries.last().map_or(Timestamp::default(), |last| last.at);
                 return Ok((entries, low));

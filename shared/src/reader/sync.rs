@@ -2,7 +2,7 @@
 
 use super::{PairFacts, ReaderError, Readers};
 use crate::{
-    domain::{AuthorState, Edge, FeedKey, UserId, feed::FEED_CAP},
+    domain::{AuthorState, Edge, UserId, feed::FEED_CAP},
     ports::{Admitted, Seed, Seeded},
 };
 
@@ -72,21 +72,12 @@ impl Readers {
         self.rebuild(user, true).await.map(|_| ())
     }
 
-    /// Brings edge and read state of one pair into the view: what a change does that could not reach it when it happened.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; to be repeated.
-    pub async fn resync(&self, user: UserId, author: UserId) -> Result<(), ReaderError> {
-        self.sync(user, &[author]).await?;
-        self.sync_reads(user, author).await
-    }
-
     /// Merges the read state of these facts into the view; false when the view knows more than they do.
     ///
     /// # Errors
     /// Redis does not answer.
     pub async fn seed_reads(&self, user: UserId, pair: &PairFacts) -> Result<bool, ReaderError> {
-        let Some(edge) = pair.edge.as_ref().filter(|edge| edge.following) else { return Ok(true) };
+        let Some(edge) = pair.live_edge() else { return Ok(true) };
         let state = AuthorState::undelivered(edge, &pair.head, &pair.reads);
         let seed = Seed { authors: vec![(edge.author, state)], ..Seed::default() };
         match self.views.seed(user, &seed).await? {
@@ -102,8 +93,7 @@ impl Readers {
         let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
         let posts = self.posts.timeline(edge.author, edge.floor, pair.head.latest_seq, FEED_CAP).await?;
         let low = posts.last().filter(|_| posts.len() == FEED_CAP).map(|post| post.created_at.plus_ms(1));
-        let entries =
-            posts.into_iter().filter(|post| !post.deleted).map(|post| FeedKey { at: post.created_at, post: post.id }).collect();
+        let entries = posts.into_iter().filter(|post| !post.deleted).map(|post| post.key()).collect();
         Ok(Seed { authors: vec![(edge.author, state)], entries, token: None, low })
     }
 }

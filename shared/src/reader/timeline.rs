@@ -72,7 +72,7 @@ impl Lane {
     /// The greatest key that the lane can still give.
     fn bound(&self) -> Option<FeedKey> {
         match self.loaded.front() {
-            Some(post) => Some(FeedKey { at: post.created_at, post: post.id }),
+            Some(post) => Some(post.key()),
             None => (self.after < self.upto).then(|| FeedKey { at: self.latest_at, post: PostId::new(self.author, self.upto) }),
         }
     }
@@ -127,7 +127,7 @@ impl<'a> Merge<'a> {
             let post = self.lanes[lane].loaded.pop_front();
             self.push(lane);
             if let Some(post) = post
-                && self.before.is_none_or(|before| FeedKey { at: post.created_at, post: post.id } < before)
+                && self.before.is_none_or(|before| post.key() < before)
             {
                 return Ok(Some(post));
             }

@@ -187,9 +187,7 @@ impl Relations {
             return Ok(Some(slice));
         }
         let token = (self.token)();
-        if !self.views.lease(list, token).await? {
-            return Ok(None);
-        }
+        self.views.lease(list, token).await?;
         let cap = match list {
             List::Following(_) => usize::MAX,
             List::Fans(_) => FANS_CAP,

@@ -56,9 +56,9 @@ impl RelationViews for Redis {
         Ok(Some(ListSlice { items, rest }))
     }
 
-    async fn lease(&self, list: List, token: u64) -> Result<bool, ViewError> {
+    async fn lease(&self, list: List, token: u64) -> Result<(), ViewError> {
         let [_, _, lease] = keys::list(list);
-        self.take_lease(&lease, token).await.map(|()| true)
+        self.take_lease(&lease, token).await
     }
 
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError> {
