@@ -127,6 +127,7 @@ impl App {
             posts: stores.clone(),
             reads: stores.clone(),
             views: views.clone(),
+            post_views: views.clone(),
             clock: clock.clone(),
             token: rand::random,
         };

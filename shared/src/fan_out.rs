@@ -98,8 +98,8 @@ impl FanOuts {
     /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), FanOutError> {
         // The pages count more than this: finishing does it again.
-        if let Err(error) = self.relations.forget_counters(fan_out.post.author).await {
-            warn!(author = %fan_out.post.author, error = &error as &dyn std::error::Error, "counters not forgotten yet");
+        if let Err(error) = self.tell(fan_out).await {
+            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "counters and summary not in line yet");
         }
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
@@ -222,10 +222,19 @@ impl FanOuts {
 
     async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), FanOutError> {
         // Once more than publish itself, which may have been cut off.
-        self.relations.forget_counters(fan_out.post.author).await?;
+        self.tell(fan_out).await?;
         match fan_out.kind {
             FanOutKind::Deliver => self.posts.finish_delivery(fan_out.post, handled, self.clock.now()).await?,
             FanOutKind::Retract => self.posts.finish_retraction(fan_out.post).await?,
+        }
+        Ok(())
+    }
+
+    /// Forgets what is kept of author and post that is not so any more.
+    async fn tell(&self, fan_out: FanOut) -> Result<(), ViewError> {
+        self.relations.forget_counters(fan_out.post.author).await?;
+        if fan_out.kind == FanOutKind::Retract {
+            self.readers.post_views.bury(fan_out.key()).await?;
         }
         Ok(())
     }

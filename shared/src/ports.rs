@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
-        AuthorHead, AuthorState, Counters, Edge, FeedKey, NewPost, Post, PostId, ReadState, ReaderState, Relation, Seq,
-        Timestamp, UserId,
+        AuthorHead, AuthorState, Counters, Edge, FeedKey, NewPost, Post, PostId, PostSummary, ReadState, ReaderState, Relation,
+        Seq, Timestamp, UserId,
     },
     relations::Start,
 };
@@ -320,23 +320,26 @@ pub struct Seed {
     pub entries: Vec<FeedKey>,
     /// The token of the rebuild this is part of.
     pub token: Option<u64>,
-    /// The time from which on the entries are all there are.
-    pub low: Option<Timestamp>,
+    /// The entry from which on these are all there are; `None` when they are all there are at all.
+    pub low: Option<FeedKey>,
+}
+
+/// A reader's view at one moment: counts and feed agree.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The gate, the bits and what they imply.
+    pub state: ReaderState,
+    /// The newest entries of the feed, newest first.
+    pub entries: Vec<FeedKey>,
+    /// Whether these are all the entries that the view stores.
+    pub whole: bool,
 }
 
 /// Feeds and read state of live readers.
 #[async_trait]
 pub trait ReaderViews: Send + Sync {
-    /// The whole state; `None` when there is no view.
-    async fn state(&self, user: UserId) -> Result<Option<ReaderState>, ViewError>;
-    /// The entries of these days below `before`, at most `limit` a day, newest first; `None` for a day without a chunk.
-    async fn chunks(
-        &self,
-        user: UserId,
-        days: &[u16],
-        before: Option<FeedKey>,
-        limit: usize,
-    ) -> Result<Vec<Option<Vec<FeedKey>>>, ViewError>;
+    /// The state and the `newest` entries of the feed, read at once; `None` when there is no view.
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ViewError>;
     /// Starts a rebuild; `anew` also when there is a view.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, ViewError>;
     /// Opens the gate for these edges; `None` when there is no view.
@@ -348,11 +351,22 @@ pub trait ReaderViews: Send + Sync {
     /// Takes an unfollowed author out.
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), ViewError>;
     /// Extends lifetimes after a read and drops what lies below the cap.
-    async fn touch(&self, user: UserId, state: &ReaderState, now: Timestamp) -> Result<(), ViewError>;
+    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), ViewError>;
     /// Puts posts into the views of these users; how many have a view that follows the author.
     async fn deliver(&self, users: &[UserId], posts: &[FeedKey]) -> Result<u64, ViewError>;
     /// Takes a deleted post out of the views of these users.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32) -> Result<u64, ViewError>;
+}
+
+/// What lists show of posts, so that a page reads no facts.
+#[async_trait]
+pub trait PostViews: Send + Sync {
+    /// Those that are known, deleted ones included.
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, ViewError>;
+    /// Stores what the facts said, except over a later deletion.
+    async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError>;
+    /// Stores that a post is deleted, over anything.
+    async fn bury(&self, post: FeedKey) -> Result<(), ViewError>;
 }
 
 /// Progress of a fan-out.

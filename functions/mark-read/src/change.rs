@@ -28,8 +28,19 @@ pub(crate) async fn apply(
     author: UserId,
     change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
 ) -> Result<Changed, Problem> {
+    let pair = app.readers.pair(user, author).await?;
+    apply_to(app, user, author, pair, change).await
+}
+
+/// The same for facts that were just read.
+pub(crate) async fn apply_to(
+    app: &App,
+    user: UserId,
+    author: UserId,
+    mut pair: PairFacts,
+    change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
+) -> Result<Changed, Problem> {
     for _ in 0..ATTEMPTS {
-        let pair = app.readers.pair(user, author).await?;
         let before = Flags::new(user, author, pair);
         let mut reads = before.reads().clone();
         let Some(count) = change(&before, &mut reads) else { return Ok(Changed { flags: before, count: 0 }) };
@@ -39,6 +50,7 @@ pub(crate) async fn apply(
             bring_in_line(app, user, author, &pair).await;
             return Ok(Changed { flags: Flags::new(user, author, pair), count });
         }
+        pair = app.readers.pair(user, author).await?;
     }
     Err(FactsError::Contention { operation: "mark" }.into())
 }

@@ -8,7 +8,7 @@ use tidemark::{
     App,
     domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId},
     http::{Answer, Body, Problem, Request},
-    reader::{Flags, Origin},
+    reader::{Flags, Origin, PairFacts},
 };
 
 use crate::change;
@@ -69,17 +69,21 @@ async fn all(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
         return Err(Problem::invalid("all", "must be true"));
     }
     let before = body.optional_time("before")?.unwrap_or_else(|| app.clock.now());
-    let edges = app.edges.following(caller).await?;
-    let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-    let heads = app.posts.heads(&authors).await?;
-    let changes = heads.into_iter().map(|(author, head)| mark_before(app, caller, author, head, before).boxed()).collect();
-    in_parallel(changes).await
+    let pairs = app.readers.pairs(caller).await?;
+    let changes = pairs
+        .into_iter()
+        .filter_map(|pair| Some((pair.edge.as_ref()?.author, pair)))
+        .map(|(author, pair)| mark_before(app, caller, author, pair, before).boxed());
+    in_parallel(changes.collect()).await
 }
 
-async fn mark_before(app: &App, caller: UserId, author: UserId, head: AuthorHead, before: Timestamp) -> Result<u64, Problem> {
-    let upto = last_before(app, author, &head, before).await?;
-    let changed = change::apply(app, caller, author, |flags, reads| {
-        // When nothing of it is unread, no fact is needed to say so.
+async fn mark_before(app: &App, caller: UserId, author: UserId, pair: PairFacts, before: Timestamp) -> Result<u64, Problem> {
+    // When nothing of it is unread, no fact is needed to say so.
+    if pair.state().is_none_or(|state| state.unread() == 0) {
+        return Ok(0);
+    }
+    let upto = last_before(app, author, &pair.head, before).await?;
+    let changed = change::apply_to(app, caller, author, pair, |flags, reads| {
         if flags.unread_upto(upto) == 0 { None } else { mark_through(flags, reads, upto) }
     });
     changed.await.map(|changed| changed.count)

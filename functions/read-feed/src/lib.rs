@@ -43,7 +43,7 @@ fn status(request: &Request) -> Result<Status, Problem> {
 }
 
 /// A post as an item of a page.
-fn item(post: &tidemark::domain::Post, read: bool) -> serde_json::Value {
+fn item(post: &tidemark::domain::PostSummary, read: bool) -> serde_json::Value {
     serde_json::json!({
         "id": post.id,
         "author": post.id.author,

@@ -3,9 +3,9 @@
 use serde_json::json;
 use tidemark::{
     App,
-    domain::{Cursor, Post},
+    domain::{Cursor, Post, PostId, Seq, UserId},
     http::{Answer, Page, Problem, Request},
-    reader::Status,
+    reader::{Flags, Status},
 };
 
 /// One page of an author's timeline.
@@ -20,24 +20,41 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     })?;
     let flags = app.readers.flags(caller, author).await?;
     let latest = flags.head().latest_seq;
-    let mut upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
-    let (after, total) = match status {
-        Status::All => (0, flags.head().posts),
-        Status::Unread => (flags.oldest_unread().map_or(latest, |seq| seq - 1), flags.unread()),
-    };
-    let wanted = |post: &Post| !post.deleted && (status == Status::All || flags.is_unread(post.id.seq));
-
+    let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
     // One more than asked for tells whether there is a next page.
-    let mut posts: Vec<Post> = Vec::with_capacity(page.limit + 1);
-    while posts.len() <= page.limit && upto > after {
-        let loaded = app.posts.timeline(author, after, upto, page.limit + 1).await?;
-        let Some(last) = loaded.last() else { break };
-        upto = last.id.seq - 1;
-        posts.extend(loaded.into_iter().filter(wanted));
-    }
+    let wanted = page.limit + 1;
+    let (mut posts, total) = match status {
+        Status::All => (all(app, author, upto, wanted).await?, flags.head().posts),
+        Status::Unread => (unread(app, author, &flags, upto, wanted).await?, flags.unread()),
+    };
     let more = posts.len() > page.limit;
     posts.truncate(page.limit);
     let next = posts.last().filter(|_| more).map(|post| Cursor::Author(post.id.seq));
-    let items = posts.iter().map(|post| crate::item(post, flags.is_read(post.id.seq))).collect();
+    let item = |post: Post| {
+        let read = flags.is_read(post.id.seq);
+        crate::item(&post.into(), read)
+    };
+    let items = posts.into_iter().map(item).collect();
     Ok(Page::answer(request, items, next, json!({ "total": total })))
+}
+
+/// Live posts up to `upto`, newest first.
+async fn all(app: &App, author: UserId, mut upto: Seq, wanted: usize) -> Result<Vec<Post>, Problem> {
+    let mut posts: Vec<Post> = Vec::with_capacity(wanted);
+    while posts.len() < wanted {
+        let loaded = app.posts.timeline(author, 0, upto, wanted).await?;
+        let Some(last) = loaded.last() else { break };
+        upto = last.id.seq - 1;
+        posts.extend(loaded.into_iter().filter(|post| !post.deleted));
+    }
+    posts.truncate(wanted);
+    Ok(posts)
+}
+
+/// Posts up to `upto` that count as unread, newest first: just these are read.
+async fn unread(app: &App, author: UserId, flags: &Flags, upto: Seq, wanted: usize) -> Result<Vec<Post>, Problem> {
+    let ids: Vec<PostId> =
+        flags.unread_seqs().filter(|&seq| seq <= upto).take(wanted).map(|seq| PostId::new(author, seq)).collect();
+    let mut posts = app.posts.posts(&ids).await?;
+    Ok(ids.iter().filter_map(|id| posts.remove(id)).collect())
 }

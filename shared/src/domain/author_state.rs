@@ -4,18 +4,20 @@
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (admitted, facts not merged yet) |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (admitted, facts not merged yet), 4 bitmaps follow |
 //! | 4 | rev | revision of the follow edge |
 //! | 4 | version | version of the read fact that `read` comes from |
 //! | 4 | deletions | greatest number of deletions known of the author |
 //! | 4 | floor | posts up to it are not shown |
-//! | 4 | base / 8 | everything up to `base` is read or deleted; bitmaps begin after it |
+//! | 4 | base / 8 | everything up to `base` is read or deleted; `read` and `deleted` begin after it |
+//! | 4 | through | every post up to it was delivered, or needs no delivery |
 //! | 6 | newest_at | time of the newest post delivered, ms |
-//! | 4 | full | leading bytes of `delivered` that are 0xff and left out |
-//! | 3, 3 | lengths | bytes of the delivered tail and of `read`; `deleted` takes the rest |
-//! | … | bitmaps | delivered tail, read, deleted |
+//! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
+//! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
 //!
-//! 37 bytes and, with posts delivered in order and read from the oldest, one or two more: it stays within a listpack's 64.
+//! 31 bytes while posts arrive in order and are read from the oldest, whatever their number: it stays within a listpack's 64.
+
+use std::cmp::Ordering;
 
 use super::{
     bitmap::Bitmap,
@@ -26,7 +28,9 @@ use super::{
 
 const LIVE: u8 = 1;
 const OPENING: u8 = 2;
-const HEADER: usize = 37;
+const BITMAPS: u8 = 4;
+const HEADER: usize = 31;
+const LENGTHS: usize = 6;
 
 /// The state of one followed author in one reader's view.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,10 +51,10 @@ pub struct AuthorState {
     pub base: Seq,
     /// Time of the newest post delivered.
     pub newest_at: Timestamp,
-    /// Leading bytes of the delivered bitmap that are all ones.
-    pub full: u64,
-    /// Delivered bits after those.
-    pub delivered_tail: Bitmap,
+    /// Every post up to it was delivered, or needs no delivery: it is from before the follow, read or deleted.
+    pub through: Seq,
+    /// Delivered bits from the byte of `through + 1` on; those up to `through` say nothing.
+    pub tail: Bitmap,
     /// Read bits from `base + 1` on.
     pub read: Bitmap,
     /// Deleted bits from `base + 1` on.
@@ -65,24 +69,19 @@ pub struct DecodeAuthorStateError(usize);
 impl AuthorState {
     /// The state that the facts imply when every post up to the head has been delivered.
     pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
-        let mut state = Self { opening: false, ..Self::undelivered(edge, head, reads) };
-        let count = head.latest_seq.max(edge.base) - state.base;
-        state.full = count / 8;
-        state.delivered_tail = Bitmap::ones(count % 8);
-        state
+        Self { opening: false, through: head.latest_seq.max(edge.base), ..Self::undelivered(edge, head, reads) }
     }
 
     /// The state with which a follow opens the gate, before its facts are merged: nothing after the follow delivered or read yet.
     pub fn opening(edge: &Edge) -> Self {
-        let settled = Bitmap::ones(edge.base % 8);
         Self {
             live: true,
             opening: true,
             rev: edge.rev,
             floor: edge.floor,
             base: edge.base / 8 * 8,
-            delivered_tail: settled.clone(),
-            read: settled,
+            through: edge.base,
+            read: Bitmap::ones(edge.base % 8),
             ..Self::default()
         }
     }
@@ -107,8 +106,8 @@ impl AuthorState {
             floor: edge.floor,
             base,
             newest_at: head.latest_at,
-            full: 0,
-            delivered_tail: Bitmap::default(),
+            through: base,
+            tail: Bitmap::default(),
             read: bits(&mut (base + 1..=edge.base).chain(reads.read.above(base.max(edge.base)))),
             deleted: bits(&mut head.deleted.above(base)),
         }
@@ -116,7 +115,7 @@ impl AuthorState {
 
     /// Whether the post was delivered.
     pub fn is_delivered(&self, seq: Seq) -> bool {
-        self.index(seq).is_none_or(|i| i / 8 < self.full || self.delivered_tail.get(i - self.full * 8))
+        seq <= self.through || self.tail.get(seq - 1 - self.through / 8 * 8)
     }
 
     /// Whether the post counts as unread: delivered, not read, not deleted.
@@ -124,38 +123,39 @@ impl AuthorState {
         self.index(seq).is_some_and(|i| !self.read.get(i) && !self.deleted.get(i)) && self.is_delivered(seq)
     }
 
-    /// Whether the feed may show the post.
+    /// Whether the feed shows the post: delivered, above the floor, not deleted.
     pub fn shows(&self, seq: Seq) -> bool {
-        seq > self.floor && !self.index(seq).is_some_and(|i| self.deleted.get(i))
+        seq > self.floor && self.is_delivered(seq) && !self.index(seq).is_some_and(|i| self.deleted.get(i))
     }
 
     /// How many posts count as unread.
     pub fn unread(&self) -> u64 {
-        (0..self.bytes()).map(|i| u64::from(self.unread_byte(i).count_ones())).sum()
+        self.bytes().map(|i| u64::from(self.unread_byte(i).count_ones())).sum()
     }
 
     /// The posts that count as unread, newest first.
     pub fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
-        (0..self.bytes()).rev().flat_map(move |i| {
+        self.bytes().rev().flat_map(move |i| {
             let byte = self.unread_byte(i);
-            (0..8).rev().filter(move |bit| byte >> bit & 1 == 1).map(move |bit| self.base + i as u64 * 8 + bit + 1)
+            (0..8).rev().filter(move |bit| byte >> bit & 1 == 1).map(move |bit| i * 8 + bit + 1)
         })
     }
 
     /// Writes the layout above.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER + 8);
-        bytes.push((u8::from(self.live) * LIVE) | (u8::from(self.opening) * OPENING));
-        for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8)] {
+        let bitmaps = [&self.tail, &self.read, &self.deleted].map(Bitmap::as_bytes);
+        let some = bitmaps.iter().any(|bitmap| !bitmap.is_empty());
+        let mut bytes = Vec::with_capacity(HEADER);
+        bytes.push((u8::from(self.live) * LIVE) | (u8::from(self.opening) * OPENING) | (u8::from(some) * BITMAPS));
+        for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&self.newest_at.ms().to_le_bytes()[..6]);
-        bytes.extend_from_slice(&clamp(self.full).to_le_bytes());
-        for bitmap in [&self.delivered_tail, &self.read] {
-            bytes.extend_from_slice(&clamp(bitmap.as_bytes().len() as u64).to_le_bytes()[..3]);
-        }
-        for bitmap in [&self.delivered_tail, &self.read, &self.deleted] {
-            bytes.extend_from_slice(bitmap.as_bytes());
+        if some {
+            for bitmap in &bitmaps[..2] {
+                bytes.extend_from_slice(&clamp(bitmap.len() as u64).to_le_bytes()[..3]);
+            }
+            bytes.extend_from_slice(&bitmaps.concat());
         }
         bytes
     }
@@ -164,24 +164,29 @@ impl AuthorState {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeAuthorStateError> {
         let damaged = || DecodeAuthorStateError(bytes.len());
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
-        let number = |range: std::ops::Range<usize>| header[range].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
-        let small = |range| u32::try_from(number(range)).unwrap_or(u32::MAX);
-        let (tail, rest) = rest.split_at_checked(number(31..34) as usize).ok_or_else(damaged)?;
-        let (read, deleted) = rest.split_at_checked(number(34..37) as usize).ok_or_else(damaged)?;
-        if header[0] & !(LIVE | OPENING) != 0 {
+        let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
+        if header[0] & !(LIVE | OPENING | BITMAPS) != 0 || (header[0] & BITMAPS == 0 && !rest.is_empty()) {
             return Err(damaged());
         }
+        let [tail, read, deleted] = if rest.is_empty() {
+            [rest; 3]
+        } else {
+            let (lengths, rest) = rest.split_at_checked(LENGTHS).ok_or_else(damaged)?;
+            let (tail, rest) = rest.split_at_checked(number(&lengths[..3]) as usize).ok_or_else(damaged)?;
+            let (read, deleted) = rest.split_at_checked(number(&lengths[3..]) as usize).ok_or_else(damaged)?;
+            [tail, read, deleted]
+        };
         Ok(Self {
             live: header[0] & LIVE != 0,
             opening: header[0] & OPENING != 0,
             rev: small(1..5),
             version: small(5..9),
             deletions: small(9..13),
-            floor: number(13..17),
-            base: number(17..21) * 8,
-            newest_at: Timestamp::from_ms(number(21..27)),
-            full: number(27..31),
-            delivered_tail: Bitmap::from_bytes(tail),
+            floor: number(&header[13..17]),
+            base: number(&header[17..21]) * 8,
+            through: number(&header[21..25]),
+            newest_at: Timestamp::from_ms(number(&header[25..31])),
+            tail: Bitmap::from_bytes(tail),
             read: Bitmap::from_bytes(read),
             deleted: Bitmap::from_bytes(deleted),
         })
@@ -191,16 +196,27 @@ impl AuthorState {
         (seq > self.base).then(|| seq - self.base - 1)
     }
 
-    /// Bytes of the delivered bitmap.
-    fn bytes(&self) -> usize {
-        self.full as usize + self.delivered_tail.as_bytes().len()
+    /// The bytes, counted from sequence number 1, in which something may be unread.
+    fn bytes(&self) -> std::ops::Range<u64> {
+        let first = self.base / 8;
+        first..self.through.div_ceil(8).max(self.through / 8 + self.tail.as_bytes().len() as u64).max(first)
     }
 
-    fn unread_byte(&self, i: usize) -> u8 {
-        let full = self.full as usize;
-        let delivered = if i < full { 0xff } else { self.delivered_tail.byte(i - full) };
-        delivered & !self.read.byte(i) & !self.deleted.byte(i)
+    fn unread_byte(&self, byte: u64) -> u8 {
+        let edge = self.through / 8;
+        let delivered = match byte.cmp(&edge) {
+            Ordering::Less => 0xff,
+            Ordering::Equal => ((1 << (self.through % 8)) - 1) | self.tail.byte(0),
+            Ordering::Greater => self.tail.byte((byte - edge) as usize),
+        };
+        let index = (byte - self.base / 8) as usize;
+        delivered & !self.read.byte(index) & !self.deleted.byte(index)
     }
+}
+
+/// A little-endian number of at most eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 fn clamp(number: u64) -> u32 {
@@ -239,7 +255,7 @@ mod tests {
             prop_assert_eq!(state.unread(), expected.len() as u64);
             for seq in 1..=latest + 20 {
                 prop_assert_eq!(state.is_unread(seq), expected.contains(&seq));
-                if seq > state.base { prop_assert_eq!(state.shows(seq), !deleted.contains(&seq)); }
+                if seq > state.base { prop_assert_eq!(state.shows(seq), seq <= latest && !deleted.contains(&seq)); }
             }
             prop_assert_eq!(AuthorState::decode(&state.encode()).unwrap(), state);
         }
@@ -250,17 +266,17 @@ mod tests {
         let head = AuthorHead { latest_seq: 150, ..Default::default() };
         let state = AuthorState::from_facts(&edge(0, 0), &head, &ReadState::default());
         assert_eq!(state.unread(), 150);
-        assert!(state.encode().len() <= 64);
+        assert_eq!(state.encode().len(), 31);
     }
 
     #[test]
     fn damaged_bytes_are_refused() {
-        let state =
-            AuthorState::from_facts(&edge(3, 0), &AuthorHead { latest_seq: 20, ..Default::default() }, &ReadState::default());
-        let bytes = state.encode();
+        let head = AuthorHead { latest_seq: 20, deleted: [12].into_iter().collect(), ..Default::default() };
+        let bytes = AuthorState::from_facts(&edge(3, 0), &head, &ReadState::default()).encode();
         assert!(AuthorState::decode(&bytes[..20]).is_err());
+        assert!(AuthorState::decode(&bytes[..33]).is_err());
         let mut long = bytes.clone();
-        long[32] = 200;
+        long[34] = 200;
         assert!(AuthorState::decode(&long).is_err());
         let mut flags = bytes;
         flags[0] = 0x80;

@@ -1,4 +1,4 @@
-//! The order of a feed, and how a post stands in a Redis ZSet.
+//! The order of a feed, and how a post stands in one.
 
 use super::{
     ids::{PostId, UserId},
@@ -12,34 +12,37 @@ pub const FEED_CAP: usize = 1_000;
 pub const BACKLOG: u64 = 100;
 
 /// Where a post stands in a feed: by time, then author, then sequence number; newest first means greatest first.
-///
-/// The order is the ZSet's own (score, then member bytes), because [`FeedKey::member`] keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedKey {
-    /// When the post was published; the score, in milliseconds.
+    /// When the post was published, in milliseconds.
     pub at: Timestamp,
-    /// The post; the member.
+    /// The post.
     pub post: PostId,
 }
 
 impl FeedKey {
-    /// The ZSet member: author, then seq, each as a length byte and its big-endian bytes without leading zeros, so that byte order is number order.
-    pub fn member(&self) -> Vec<u8> {
-        let mut bytes = author_prefix(self.post.author);
+    /// The entry in a reader's feed: six bytes of time, big-endian; then author and seq, each as a length byte and its big-endian bytes without leading
+    /// zeros. Byte order is the order of the keys.
+    pub fn entry(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(20);
+        bytes.extend_from_slice(&self.at.ms().to_be_bytes()[2..]);
+        push_ordered(&mut bytes, self.post.author.get());
         push_ordered(&mut bytes, self.post.seq);
         bytes
     }
 
-    /// Reads a member back; `None` when the bytes are not one.
-    pub fn from_member(at: Timestamp, bytes: &[u8]) -> Option<Self> {
-        let (author, rest) = take_ordered(bytes)?;
+    /// Reads an entry back; `None` when the bytes are not one.
+    pub fn from_entry(bytes: &[u8]) -> Option<Self> {
+        let (at, rest) = bytes.split_first_chunk::<6>()?;
+        let at = at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte));
+        let (author, rest) = take_ordered(rest)?;
         let (seq, rest) = take_ordered(rest)?;
         rest.is_empty().then_some(())?;
-        Some(Self { at, post: PostId::new(UserId::new(author)?, seq) })
+        Some(Self { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) })
     }
 }
 
-/// What all members of one author's posts begin with, and no others'.
+/// What all entries of one author's posts have after their time, and no others'; also the member of a relation list.
 pub fn author_prefix(author: UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(14);
     push_ordered(&mut bytes, author.get());
@@ -73,24 +76,28 @@ mod tests {
 
     use super::*;
 
-    fn key(author: u64, seq: u64) -> FeedKey {
-        FeedKey { at: Timestamp::from_ms(1), post: PostId::new(UserId::new(author).unwrap(), seq) }
+    fn key(at: u64, author: u64, seq: u64) -> FeedKey {
+        FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author).unwrap(), seq) }
     }
 
     proptest! {
         #[test]
-        fn members_come_back_and_order_like_their_keys(a in 1..=u64::MAX, s in 1..1u64 << 53, b in 1..=u64::MAX, t in 1..1u64 << 53) {
-            let (x, y) = (key(a, s), key(b, t));
-            prop_assert_eq!(FeedKey::from_member(x.at, &x.member()), Some(x));
-            prop_assert_eq!(x.cmp(&y), x.member().cmp(&y.member()));
-            prop_assert_eq!(y.member().starts_with(&author_prefix(x.post.author)), a == b);
+        fn entries_come_back_and_order_like_their_keys(
+            p in 0..=Timestamp::MAX.ms(), q in 0..=Timestamp::MAX.ms(), tied: bool,
+            a in 1..=u64::MAX, s in 1..1u64 << 53, b in 1..=u64::MAX, t in 1..1u64 << 53,
+        ) {
+            let (x, y) = (key(p, a, s), key(if tied { p } else { q }, b, t));
+            prop_assert_eq!(FeedKey::from_entry(&x.entry()), Some(x));
+            prop_assert_eq!(x.cmp(&y), x.entry().cmp(&y.entry()));
+            prop_assert_eq!(y.entry()[6..].starts_with(&author_prefix(x.post.author)), a == b);
         }
     }
 
     #[test]
-    fn a_member_is_a_few_bytes() {
-        assert_eq!(key(1042, 17).member(), [2, 4, 18, 1, 17]);
-        assert_eq!(FeedKey::from_member(Timestamp::default(), b"\x09aaaaaaaaa\x01\x01"), None);
-        assert_eq!(FeedKey::from_member(Timestamp::default(), b"\x01\x01"), None);
+    fn an_entry_is_a_few_bytes() {
+        assert_eq!(key(1, 1042, 17).entry(), [0, 0, 0, 0, 0, 1, 2, 4, 18, 1, 17]);
+        assert_eq!(FeedKey::from_entry(b"timeat\x09aaaaaaaaa\x01\x01"), None);
+        assert_eq!(FeedKey::from_entry(b"timeat\x01\x01"), None);
+        assert_eq!(FeedKey::from_entry(b"time"), None);
     }
 }

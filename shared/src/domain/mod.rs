@@ -16,7 +16,9 @@ pub use author_state::AuthorState;
 pub use cursor::Cursor;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
-pub use model::{AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, ReadState, Relation};
+pub use model::{
+    AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostSummary, ReadState, Relation,
+};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;
 pub use time::Timestamp;

@@ -101,7 +101,7 @@ impl ReadState {
     }
 }
 
-/// A post as its readers see it in a list; its body is a fact of its own.
+/// A post and its fan-out; its body is a fact of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
     /// Author and sequence number.
@@ -120,6 +120,32 @@ impl Post {
     /// Where the post stands in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
+    }
+}
+
+/// What a list shows of a post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostSummary {
+    /// Author and sequence number.
+    pub id: PostId,
+    /// 1 to 200 characters; empty when deleted.
+    pub title: String,
+    /// When it was published.
+    pub created_at: Timestamp,
+    /// Whether only its tombstone is left.
+    pub deleted: bool,
+}
+
+impl PostSummary {
+    /// Where the post stands in a feed.
+    pub fn key(&self) -> FeedKey {
+        FeedKey { at: self.created_at, post: self.id }
+    }
+}
+
+impl From<Post> for PostSummary {
+    fn from(post: Post) -> Self {
+        Self { id: post.id, title: post.title, created_at: post.created_at, deleted: post.deleted }
     }
 }
 

@@ -12,24 +12,26 @@ use super::{
 /// The field of the reader state hash that holds [`ReaderMeta`]; every other field is an author's id.
 pub const META_FIELD: &str = "@";
 
-const META_HEADER: usize = 27;
+const META_HEADER: usize = 21;
+const BUILDING: u8 = 1;
+const FEED: u8 = 2;
 
-/// What is known of a reader's view as a whole. Little-endian, shared with `views/lua/codec.lua`: flags (1 byte: 1 building), low, touched,
-/// deadline (6 bytes each, ms), token (8 bytes), then 2 bytes per day.
+/// What is known of a reader's view as a whole. Little-endian, shared with `views/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline
+/// (6 bytes each, ms), token (8 bytes), then the [entry](FeedKey::entry) `low`, if any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
     /// A rebuild is under way; counts and feed are not complete.
     pub building: bool,
-    /// The view holds every entry at or after this time; older ones come from the facts.
-    pub low: Timestamp,
+    /// The view has a feed. When it has and Redis does not, the feed was lost.
+    pub feed: bool,
     /// When lifetimes were last extended.
     pub touched: Timestamp,
     /// When a rebuild under way may be taken over.
     pub deadline: Timestamp,
     /// Whose rebuild it is.
     pub token: u64,
-    /// Days that have a feed chunk, ascending.
-    pub days: Vec<u16>,
+    /// The feed holds this entry and every later one, older ones come from the facts; `None` when it holds all there are.
+    pub low: Option<FeedKey>,
 }
 
 /// A reader's view is damaged and must be rebuilt.
@@ -49,18 +51,15 @@ pub struct ReaderState {
 impl ReaderMeta {
     /// Reads the layout above.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (header, days) = bytes.split_at_checked(META_HEADER)?;
-        let (days, []) = days.as_chunks::<2>() else { return None };
+        let (header, low) = bytes.split_at_checked(META_HEADER)?;
         let number = |range: std::ops::Range<usize>| header[range].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
-        let mut days: Vec<u16> = days.iter().map(|day| u16::from_le_bytes(*day)).collect();
-        days.sort_unstable();
         Some(Self {
-            building: header[0] & 1 != 0,
-            low: Timestamp::from_ms(number(1..7)),
-            touched: Timestamp::from_ms(number(7..13)),
-            deadline: Timestamp::from_ms(number(13..19)),
-            token: number(19..27),
-            days,
+            building: header[0] & BUILDING != 0,
+            feed: header[0] & FEED != 0,
+            touched: Timestamp::from_ms(number(1..7)),
+            deadline: Timestamp::from_ms(number(7..13)),
+            token: number(13..21),
+            low: if low.is_empty() { None } else { Some(FeedKey::from_entry(low)?) },
         })
     }
 }
@@ -112,9 +111,10 @@ impl ReaderState {
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
 
-    /// Whether the feed shows this entry: its author is followed, it is above the floor and not deleted.
+    /// Whether the feed shows this entry: it is not below the view's low end, its author is followed, and the author's state shows it.
     pub fn shows(&self, key: &FeedKey) -> bool {
-        self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
+        self.meta.low.is_none_or(|low| *key >= low)
+            && self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
     }
 
     /// Whether the post counts as unread.
@@ -127,30 +127,31 @@ impl ReaderState {
 mod tests {
     use super::*;
 
-    fn meta_bytes(days: &[u16]) -> Vec<u8> {
-        let mut bytes = vec![1];
-        for ms in [11_u64, 22, 33] {
+    fn meta_bytes(low: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![3];
+        for ms in [22_u64, 33] {
             bytes.extend_from_slice(&ms.to_le_bytes()[..6]);
         }
         bytes.extend_from_slice(&44_u64.to_le_bytes());
-        days.iter().for_each(|day| bytes.extend_from_slice(&day.to_le_bytes()));
+        bytes.extend_from_slice(low);
         bytes
     }
 
     #[test]
     fn meta_reads_its_layout() {
-        let meta = ReaderMeta::decode(&meta_bytes(&[20_500, 3])).unwrap();
-        assert!(meta.building);
-        assert_eq!((meta.low.ms(), meta.touched.ms(), meta.deadline.ms(), meta.token), (11, 22, 33, 44));
-        assert_eq!(meta.days, [3, 20_500]);
-        assert_eq!(ReaderMeta::decode(&meta_bytes(&[1])[..28]), None);
+        let low = FeedKey { at: Timestamp::from_ms(11), post: "7-3".parse().unwrap() };
+        let meta = ReaderMeta::decode(&meta_bytes(&low.entry())).unwrap();
+        assert!(meta.building && meta.feed);
+        assert_eq!((meta.touched.ms(), meta.deadline.ms(), meta.token, meta.low), (22, 33, 44, Some(low)));
+        assert_eq!(ReaderMeta::decode(&meta_bytes(&[])).unwrap().low, None);
+        assert_eq!(ReaderMeta::decode(&meta_bytes(&[1])), None);
         assert_eq!(ReaderMeta::decode(b""), None);
     }
 
     #[test]
     fn a_hash_without_meta_is_no_view_and_a_damaged_field_is_an_error() {
         let field = |name: &str, value: Vec<u8>| (name.as_bytes().to_vec(), value);
-        let good = AuthorState { live: true, full: 1, ..Default::default() }.encode();
+        let good = AuthorState { live: true, through: 8, ..Default::default() }.encode();
         assert_eq!(ReaderState::decode([field("7", good.clone())]), Ok(None));
         let state =
             ReaderState::decode([field("@", meta_bytes(&[])), field("7", good), field("8", AuthorState::default().encode())])

@@ -6,8 +6,8 @@ use tracing::warn;
 
 use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
 use crate::{
-    domain::{FeedKey, Post, PostId, Timestamp, UserId},
-    ports::ViewError,
+    domain::{FeedKey, PostId, PostSummary, UserId, feed::FEED_CAP},
+    ports::{View, ViewError},
 };
 
 /// Which posts a page is of.
@@ -24,7 +24,7 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedItem {
     /// The post.
-    pub post: Post,
+    pub post: PostSummary,
     /// False exactly when it counts as unread.
     pub read: bool,
 }
@@ -42,11 +42,31 @@ pub struct FeedPage {
     pub origin: Origin,
 }
 
-/// Chunks read in one round trip.
-const CHUNKS_AT_ONCE: usize = 4;
+/// Entries read beyond a page, for those that the page does not show.
+const MARGIN: usize = 10;
 
-/// Chunks that may vanish under a reader before the view counts as damaged.
-const ATTEMPTS: usize = 3;
+/// Entries read when the newest are not enough: more than any view stores.
+const ALL: usize = 2 * FEED_CAP;
+
+/// A page that is being collected.
+struct Collected {
+    posts: Vec<PostSummary>,
+    wanted: usize,
+    /// Everything below it is still to come.
+    bound: Option<FeedKey>,
+    /// Nothing is to come from the facts.
+    ended: bool,
+}
+
+impl Collected {
+    fn missing(&self) -> usize {
+        self.wanted - self.posts.len()
+    }
+
+    fn is_below(&self, key: &FeedKey) -> bool {
+        self.bound.is_none_or(|bound| *key < bound)
+    }
+}
 
 impl Readers {
     /// The page of `limit` posts below `before`.
@@ -60,121 +80,123 @@ impl Readers {
         before: Option<FeedKey>,
         limit: usize,
     ) -> Result<FeedPage, ReaderError> {
-        for attempt in 0..ATTEMPTS {
-            let snapshot = self.snapshot(user).await?;
-            match self.page_of(user, &snapshot, status, before, limit).await {
-                // A chunk that the state lists is gone: trimmed just now, or lost. Look again, then rebuild.
-                Err(ReaderError::View(ViewError::Damaged { detail })) => {
-                    warn!(%user, attempt, detail, "feed does not match its state");
-                    if attempt > 0 {
-                        self.rebuild(user, true).await?;
-                    }
-                }
-                Err(ReaderError::View(error)) => {
-                    warn!(%user, error = &error as &dyn std::error::Error, "view unavailable, answering from the facts");
-                    break;
-                }
-                other => return other,
-            }
-        }
-        let snapshot = self.snapshot_of_facts(user, Origin::Degraded).await?;
-        self.page_of(user, &snapshot, status, before, limit).await
-    }
-
-    async fn page_of(
-        &self,
-        user: UserId,
-        snapshot: &Snapshot,
-        status: Status,
-        before: Option<FeedKey>,
-        limit: usize,
-    ) -> Result<FeedPage, ReaderError> {
         // One more than asked for tells whether there is a next page.
-        let mut posts = Vec::with_capacity(limit + 1);
-        let mut bound = before;
-        let mut from_facts = snapshot.origin != Origin::View;
-        if !from_facts {
-            let low = snapshot.state.meta.low;
-            let wanted = |key: &FeedKey| {
-                key.at >= low && snapshot.state.shows(key) && (status == Status::All || snapshot.state.is_unread(key.post))
-            };
-            let mut days = snapshot.state.meta.days.clone();
-            while posts.len() <= limit {
-                let keys = self.stored_keys(user, &mut days, bound, limit + 1 - posts.len(), &wanted).await?;
-                let Some(last) = keys.last() else { break };
-                bound = Some(*last);
-                posts.extend(self.live_posts(&keys).await?);
-            }
-            if posts.len() <= limit && low > Timestamp::default() {
-                let lowest = FeedKey { at: low, post: PostId::new(UserId::MIN, 0) };
-                bound = Some(bound.map_or(lowest, |bound| bound.min(lowest)));
-                from_facts = true;
-            }
+        let mut page = Collected { posts: Vec::with_capacity(limit + 1), wanted: limit + 1, bound: before, ended: false };
+        // The top of the feed is at its end, so that a few entries are enough; where a cursor lies is not known.
+        let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
+        let mut snapshot = match self.view(user, newest).await {
+            Ok(Some(view)) => match self.collect_stored(user, view, status, &mut page).await {
+                Ok(snapshot) => snapshot,
+                Err(ReaderError::View(error)) => self.without_view(user, &error, &mut page, before).await?,
+                Err(error) => return Err(error),
+            },
+            Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await?,
+            Err(ReaderError::View(error)) => self.without_view(user, &error, &mut page, before).await?,
+            Err(error) => return Err(error),
+        };
+        if page.missing() > 0 && !page.ended {
+            self.collect_facts(&mut snapshot, status, &mut page).await?;
         }
-        if from_facts {
-            let owned;
-            let snapshot = if snapshot.origin == Origin::View {
-                let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
-                owned = Snapshot { heads: self.posts.heads(&authors).await?, ..snapshot.clone() };
-                &owned
-            } else {
-                snapshot
-            };
-            let lanes = match status {
-                Status::All => Lane::of_feed(snapshot),
-                Status::Unread => Lane::of_unread(snapshot),
-            };
-            let mut merge = Merge::new(&*self.posts, lanes, bound);
-            while posts.len() <= limit
-                && let Some(post) = merge.next().await?
-            {
-                posts.push(post);
-            }
-        }
-        let more = posts.len() > limit;
-        posts.truncate(limit);
-        let next = posts.last().filter(|_| more).map(|post| post.key());
-        let items = posts.into_iter().map(|post| FeedItem { read: !snapshot.state.is_unread(post.id), post }).collect();
+        let more = page.missing() == 0;
+        page.posts.truncate(limit);
+        let next = page.posts.last().filter(|_| more).map(PostSummary::key);
+        let items = page.posts.into_iter().map(|post| FeedItem { read: !snapshot.state.is_unread(post.id), post }).collect();
         Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
     }
 
-    /// At least one and at most `limit` keys that the view stores below `bound` and that are `wanted`, newest first; none at its end. Takes the days
-    /// that are read to their end out of `days`.
-    async fn stored_keys(
+    /// Starts over from the facts.
+    async fn without_view(
         &self,
         user: UserId,
-        days: &mut Vec<u16>,
-        bound: Option<FeedKey>,
-        limit: usize,
-        wanted: &(dyn Fn(&FeedKey) -> bool + Sync),
-    ) -> Result<Vec<FeedKey>, ReaderError> {
-        let mut keys = Vec::new();
-        if let Some(bound) = bound {
-            days.retain(|&day| day <= bound.at.day());
-        }
-        let mut below = bound;
-        while keys.len() < limit && !days.is_empty() {
-            let newest: Vec<u16> = days.iter().rev().take(CHUNKS_AT_ONCE).copied().collect();
-            let chunks = self.views.chunks(user, &newest, below, limit).await?;
-            for (day, chunk) in newest.iter().zip(chunks) {
-                let chunk = chunk.ok_or_else(|| ViewError::Damaged { detail: format!("feed chunk of day {day} is gone") })?;
-                below = chunk.last().copied().or(below);
-                keys.extend(chunk.iter().copied().filter(|key| wanted(key)));
-                // A full answer may hide more of the day, and a cut one has to be read again.
-                if chunk.len() >= limit || keys.len() > limit {
-                    break;
+        error: &ViewError,
+        page: &mut Collected,
+        before: Option<FeedKey>,
+    ) -> Result<Snapshot, ReaderError> {
+        page.posts.clear();
+        page.bound = before;
+        self.instead_of_view(user, error).await
+    }
+
+    /// Takes what the view stores of a page.
+    async fn collect_stored(
+        &self,
+        user: UserId,
+        mut view: View,
+        status: Status,
+        page: &mut Collected,
+    ) -> Result<Snapshot, ReaderError> {
+        loop {
+            let state = &view.state;
+            let wanted =
+                |key: &&FeedKey| page.is_below(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
+            let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(page.missing()).copied().collect();
+            if let Some(last) = keys.last() {
+                page.bound = Some(*last);
+                page.posts.extend(self.live_posts(&keys).await?);
+            } else if view.whole {
+                page.ended = match status {
+                    Status::All => state.meta.low.is_none(),
+                    Status::Unread => state.unread_total() == unread_stored(&view),
+                };
+            }
+            if page.missing() == 0 || (keys.is_empty() && view.whole) {
+                return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
+            }
+            if keys.is_empty() {
+                match self.view(user, ALL).await? {
+                    Some(whole) => view = whole,
+                    None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
                 }
-                days.pop();
             }
         }
-        keys.truncate(limit);
-        Ok(keys)
+    }
+
+    /// Goes on from the facts.
+    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, page: &mut Collected) -> Result<(), ReaderError> {
+        if snapshot.origin == Origin::View {
+            let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
+            snapshot.heads = self.posts.heads(&authors).await?;
+            let low = snapshot.state.meta.low;
+            page.bound = [page.bound, low].into_iter().flatten().min();
+        }
+        let lanes = match status {
+            Status::All => Lane::of_feed(snapshot),
+            Status::Unread => Lane::of_unread(snapshot),
+        };
+        let mut merge = Merge::new(&*self.posts, lanes, page.bound);
+        while page.missing() > 0
+            && let Some(post) = merge.next().await?
+        {
+            page.posts.push(post.into());
+        }
+        Ok(())
     }
 
     /// The posts of these keys in their order, without deleted ones.
-    async fn live_posts(&self, keys: &[FeedKey]) -> Result<Vec<Post>, ReaderError> {
+    async fn live_posts(&self, keys: &[FeedKey]) -> Result<Vec<PostSummary>, ReaderError> {
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-        let mut posts: HashMap<PostId, Post> = self.posts.posts(&ids).await?;
+        let mut posts = match self.post_views.summaries(&ids).await {
+            Ok(posts) => posts,
+            // A value that is not a summary is asked for again below.
+            Err(ViewError::Damaged { detail }) => {
+                warn!(detail, "damaged summaries");
+                HashMap::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
+        if !unknown.is_empty() {
+            let found: Vec<PostSummary> = self.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
+            if let Err(error) = self.post_views.remember(&found).await {
+                warn!(error = &error as &dyn std::error::Error, "summaries not kept");
+            }
+            posts.extend(found.into_iter().map(|post| (post.id, post)));
+        }
         Ok(ids.iter().filter_map(|id| posts.remove(id)).filter(|post| !post.deleted).collect())
     }
+}
+
+/// How many of the posts that count as unread the view stores.
+fn unread_stored(view: &View) -> u64 {
+    view.entries.iter().filter(|key| view.state.shows(key) && view.state.is_unread(key.post)).count() as u64
 }

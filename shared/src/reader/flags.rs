@@ -36,14 +36,14 @@ impl Flags {
         self.state.as_ref().map_or(0, AuthorState::unread)
     }
 
-    /// How many of the posts up to `seq` count as unread.
-    pub fn unread_upto(&self, seq: Seq) -> u64 {
-        self.state.as_ref().map_or(0, |state| state.unread_seqs().filter(|unread| *unread <= seq).count() as u64)
+    /// The posts that count as unread, newest first.
+    pub fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.state.iter().flat_map(AuthorState::unread_seqs)
     }
 
-    /// The oldest post that counts as unread.
-    pub fn oldest_unread(&self) -> Option<Seq> {
-        self.state.as_ref().and_then(|state| state.unread_seqs().last())
+    /// How many of the posts up to `seq` count as unread.
+    pub fn unread_upto(&self, seq: Seq) -> u64 {
+        self.unread_seqs().filter(|unread| *unread <= seq).count() as u64
     }
 
     /// The author's head.

@@ -15,8 +15,8 @@ pub use flags::Flags;
 pub use timeline::{Lane, Merge};
 
 use crate::{
-    domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId, reader_state::ReaderMeta},
-    ports::{Clock, Edges, FactsError, Posts, ReaderViews, Reads, ViewError},
+    domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId},
+    ports::{Clock, Edges, FactsError, PostViews, Posts, ReaderViews, Reads, ViewError},
 };
 
 /// A use case failed.
@@ -41,6 +41,8 @@ pub struct Readers {
     pub reads: Arc<dyn Reads>,
     /// Views.
     pub views: Arc<dyn ReaderViews>,
+    /// Summaries of posts.
+    pub post_views: Arc<dyn PostViews>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Random numbers that tell rebuilds apart.
@@ -52,7 +54,7 @@ pub struct Readers {
 pub enum Origin {
     /// The view in Redis.
     View,
-    /// The facts, because somebody else is rebuilding the view right now.
+    /// The facts, because the view is being rebuilt, or is damaged and will be.
     Rebuilding,
     /// The facts, because Redis is away.
     Degraded,
@@ -98,15 +100,22 @@ impl Readers {
     /// # Errors
     /// Only when the facts are needed and do not answer.
     pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, ReaderError> {
-        match self.view(user).await {
-            Ok(Some(state)) => Ok(Snapshot { state, heads: HashMap::new(), origin: Origin::View }),
+        match self.view(user, 0).await {
+            Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
-            Err(ReaderError::View(error)) => {
-                warn!(%user, error = &error as &dyn std::error::Error, "view unavailable, answering from the facts");
-                self.snapshot_of_facts(user, Origin::Degraded).await
-            }
+            Err(ReaderError::View(error)) => self.instead_of_view(user, &error).await,
             Err(error) => Err(error),
         }
+    }
+
+    /// The facts, because the view failed.
+    async fn instead_of_view(&self, user: UserId, error: &ViewError) -> Result<Snapshot, ReaderError> {
+        warn!(%user, error = error as &dyn std::error::Error, "view unavailable, answering from the facts");
+        let origin = match error {
+            ViewError::Unavailable { .. } => Origin::Degraded,
+            ViewError::Damaged { .. } => Origin::Rebuilding,
+        };
+        self.snapshot_of_facts(user, origin).await
     }
 
     /// What the facts imply for a reader.
@@ -115,22 +124,39 @@ impl Readers {
     /// The facts do not answer.
     pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, ReaderError> {
         let edges = self.edges.following(user).await?;
-        self.implied_by(user, &edges, origin).await
+        self.implied_by(user, edges, origin).await
     }
 
     /// What these edges and the other facts imply for their reader.
-    async fn implied_by(&self, user: UserId, edges: &[Edge], origin: Origin) -> Result<Snapshot, ReaderError> {
+    async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, ReaderError> {
+        let mut snapshot = Snapshot { state: ReaderState::default(), heads: HashMap::new(), origin };
+        for pair in self.facts_of(user, edges).await? {
+            if let Some((edge, state)) = pair.live_edge().zip(pair.state()) {
+                snapshot.state.authors.insert(edge.author, state);
+                snapshot.heads.insert(edge.author, pair.head);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// The facts of every author the user follows: three reads, however many they are.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, ReaderError> {
+        let edges = self.edges.following(user).await?;
+        self.facts_of(user, edges).await
+    }
+
+    async fn facts_of(&self, user: UserId, edges: Vec<Edge>) -> Result<Vec<PairFacts>, ReaderError> {
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-        let (heads, reads) = futures::try_join!(self.posts.heads(&authors), self.reads.all_reads(user))?;
-        let empty = (AuthorHead::default(), ReadState::default());
-        let authors = edges
-            .iter()
-            .map(|edge| {
-                let head = heads.get(&edge.author).unwrap_or(&empty.0);
-                (edge.author, AuthorState::from_facts(edge, head, reads.get(&edge.author).unwrap_or(&empty.1)))
-            })
-            .collect();
-        Ok(Snapshot { state: ReaderState { meta: ReaderMeta::default(), authors }, heads, origin })
+        let (mut heads, mut reads) = futures::try_join!(self.posts.heads(&authors), self.reads.all_reads(user))?;
+        let pair = |edge: Edge| PairFacts {
+            head: heads.remove(&edge.author).unwrap_or_default(),
+            reads: reads.remove(&edge.author).unwrap_or_default(),
+            edge: Some(edge),
+        };
+        Ok(edges.into_iter().map(pair).collect())
     }
 
     /// The facts of one pair.

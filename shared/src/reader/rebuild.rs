@@ -4,25 +4,25 @@ use tracing::{debug, info, warn};
 
 use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
 use crate::{
-    domain::{Edge, FeedKey, ReaderState, Timestamp, UserId, feed::FEED_CAP},
-    ports::{Begun, Seed, Seeded, ViewError},
+    domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP},
+    ports::{Begun, Seed, Seeded, View, ViewError},
 };
 
 /// Rounds in which facts that changed meanwhile are loaded again, and whole rebuilds when the view vanishes meanwhile.
 const ROUNDS: usize = 6;
 
 impl Readers {
-    /// A complete view; rebuilds a missing or abandoned one. `None` while somebody else rebuilds it.
-    pub(super) async fn view(&self, user: UserId) -> Result<Option<ReaderState>, ReaderError> {
+    /// A complete view with its `newest` entries; rebuilds a missing, damaged or abandoned one. `None` while somebody else rebuilds it.
+    pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ReaderError> {
         let mut anew = false;
         for _ in 0..ROUNDS {
-            match self.views.state(user).await {
-                Ok(Some(state)) if state.is_complete() => {
-                    self.extend_lifetime(user, &state).await;
-                    return Ok(Some(state));
+            match self.views.view(user, newest).await {
+                Ok(Some(view)) if view.state.is_complete() => {
+                    self.extend_lifetime(user, &view.state).await;
+                    return Ok(Some(view));
                 }
                 // A follow was admitted and its facts never came: finish it here.
-                Ok(Some(state)) if !state.meta.building => {
+                Ok(Some(View { state, .. })) if !state.meta.building => {
                     let opening: Vec<UserId> =
                         state.authors.iter().filter(|(_, state)| state.opening).map(|(author, _)| *author).collect();
                     self.sync(user, &opening).await?;
@@ -59,12 +59,13 @@ impl Readers {
             return Ok(true);
         }
         // Only now, with the gate open: a post published after these reads is delivered, one published before is in them.
-        let snapshot = self.implied_by(user, &edges, Origin::Rebuilding).await?;
+        let authors = edges.len();
+        let snapshot = self.implied_by(user, edges, Origin::Rebuilding).await?;
         let (entries, low) = self.newest_entries(&snapshot).await?;
-        debug!(%user, authors = edges.len(), entries = entries.len(), "rebuilding view");
+        debug!(%user, authors, entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
-        let mut seed = Seed { authors, entries, token: Some(token), low: Some(low) };
+        let mut seed = Seed { authors, entries, token: Some(token), low };
         for _ in 0..ROUNDS {
             match self.views.seed(user, &seed).await? {
                 Seeded::Gone => return Ok(true),
@@ -79,45 +80,42 @@ impl Readers {
         Ok(false)
     }
 
-    /// The newest entries of a reader's feed from facts, at most the cap and those that share the last one's millisecond; and the time from which on
-    /// they are all there are.
-    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Timestamp), ReaderError> {
+    /// The newest entries of a reader's feed from facts, at most the cap; and the lowest of them when there are more.
+    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), ReaderError> {
         let mut merge = Merge::new(&*self.posts, Lane::of_feed(snapshot), None);
         let mut entries: Vec<FeedKey> = Vec::new();
         while let Some(post) = merge.next().await? {
-            let key = post.key();
-            if entries.len() >= FEED_CAP && entries.last().is_some_and(|last| last.at != key.at) {
-                let low = entries.last().map_or(Timestamp::default(), |last| last.at);
+            if entries.len() == FEED_CAP {
+                let low = entries.last().copied();
                 return Ok((entries, low));
             }
-            entries.push(key);
+            entries.push(post.key());
         }
-        Ok((entries, Timestamp::default()))
+        Ok((entries, None))
     }
 
     /// A seed with fresh facts for these authors only.
     async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, ReaderError> {
         let edges: Vec<Edge> = self.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
         self.views.admit(user, &edges).await?;
-        let mut authors = Vec::with_capacity(edges.len());
-        let mut entries = Vec::new();
-        let mut low = seed.low;
+        let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
-            let author = self.author_seed(user, edge).await?;
-            authors.extend(author.authors);
-            entries.extend(author.entries);
-            low = low.max(author.low);
+            // An edge that has changed once more is brought in by whoever changed it.
+            let Some(author) = self.author_seed(user, edge).await? else { continue };
+            reloaded.authors.extend(author.authors);
+            reloaded.entries.extend(author.entries);
+            reloaded.low = reloaded.low.max(author.low);
         }
-        Ok(Seed { authors, entries, token: seed.token, low })
+        Ok(reloaded)
     }
 
     /// Extends the lifetimes of a view that is read, now and then. Failing costs at most an early rebuild.
     async fn extend_lifetime(&self, user: UserId, state: &ReaderState) {
         let now = self.clock.now();
-        if now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
+        if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
             return;
         }
-        if let Err(error) = self.views.touch(user, state, now).await {
+        if let Err(error) = self.views.touch(user, now).await {
             warn!(%user, error = &error as &dyn std::error::Error, "could not extend the lifetime of a view");
         }
     }

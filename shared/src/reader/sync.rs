@@ -2,7 +2,7 @@
 
 use super::{PairFacts, ReaderError, Readers};
 use crate::{
-    domain::{AuthorState, Edge, UserId, feed::FEED_CAP},
+    domain::{AuthorState, Edge, Post, UserId, feed::FEED_CAP},
     ports::{Admitted, Seed, Seeded},
 };
 
@@ -39,13 +39,13 @@ impl Readers {
                 match admitted {
                     Admitted::Complete => {}
                     Admitted::Stale => again.push(edge.author),
-                    Admitted::Opening => {
-                        let seed = self.author_seed(user, edge).await?;
-                        match self.views.seed(user, &seed).await? {
+                    Admitted::Opening => match self.author_seed(user, edge).await? {
+                        None => again.push(edge.author),
+                        Some(seed) => match self.views.seed(user, &seed).await? {
                             Seeded::Gone => return Ok(()),
                             Seeded::Merged { stale } => again.extend(stale),
-                        }
-                    }
+                        },
+                    },
                 }
             }
             if again.is_empty() {
@@ -86,14 +86,17 @@ impl Readers {
         }
     }
 
-    /// What the facts say of one followed author. The state claims as delivered what the entries hold; where they end before the author's
-    /// posts do, the view's low end rises above those, and the facts show them.
-    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Seed, ReaderError> {
+    /// What the facts say of one followed author; `None` when the edge is not the pair's any more. The state claims as delivered what the entries hold;
+    /// where they end before the author's posts do, the view's low end rises to the last of them, and the facts show the others.
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Option<Seed>, ReaderError> {
         let pair = self.pair(user, edge.author).await?;
+        if pair.live_edge().is_none_or(|known| known.rev != edge.rev) {
+            return Ok(None);
+        }
         let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
         let posts = self.posts.timeline(edge.author, edge.floor, pair.head.latest_seq, FEED_CAP).await?;
-        let low = posts.last().filter(|_| posts.len() == FEED_CAP).map(|post| post.created_at.plus_ms(1));
-        let entries = posts.into_iter().filter(|post| !post.deleted).map(|post| post.key()).collect();
-        Ok(Seed { authors: vec![(edge.author, state)], entries, token: None, low })
+        let low = posts.last().filter(|_| posts.len() == FEED_CAP).map(Post::key);
+        let entries = posts.iter().filter(|post| !post.deleted).map(Post::key).collect();
+        Ok(Some(Seed { authors: vec![(edge.author, state)], entries, token: None, low }))
     }
 }

@@ -1,15 +1,12 @@
 //! A home timeline merged from the facts: many authors' timelines, newest first, loading only what is needed.
 
-use std::{
-    collections::{BinaryHeap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BinaryHeap, VecDeque};
 
 use futures::future::try_join_all;
 
 use super::{ReaderError, Snapshot};
 use crate::{
-    domain::{FeedKey, Post, PostId, Seq, Timestamp, UserId},
+    domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId},
     ports::Posts,
 };
 
@@ -20,9 +17,6 @@ const PARALLEL: usize = 16;
 const FIRST_LOAD: usize = 10;
 const NEXT_LOAD: usize = 100;
 
-/// Which posts of an author a merge wants, besides live ones.
-type Wanted = Arc<dyn Fn(Seq) -> bool + Send + Sync>;
-
 /// One author's part in a merge.
 pub struct Lane {
     author: UserId,
@@ -32,7 +26,8 @@ pub struct Lane {
     upto: Seq,
     /// Nothing later than it.
     latest_at: Timestamp,
-    wanted: Wanted,
+    /// The only posts that are wanted, ascending; `None` for all.
+    only: Option<Vec<Seq>>,
     loaded: VecDeque<Post>,
     loads: usize,
 }
@@ -40,31 +35,27 @@ pub struct Lane {
 impl Lane {
     /// The whole feed: live posts above each author's floor.
     pub fn of_feed(snapshot: &Snapshot) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state| (state.floor, Arc::new(|_| true)))
+        Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, None)))
     }
 
-    /// What counts as unread.
+    /// What counts as unread, and nothing else is read for it.
     pub fn of_unread(snapshot: &Snapshot) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state| {
-            let lowest = state.unread_seqs().last();
-            let state = state.clone();
-            (lowest.map_or(Seq::MAX, |seq| seq - 1), Arc::new(move |seq| state.is_unread(seq)))
+        Self::of_snapshot(snapshot, |state, _| {
+            let mut seqs: Vec<Seq> = state.unread_seqs().collect();
+            seqs.reverse();
+            Some((seqs.first()? - 1, *seqs.last()?, Some(seqs)))
         })
     }
 
-    fn of_snapshot(snapshot: &Snapshot, choose: impl Fn(&crate::domain::AuthorState) -> (Seq, Wanted)) -> Vec<Self> {
-        let lanes = snapshot.state.authors.iter().filter_map(|(author, state)| {
-            let head = snapshot.heads.get(author)?;
-            let (after, wanted) = choose(state);
-            (after < head.latest_seq).then(|| Self {
-                author: *author,
-                after,
-                upto: head.latest_seq,
-                latest_at: head.latest_at,
-                wanted,
-                loaded: VecDeque::new(),
-                loads: 0,
-            })
+    fn of_snapshot(
+        snapshot: &Snapshot,
+        choose: impl Fn(&AuthorState, &AuthorHead) -> Option<(Seq, Seq, Option<Vec<Seq>>)>,
+    ) -> Vec<Self> {
+        let lanes = snapshot.state.authors.iter().filter_map(|(&author, state)| {
+            let head = snapshot.heads.get(&author)?;
+            let (after, upto, only) = choose(state, head)?;
+            let lane = Self { author, after, upto, latest_at: head.latest_at, only, loaded: VecDeque::new(), loads: 0 };
+            (after < upto).then_some(lane)
         });
         lanes.collect()
     }
@@ -84,7 +75,16 @@ impl Lane {
     async fn load(&mut self, posts: &dyn Posts) -> Result<(), ReaderError> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
-        let loaded = posts.timeline(self.author, self.after, self.upto, limit).await?;
+        let loaded = match &mut self.only {
+            None => posts.timeline(self.author, self.after, self.upto, limit).await?,
+            Some(only) => {
+                only.truncate(only.partition_point(|&seq| seq <= self.upto));
+                let next = only.split_off(only.len().saturating_sub(limit));
+                let ids: Vec<PostId> = next.iter().map(|&seq| PostId::new(self.author, seq)).collect();
+                let mut found = posts.posts(&ids).await?;
+                ids.iter().rev().filter_map(|id| found.remove(id)).collect()
+            }
+        };
         match loaded.last() {
             // The next load begins below the last post of this one.
             Some(last) if loaded.len() == limit => {
@@ -93,7 +93,7 @@ impl Lane {
             }
             _ => self.upto = self.after,
         }
-        self.loaded.extend(loaded.into_iter().filter(|post| !post.deleted && (self.wanted)(post.id.seq)));
+        self.loaded.extend(loaded.into_iter().filter(|post| !post.deleted));
         Ok(())
     }
 }

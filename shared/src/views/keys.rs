@@ -2,8 +2,8 @@
 //!
 //! | key | type | content | lifetime | written by | rebuilt from |
 //! |---|---|---|---|---|---|
-//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](crate::domain::author_state) | 60 h after the last read | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
-//! | `{bucket}:f:<user>:<day>` | sorted set | feed chunk of one day: [member](crate::domain::FeedKey::member) → ms | an hour longer than the state | deliver, retract, seed, drop, touch | posts |
+//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](crate::domain::author_state) | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
+//! | `{bucket}:f:<user>` | list | feed: [entries](crate::domain::FeedKey::entry), oldest first, at most 1,128 | an hour longer than the state | deliver, retract, begin, seed, drop, touch | posts |
 //! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which it is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
 //! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | 2 h; 5 min when empty | fill, relate | edges by followee |
 //! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | who left a cached list → when, against follows that arrive late | 2 h | relate | |
@@ -11,6 +11,7 @@
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
 //! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately | 3 s | apply | |
+//! | `{bucket}:p:<post>` | string | [summary](crate::domain::PostSummary) of a post, or that it is deleted; the author's bucket | 7 days | remember, bury | posts |
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
 //! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
 //!
@@ -26,8 +27,11 @@ use crate::{
 /// How long a view lives after its reader's last read.
 pub const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
 
-/// How long a feed chunk lives: always longer than the state that lists it, also when reads extend both only twice an hour.
-pub const CHUNK_LIFETIME: Duration = Duration::from_secs(61 * 3600);
+/// How long a view without a feed lives: its reader follows nobody, or silent authors only.
+pub const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
+
+/// How long a feed lives: always longer than the state that says there is one.
+pub const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
 
 /// How long relation lists and counters are kept.
 pub const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
@@ -41,6 +45,9 @@ pub const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 /// How long it is known that a user has changed an edge: longer than a first page is kept in memory.
 pub const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
 
+/// How long summaries of posts are kept.
+pub const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// How long progress is kept.
 pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -49,9 +56,14 @@ pub fn reader_state(user: UserId) -> String {
     format!("{{{}}}:r:{user}", user.bucket())
 }
 
-/// The feed chunk of one day (days since the epoch).
-pub fn feed_chunk(user: UserId, day: u16) -> String {
-    format!("{{{}}}:f:{user}:{day}", user.bucket())
+/// The feed.
+pub fn feed(user: UserId) -> String {
+    format!("{{{}}}:f:{user}", user.bucket())
+}
+
+/// The summary of a post.
+pub fn post(post: PostId) -> String {
+    format!("{{{}}}:p:{post}", post.author.bucket())
 }
 
 /// A relation list, who left it, and the lease for filling it.
@@ -100,7 +112,8 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         assert_eq!(reader_state(user), "{831}:r:1042");
-        assert_eq!(feed_chunk(user, 20_777), "{831}:f:1042:20777");
+        assert_eq!(feed(user), "{831}:f:1042");
+        assert_eq!(super::post(post), "{831}:p:1042-7");
         assert_eq!(
             list(List::Following(user)),
             ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]

@@ -5,6 +5,7 @@
 mod connection;
 pub mod keys;
 mod library;
+mod posts;
 mod progress;
 mod readers;
 mod relations;

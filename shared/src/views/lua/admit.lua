@@ -10,7 +10,7 @@ local function admit(keys, argv)
   local results = {}
   for a = 1, #argv, 3 do
     local value, rev = redis.call('HGET', keys[1], argv[a]), tonumber(argv[a + 1])
-    local known = value and unpack_author(value).rev
+    local known = value and rev_of(value)
     if known and known > rev then
       results[#results + 1] = -1
     elseif known == rev then

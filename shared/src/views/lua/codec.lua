@@ -1,45 +1,49 @@
--- The two packed values of a reader state hash, laid out in domain/author_state.rs and domain/reader_state.rs.
+-- The packed values of a view, laid out in domain/author_state.rs, domain/reader_state.rs and domain/feed.rs.
 
 local META = '@'
-local LIVE, OPENING = 1, 2
-local AUTHOR = '<BI4I4I4I4I4I6I4I3I3'
-local AUTHOR_BYTES = 37
-local META_BYTES = 27
+local BUILDING, FEED = 1, 2
+local META_BYTES = 21
 
-local function unpack_author(value)
-  local e = {}
-  local tail, read, at
-  e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.newest, e.full, tail, read, at = struct.unpack(AUTHOR, value)
-  e.base = e.base * 8
-  e.tail = string.sub(value, at, at + tail - 1)
-  e.read = string.sub(value, at + tail, at + tail + read - 1)
-  e.deleted = string.sub(value, at + tail + read)
-  return e
-end
+local LIVE, OPENING, BITMAPS = 1, 2, 4
+local AUTHOR = '<BI4I4I4I4I4I4I6'
+local AUTHOR_BYTES = 31
+local BEFORE_THROUGH = 21
 
--- Trailing zero bytes say nothing.
-local function trimmed(bits)
-  return (string.gsub(bits, '%z+$', ''))
-end
-
--- Leading 0xff bytes of the delivered bits are counted, not kept.
-local function pack_author(e)
-  local first = 1
-  while string.byte(e.tail, first) == 255 do first = first + 1 end
-  if first > 1 then
-    e.full = e.full + first - 1
-    e.tail = string.sub(e.tail, first)
-  end
-  return struct.pack(AUTHOR, e.flags, e.rev, e.version, e.deletions, e.floor, e.base / 8, e.newest, e.full, #e.tail, #e.read)
-    .. e.tail .. e.read .. e.deleted
-end
+-- Entries of a feed beyond its cap that are tolerated, so that not every delivery trims.
+local SLACK = 128
 
 local function is_live(value)
   return bit.band(string.byte(value, 1), LIVE) == LIVE
 end
 
+local function rev_of(value)
+  return (struct.unpack('<I4', value, 2))
+end
+
 local function tombstone(rev)
-  return struct.pack(AUTHOR, 0, rev, 0, 0, 0, 0, 0, 0, 0, 0)
+  return struct.pack(AUTHOR, 0, rev, 0, 0, 0, 0, 0, 0)
+end
+
+local function unpack_author(value)
+  local e = { tail = '', read = '', deleted = '' }
+  e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
+  e.base = e.base * 8
+  if e.flags >= BITMAPS then
+    e.flags = e.flags - BITMAPS
+    local tail, read, at = struct.unpack('<I3I3', value, AUTHOR_BYTES + 1)
+    e.tail = string.sub(value, at, at + tail - 1)
+    e.read = string.sub(value, at + tail, at + tail + read - 1)
+    e.deleted = string.sub(value, at + tail + read)
+  end
+  return e
+end
+
+local function pack_author(e)
+  local bitmaps = e.tail ~= '' or e.read ~= '' or e.deleted ~= ''
+  local value = struct.pack(AUTHOR, e.flags + (bitmaps and BITMAPS or 0), e.rev, e.version, e.deletions, e.floor, e.base / 8,
+    e.through, e.newest)
+  if not bitmaps then return value end
+  return value .. struct.pack('<I3I3', #e.tail, #e.read) .. e.tail .. e.read .. e.deleted
 end
 
 local function has_bit(bits, index)
@@ -54,26 +58,86 @@ local function with_bit(bits, index)
   return string.sub(bits, 1, at - 1) .. string.char(byte) .. string.sub(bits, at + 1)
 end
 
+-- Moves `through` over what the tail has delivered behind it, and cuts the tail to what is left.
+local function advance(e)
+  local first, through = math.floor(e.through / 8), e.through
+  while has_bit(e.tail, through - first * 8) do through = through + 1 end
+  e.through = through
+  e.tail = string.sub(e.tail, math.floor(through / 8) - first + 1)
+  if #e.tail == 1 and bit.rshift(string.byte(e.tail), through % 8) == 0 then e.tail = '' end
+end
+
+-- Notes a delivery; whether that was news.
+local function set_delivered(e, seq)
+  if seq <= e.through then return false end
+  local index = seq - 1 - math.floor(e.through / 8) * 8
+  if has_bit(e.tail, index) then return false end
+  e.tail = with_bit(e.tail, index)
+  advance(e)
+  return true
+end
+
+-- The order of a feed: time, then the bytes of author and sequence number. Not `<`, which follows the server's locale.
+local function less(a, b)
+  local at, bt = struct.unpack('>I6', a), struct.unpack('>I6', b)
+  if at ~= bt then return at < bt end
+  for i = 7, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
 local function low_of(meta)
-  return (struct.unpack('<I6', meta, 2))
+  return string.sub(meta, META_BYTES + 1)
 end
 
-local function has_day(meta, day)
-  for at = #meta - 1, META_BYTES + 1, -2 do
-    if struct.unpack('<I2', meta, at) == day then return true end
-  end
-  return false
+local function with_low(meta, low)
+  return string.sub(meta, 1, META_BYTES) .. low
 end
 
-local function with_day(meta, day)
-  return meta .. struct.pack('<I2', day)
+local function has_flag(meta, flag)
+  return bit.band(string.byte(meta, 1), flag) ~= 0
 end
 
-local function without_day(meta, day)
-  for at = META_BYTES + 1, #meta - 1, 2 do
-    if struct.unpack('<I2', meta, at) == day then
-      return string.sub(meta, 1, at - 1) .. string.sub(meta, at + 2)
+local function with_flag(meta, flag)
+  return string.char(bit.bor(string.byte(meta, 1), flag)) .. string.sub(meta, 2)
+end
+
+local function without_flag(meta, flag)
+  return string.char(bit.band(string.byte(meta, 1), 255 - flag)) .. string.sub(meta, 2)
+end
+
+-- Puts an entry that is not the newest into its place; the length of the feed, 0 when the entry was there.
+local function insert_late(feed, entry)
+  local count = 16
+  while true do
+    local entries = redis.call('LRANGE', feed, -count, -1)
+    for i = #entries, 1, -1 do
+      if entries[i] == entry then return 0 end
+      if less(entries[i], entry) then return redis.call('LINSERT', feed, 'AFTER', entries[i], entry) end
     end
+    if #entries < count then return redis.call('LPUSH', feed, entry) end
+    count = count * 8
   end
-  return meta
+end
+
+-- Puts an entry into a feed, once; the length of the feed, 0 when the entry was there.
+local function insert(feed, entry)
+  local newest = redis.call('LINDEX', feed, -1)
+  if not newest or less(newest, entry) then return redis.call('RPUSH', feed, entry) end
+  if newest == entry then return 0 end
+  return insert_late(feed, entry)
+end
+
+local function push_all(feed, entries)
+  for from = 1, #entries, 1000 do
+    redis.call('RPUSH', feed, unpack(entries, from, math.min(from + 999, #entries)))
+  end
+end
+
+-- Cuts a feed to its cap; the meta that says from which entry on it is complete.
+local function trim(feed, meta, cap)
+  redis.call('LTRIM', feed, -cap, -1)
+  return with_low(meta, redis.call('LINDEX', feed, 0))
 end

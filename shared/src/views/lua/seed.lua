@@ -1,37 +1,56 @@
 -- seed: merges what the facts say into a view. Also how a change of read state arrives (with no claim about deliveries).
 --
--- KEYS     [1] state hash, then D feed chunks
--- ARGV     [1] chunk lifetime ms  [2] token or ''  [3] low ms or '', raises the view's  [4] D  then D days
---          [5+D] A, then A times: author, value (an author state); then for every entry: index of its day, score, member
+-- KEYS     [1] state hash  [2] feed
+-- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] token or ''  [5] lowest entry or '', raises the view's
+--          [6] A, then A times: author, value (an author state); then the entries, oldest first
 -- Returns  the indexes (from 1) of the authors whose facts are older than what the view knows: load them again; false without a view,
 --          or when the token is given and the rebuild is not the caller's any more
 -- Keeps    V4 by versions: the edge's revision, the read fact's version and the number of deletions may only grow. Deliveries are merged, never undone.
 local function merge_author(e, s)
-  -- Delivered bits as absolute bytes: all below `full` are ones, then the tail.
-  local base, seen, known = s.base / 8, e.base / 8 + e.full, s.base / 8 + s.full
-  local full = math.max(seen, known)
-  local tail = {}
-  for byte = full, math.max(seen + #e.tail, known + #s.tail) - 1 do
+  -- Delivered bits as absolute bytes: all below `through` are ones, then the tails.
+  local seen, known = math.floor(e.through / 8), math.floor(s.through / 8)
+  s.through = math.max(e.through, s.through)
+  local from, tail = math.floor(s.through / 8), {}
+  for byte = from, math.max(seen + #e.tail, known + #s.tail) - 1 do
     local a = byte >= seen and string.byte(e.tail, byte - seen + 1) or 0
     local b = byte >= known and string.byte(s.tail, byte - known + 1) or 0
     tail[#tail + 1] = string.char(bit.bor(a, b))
   end
-  s.full, s.tail = full - base, table.concat(tail)
+  s.tail = table.concat(tail)
+  advance(s)
   s.newest = math.max(s.newest, e.newest)
   -- A value that claims nothing of deliveries does not end the opening either.
   if bit.band(s.flags, OPENING) ~= 0 then s.flags = e.flags end
   return s
 end
 
+-- Merges ascending entries into a feed, each once.
+local function merge_entries(feed, entries)
+  local newest = redis.call('LINDEX', feed, -1)
+  if not newest or less(newest, entries[1]) then return push_all(feed, entries) end
+  local known, merged, k = redis.call('LRANGE', feed, 0, -1), {}, 1
+  for i = 1, #entries do
+    while k <= #known and less(known[k], entries[i]) do
+      merged[#merged + 1] = known[k]
+      k = k + 1
+    end
+    if known[k] ~= entries[i] then merged[#merged + 1] = entries[i] end
+  end
+  for i = k, #known do merged[#merged + 1] = known[i] end
+  if #merged == #known then return end
+  redis.call('DEL', feed)
+  push_all(feed, merged)
+end
+
 local function seed(keys, argv)
-  local state, days = keys[1], tonumber(argv[4])
-  local meta = redis.call('HGET', state, META)
-  if not meta then return false end
-  if argv[2] ~= '' and (string.byte(meta, 1) == 0 or string.sub(meta, 20, 27) ~= argv[2]) then return false end
+  local state, feed, cap = keys[1], keys[2], tonumber(argv[3])
+  local before = redis.call('HGET', state, META)
+  if not before then return false end
+  if argv[4] ~= '' and (not has_flag(before, BUILDING) or string.sub(before, 14, 21) ~= argv[4]) then return false end
 
   local stale = {}
-  local at = 6 + days
-  for a = 1, tonumber(argv[5 + days]) do
+  local at = 7
+  for a = 1, tonumber(argv[6]) do
     local value, s = redis.call('HGET', state, argv[at]), unpack_author(argv[at + 1])
     local e = value and unpack_author(value)
     if not e or s.rev > e.rev then
@@ -46,17 +65,25 @@ local function seed(keys, argv)
     at = at + 2
   end
 
-  local low = math.max(low_of(meta), tonumber(argv[3]) or 0)
-  for p = at, #argv, 3 do
-    if tonumber(argv[p + 1]) >= low then
-      local slot = tonumber(argv[p])
-      local day = tonumber(argv[4 + slot])
-      redis.call('ZADD', keys[1 + slot], argv[p + 1], argv[p + 2])
-      if not has_day(meta, day) then meta = with_day(meta, day) end
-      redis.call('PEXPIRE', keys[1 + slot], argv[1])
-    end
+  local meta = before
+  if argv[5] ~= '' and (#meta == META_BYTES or less(low_of(meta), argv[5])) then meta = with_low(meta, argv[5]) end
+  local low, entries = low_of(meta), {}
+  for p = at, #argv do
+    if low == '' or not less(argv[p], low) then entries[#entries + 1] = argv[p] end
   end
-  meta = string.sub(meta, 1, 1) .. struct.pack('<I6', low) .. string.sub(meta, 8)
-  redis.call('HSET', state, META, meta)
+  if #entries > 0 then
+    if has_flag(meta, FEED) and redis.call('EXISTS', feed) == 0 then
+      redis.call('DEL', state)
+      return false
+    end
+    merge_entries(feed, entries)
+    redis.call('PEXPIRE', feed, argv[2])
+    if not has_flag(meta, FEED) then
+      redis.call('PEXPIRE', state, argv[1])
+      meta = with_flag(meta, FEED)
+    end
+    if redis.call('LLEN', feed) > cap + SLACK then meta = trim(feed, meta, cap) end
+  end
+  if meta ~= before then redis.call('HSET', state, META, meta) end
   return stale
 end
