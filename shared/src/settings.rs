@@ -13,7 +13,7 @@ pub struct Settings {
     pub fan_out_queue_url: String,
     /// `PROJECTOR_FAILURES_QUEUE_URL`.
     pub projector_failures_queue_url: String,
-    /// `REDIS_URL`, `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (1000).
+    /// `REDIS_URL`, `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
     pub redis: RedisOptions,
     /// `FOLLOWING_LIMIT` (500).
     pub following_limit: u64,
@@ -85,7 +85,7 @@ impl Settings {
             redis: RedisOptions {
                 url: required("REDIS_URL")?,
                 connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),
-                response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 1000)?),
+                response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
             },
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),

@@ -1,14 +1,19 @@
-//! The connection: short timeouts, one retry on a fresh connection, the library loaded when Redis does not know it.
+//! The connection: short timeouts, one retry on a fresh connection, a breaker, the library loaded when Redis does not know it.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use redis::{
     Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 
-use super::library::{Function, LIBRARY};
+use super::{
+    breaker::Breaker,
+    library::{Function, LIBRARY},
+};
 use crate::ports::ViewError;
+use tracing::warn;
 
 /// Arguments that serverless ElastiCache accepts in one call.
 pub(super) const MAX_ARGUMENTS: usize = 3_999;
@@ -27,7 +32,10 @@ pub struct RedisOptions {
 /// One Redis node. Cheap to clone; every operation on it is idempotent and so may be repeated once after a broken connection.
 #[derive(Clone)]
 pub struct Redis {
-    manager: ConnectionManager,
+    client: Client,
+    config: ConnectionManagerConfig,
+    manager: Arc<ArcSwap<ConnectionManager>>,
+    breaker: Breaker,
 }
 
 impl std::fmt::Debug for Redis {
@@ -49,7 +57,8 @@ impl Redis {
             .set_min_delay(Duration::from_millis(20))
             .set_max_delay(Duration::from_millis(50));
         let client = Client::open(options.url.as_str())?;
-        Ok(Self { manager: ConnectionManager::new_lazy_with_config(client, config)? })
+        let manager = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?;
+        Ok(Self { client, config, manager: Arc::new(ArcSwap::from_pointee(manager)), breaker: Breaker::new() })
     }
 
     /// Calls one function of the library.
@@ -91,24 +100,39 @@ impl Redis {
 
     /// Runs one command.
     pub(super) async fn query<T: FromRedisValue>(&self, operation: &'static str, command: &Cmd) -> Result<T, ViewError> {
-        self.retried(operation, async || command.query_async(&mut self.manager.clone()).await).await
+        self.run(operation, async |mut manager| command.query_async(&mut manager).await).await
     }
 
-    /// Runs a pipeline, not a transaction.
+    /// Runs a pipeline.
     pub(super) async fn pipeline<T: FromRedisValue>(&self, operation: &'static str, pipeline: &Pipeline) -> Result<T, ViewError> {
-        self.retried(operation, async || pipeline.query_async(&mut self.manager.clone()).await).await
+        self.run(operation, async |mut manager| pipeline.query_async(&mut manager).await).await
     }
 
-    async fn retried<T, F>(&self, operation: &'static str, run: impl Fn() -> F) -> Result<T, ViewError>
+    async fn run<T, F>(&self, operation: &'static str, call: impl Fn(ConnectionManager) -> F) -> Result<T, ViewError>
     where
         F: Future<Output = Result<T, RedisError>>,
     {
-        match run().await {
-            // A slow Redis is not asked twice: only a connection that broke is.
-            Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => run().await,
-            other => other,
+        let attempts = async {
+            let manager = self.manager.load_full();
+            let outcome = match call((*manager).clone()).await {
+                // A slow Redis is not asked twice: only a connection that broke is.
+                Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => call((*manager).clone()).await,
+                other => other,
+            };
+            if outcome.as_ref().is_err_and(RedisError::is_timeout) {
+                self.replace(&manager);
+            }
+            outcome.map_err(|error| view_error(operation, error))
+        };
+        self.breaker.run(operation, attempts).await
+    }
+
+    /// The next call makes a connection of its own: one that does not answer may belong to a node that is gone without a word.
+    fn replace(&self, silent: &Arc<ConnectionManager>) {
+        match ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone()) {
+            Ok(fresh) => drop(self.manager.compare_and_swap(silent, Arc::new(fresh))),
+            Err(error) => warn!(%error, "the silent connection is kept"),
         }
-        .map_err(|error| view_error(operation, error))
     }
 
     async fn load_library(&self) -> Result<(), ViewError> {

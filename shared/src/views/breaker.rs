@@ -1,0 +1,109 @@
+//! A circuit breaker: after a few failures in a row Redis is not asked for a while, so that a hanging one costs a function some waits and not all its time.
+
+use std::{
+    array,
+    future::Future,
+    iter::{self, Chain, Repeat},
+    time::Duration,
+};
+
+use failsafe::{
+    Config, Error, Instrument, StateMachine,
+    failure_policy::{self, ConsecutiveFailures},
+    futures::CircuitBreaker as _,
+};
+use tracing::{info, warn};
+
+use crate::ports::ViewError;
+
+/// Failures in a row that open the breaker.
+const FAILURES: u32 = 3;
+
+/// How long it stays open: one after the other with every attempt that fails, the longest from then on.
+const PAUSES: [Duration; 3] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+type Pauses = Chain<array::IntoIter<Duration, 3>, Repeat<Duration>>;
+
+/// The breaker of one connection; clones share it.
+#[derive(Clone)]
+pub(super) struct Breaker {
+    state: StateMachine<ConsecutiveFailures<Pauses>, Log>,
+}
+
+/// Says when the breaker opens and tries again.
+struct Log;
+
+impl Instrument for Log {
+    fn on_call_rejected(&self) {}
+
+    fn on_open(&self) {
+        warn!("Redis is not asked for a while");
+    }
+
+    fn on_half_open(&self) {
+        info!("Redis is asked again");
+    }
+
+    fn on_closed(&self) {}
+}
+
+impl Breaker {
+    pub(super) fn new() -> Self {
+        let pauses = PAUSES.into_iter().chain(iter::repeat(LONGEST_PAUSE));
+        let policy = failure_policy::consecutive_failures(FAILURES, pauses);
+        Self { state: Config::new().failure_policy(policy).instrument(Log).build() }
+    }
+
+    /// Runs one operation, or refuses at once. Only a Redis that does not answer counts as a failure.
+    pub(super) async fn run<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, ViewError>>,
+    ) -> Result<T, ViewError> {
+        let is_failure = |error: &ViewError| matches!(error, ViewError::Unavailable { .. });
+        match self.state.call_with(is_failure, call).await {
+            Ok(value) => Ok(value),
+            Err(Error::Inner(error)) => Err(error),
+            Err(Error::Rejected) => Err(ViewError::Unavailable { operation, source: "the circuit breaker is open".into() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn unavailable() -> ViewError {
+        ViewError::Unavailable { operation: "test", source: "away".into() }
+    }
+
+    #[tokio::test]
+    async fn it_opens_after_failures_in_a_row_and_asks_again_after_a_pause() {
+        let breaker = Breaker::new();
+        let mut asked = 0;
+        for _ in 0..2 {
+            assert!(breaker.run("test", async { Err::<(), _>(unavailable()) }).await.is_err());
+        }
+        // What is wrong with a value is not wrong with Redis, and an answer ends the row.
+        let damaged = ViewError::Damaged { detail: String::new() };
+        assert!(breaker.run("test", async { Err::<(), _>(damaged) }).await.is_err());
+        for _ in 0..10 {
+            let call = async {
+                asked += 1;
+                Err::<(), _>(unavailable())
+            };
+            assert!(breaker.run("test", call).await.is_err());
+        }
+        assert_eq!(asked, 3, "three in a row, then nobody asks");
+        let opened = Instant::now();
+        while breaker.run("test", async { Ok(()) }).await.is_err() {
+            assert!(opened.elapsed() < LONGEST_PAUSE, "asked again in time");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(opened.elapsed() >= PAUSES[0] / 2);
+        assert!(breaker.run("test", async { Ok(()) }).await.is_ok());
+    }
+}
