@@ -18,8 +18,9 @@ pub use model::{Model, Post};
 pub struct World {
     /// The stack.
     pub stack: Stack,
+    options: Options,
     http: reqwest::Client,
-    _data: TempDir,
+    data: TempDir,
 }
 
 /// Runs one test against a fresh stack and, when it has passed, asserts that no work is left and that the stack stops cleanly.
@@ -29,18 +30,9 @@ pub async fn world(test: impl AsyncFnOnce(&World)) {
 
 /// The same with other options.
 pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World)) {
-    log();
-    let data = data_dir();
-    let mut options = Options::new(data.path());
-    options.template = repository().join("template.yaml");
-    options.schedules = false;
-    options.retry_delay = std::time::Duration::from_millis(100);
-    configure(&mut options);
-    let stack = Stack::start(options).await.expect("the stack starts");
-    let world = World { stack, http: reqwest::Client::new(), _data: data };
+    let world = World::start(configure).await;
     test(&world).await;
-    world.idle().await;
-    world.stack.stop().await.expect("the stack stops");
+    world.finish().await;
 }
 
 /// Logs as `RUST_LOG` says, for a test that has to be looked into.
@@ -73,6 +65,33 @@ pub fn repository() -> PathBuf {
 }
 
 impl World {
+    /// A fresh stack.
+    pub async fn start(configure: impl FnOnce(&mut Options)) -> Self {
+        log();
+        let data = data_dir();
+        let mut options = Options::new(data.path());
+        options.template = repository().join("template.yaml");
+        options.schedules = false;
+        options.retry_delay = std::time::Duration::from_millis(100);
+        configure(&mut options);
+        let stack = Stack::start(options.clone()).await.expect("the stack starts");
+        Self { stack, options, http: reqwest::Client::new(), data }
+    }
+
+    /// Stops the stack, whatever it is doing, and starts it again on the same data.
+    pub async fn restart(self) -> Self {
+        self.stack.stop().await.expect("the stack stops");
+        let stack = Stack::start(self.options.clone()).await.expect("the stack starts again");
+        Self { stack, ..self }
+    }
+
+    /// Asserts that no work is left, and stops the stack.
+    pub async fn finish(self) {
+        self.idle().await;
+        self.stack.stop().await.expect("the stack stops");
+        drop(self.data);
+    }
+
     /// A caller.
     pub fn user(&self, id: u64) -> User {
         User::new(self.http.clone(), self.stack.base_url(), Some(id.to_string()))

@@ -122,6 +122,12 @@ impl Model {
         self.order.iter().rev().filter(shown).map(|&post| (post, !self.is_unread(user, post))).collect()
     }
 
+    /// The live posts of `author`, whom `user` follows, newest first: post and whether it is read.
+    pub fn timeline(&self, user: u64, author: u64) -> Vec<(Post, bool)> {
+        let live = self.authors.get(&author).into_iter().flat_map(|posts| posts.live.iter().rev());
+        live.map(|&seq| ((author, seq), !self.is_unread(user, (author, seq)))).collect()
+    }
+
     /// Whether the post counts as unread for `user`.
     pub fn is_unread(&self, user: u64, post: Post) -> bool {
         let follow = self.follows.get(&(user, post.0));

@@ -1,111 +1,233 @@
-//! Random histories through the API, with deliveries held back, repeated and reordered and Redis flushed, against the model.
+//! Random histories through the API against the model: deliveries held back, repeated and reordered, Redis flushed, stopped and started, the whole stack
+//! stopped and started, all while others go on.
 
-use std::collections::BTreeSet;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
+use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
-use tidemark_tests::{Model, World, world};
+use serde_json::{Value, json};
+use tidemark_local::RedisData;
+use tidemark_tests::{Model, User, World};
+use tokio::sync::{Mutex, RwLock};
 
 use crate::delivery::resend;
 
-/// Histories in one run, and operations in each.
-const HISTORIES: u64 = 30;
+/// Histories in one run; `TIDEMARK_HISTORIES` of the tests' own build asks for more.
+const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
+    Some(_) => 2_000,
+    None => 40,
+};
+
+/// Histories that share a stack at the same time, and operations in each.
+const TOGETHER: u64 = 20;
 const OPERATIONS: usize = 60;
+
+const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
 #[tokio::test]
 async fn random_histories_end_as_the_model_says() {
-    world(async |world| {
-        for seed in 0..HISTORIES {
-            history(world, seed).await;
-        }
-    })
-    .await;
+    let mut world = World::start(|options| options.retry_delay = Duration::from_millis(500)).await;
+    for first in (0..HISTORIES).step_by(TOGETHER as usize) {
+        println!("histories with seeds {first} to {}", first + TOGETHER - 1);
+        world = batch(world, first).await;
+    }
+    world.finish().await;
 }
 
-async fn history(world: &World, seed: u64) {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut model = Model::default();
-    // Users of this history alone: 6 who read and write.
-    let users: Vec<u64> = (0..6).map(|index| (seed + 1) * 1_000_000_007 + index).collect();
-    let mut held = false;
-    for _ in 0..OPERATIONS {
-        let user = users[rng.random_range(0..users.len())];
-        let author = users[rng.random_range(0..users.len())];
-        let latest = model.latest(author);
-        let seq = rng.random_range(1..=latest.max(1));
-        let caller = world.user(user);
-        match rng.random_range(0..100) {
-            0..18 if user != author => {
-                caller.put(&format!("/v1/following/{author}")).await.ok();
-                model.follow(user, author);
-            }
-            18..26 => {
-                caller.delete(&format!("/v1/following/{author}")).await.ok();
-                model.unfollow(user, author);
-            }
-            26..52 => {
-                let id = caller.publish("x").await;
-                assert_eq!(id, format!("{user}-{}", model.publish(user)));
-            }
-            52..57 if model.latest(user) > 0 => {
-                let seq = rng.random_range(1..=model.latest(user));
-                caller.delete(&format!("/v1/posts/{user}-{seq}")).await.ok();
-                model.delete((user, seq));
-            }
-            57..68 => {
-                let read = rng.random_bool(0.7);
-                let path = format!("/v1/posts/{author}-{seq}/read");
-                let answer = if read { caller.put(&path).await } else { caller.delete(&path).await };
-                assert_eq!(answer.status == 200, model.is_live((author, seq)), "{path}: {}", answer.body);
-                model.mark(user, (author, seq), read);
-            }
-            68..74 => {
-                caller.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok();
-                model.through(user, author, seq);
-            }
-            74..77 => {
-                caller.post("/v1/reads", &json!({ "all": true })).await.ok();
-                model.all(user);
-            }
-            77..82 => drop(caller.get("/v1/feed?limit=3").await.ok()),
-            82..85 => world.flush_redis().await,
-            85..92 => {
-                for function in ["fan-out", "relation-projector"] {
-                    if held { world.stack.resume(function).unwrap() } else { world.stack.pause(function).await.unwrap() }
-                }
-                held = !held;
-            }
-            92..95 if held => drop(resend(world, 2).await),
-            _ => {}
-        }
-    }
-    for function in ["fan-out", "relation-projector"] {
-        world.stack.resume(function).unwrap();
+/// What histories share.
+struct Shared {
+    /// Whoever stops something takes it for writing; empty only then.
+    world: RwLock<Option<World>>,
+    /// Whether the workers are held; false at every start.
+    held: Mutex<bool>,
+    redis_is_up: Mutex<bool>,
+    /// Operations done.
+    done: AtomicUsize,
+}
+
+async fn batch(world: World, first: u64) -> World {
+    let shared = Shared {
+        world: RwLock::new(Some(world)),
+        held: Mutex::new(false),
+        redis_is_up: Mutex::new(true),
+        done: AtomicUsize::new(0),
+    };
+    let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
+    let (models, ()) = futures::join!(histories, disturb(&shared, first));
+    let world = shared.world.into_inner().unwrap();
+    for worker in WORKERS {
+        world.stack.resume(worker).unwrap();
     }
     world.idle().await;
-    for &user in &users {
-        compare(world, &model, user, seed).await;
+    let comparisons = models.iter().enumerate().map(|(index, (users, model))| {
+        let (world, seed) = (&world, first + index as u64);
+        async move {
+            for &user in users {
+                compare(&world.user(user), model, user, seed).await;
+            }
+        }
+    });
+    join_all(comparisons).await;
+    world
+}
+
+/// Stops and starts Redis, losing its data or not, and the whole stack, somewhere in the middle of it all.
+async fn disturb(shared: &Shared, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(!seed);
+    let last = TOGETHER as usize * OPERATIONS;
+    let (stop, start, restart) = (rng.random_range(0..last / 2), rng.random_range(0..last / 2), rng.random_range(0..last));
+    let data = if rng.random() { RedisData::Keep } else { RedisData::Lose };
+    let outage = async {
+        reached(shared, stop).await;
+        let world = shared.world.write().await;
+        world.as_ref().unwrap().stack.stop_redis(data).await.unwrap();
+        *shared.redis_is_up.lock().await = false;
+        drop(world);
+        reached(shared, stop + start / 4).await;
+        let world = shared.world.write().await;
+        let mut up = shared.redis_is_up.lock().await;
+        if !*up {
+            world.as_ref().unwrap().stack.start_redis().await.unwrap();
+            *up = true;
+        }
+    };
+    let restart = async {
+        reached(shared, restart).await;
+        let mut world = shared.world.write().await;
+        let old = world.take().unwrap();
+        *world = Some(old.restart().await);
+        *shared.held.lock().await = false;
+        *shared.redis_is_up.lock().await = true;
+    };
+    futures::join!(outage, restart);
+}
+
+async fn reached(shared: &Shared, operations: usize) {
+    while shared.done.load(Ordering::Relaxed) < operations {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-async fn compare(world: &World, model: &Model, user: u64, seed: u64) {
+/// One history, on users of its own: small ids and the greatest there are.
+async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut model = Model::default();
+    let base = if seed % 4 == 3 { u64::MAX - seed * 10 - 6 } else { (seed + 1) * 1_000_007 };
+    let users: Vec<u64> = (0..6).map(|index| base + index).collect();
+    for _ in 0..OPERATIONS {
+        let guard = shared.world.read().await;
+        operate(shared, guard.as_ref().unwrap(), &mut rng, &mut model, &users).await;
+        shared.done.fetch_add(1, Ordering::Relaxed);
+    }
+    (users, model)
+}
+
+async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut Model, users: &[u64]) {
+    let user = users[rng.random_range(0..users.len())];
+    let author = users[rng.random_range(0..users.len())];
+    let seq = rng.random_range(1..=model.latest(author).max(1));
     let caller = world.user(user);
-    let parse = |id: &str| {
-        let (author, seq) = id.split_once('-').unwrap();
-        (author.parse::<u64>().unwrap(), seq.parse::<u64>().unwrap())
-    };
-    let feed: Vec<_> = caller.feed("all").await.iter().map(|(id, read)| (parse(id), *read)).collect();
-    let expected: BTreeSet<_> = model.feed(user).into_iter().collect();
-    assert_eq!(feed.iter().copied().collect::<BTreeSet<_>>(), expected, "seed {seed}, feed of {user}");
-    assert_eq!(feed.len(), expected.len(), "seed {seed}, feed of {user}: an entry twice");
-    let unread: BTreeSet<_> = caller.feed("unread").await.iter().map(|(id, _)| parse(id)).collect();
-    let expected: BTreeSet<_> = expected.into_iter().filter(|(_, read)| !read).map(|(post, _)| post).collect();
-    assert_eq!(unread, expected, "seed {seed}, unread of {user}");
+    match rng.random_range(0..100) {
+        0..16 if user != author => {
+            caller.put(&format!("/v1/following/{author}")).await.ok();
+            model.follow(user, author);
+        }
+        16..18 => {
+            let authors: Vec<String> = users.iter().map(u64::to_string).collect();
+            caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
+            users.iter().for_each(|&author| model.follow(user, author));
+        }
+        18..26 => {
+            caller.delete(&format!("/v1/following/{author}")).await.ok();
+            model.unfollow(user, author);
+        }
+        26..52 => {
+            let id = caller.publish("x").await;
+            assert_eq!(id, format!("{user}-{}", model.publish(user)));
+        }
+        52..57 if model.latest(user) > 0 => {
+            let seq = rng.random_range(1..=model.latest(user));
+            caller.delete(&format!("/v1/posts/{user}-{seq}")).await.ok();
+            model.delete((user, seq));
+        }
+        57..66 => {
+            let read = rng.random_bool(0.7);
+            let path = format!("/v1/posts/{author}-{seq}/read");
+            let answer = if read { caller.put(&path).await } else { caller.delete(&path).await };
+            assert_eq!(answer.status == 200, model.is_live((author, seq)), "{path}: {}", answer.body);
+            model.mark(user, (author, seq), read);
+        }
+        66..70 => {
+            let posts: Vec<(u64, u64)> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
+            let ids: Vec<String> = posts.iter().map(|(author, seq)| format!("{author}-{seq}")).collect();
+            caller.post("/v1/reads", &json!({ "posts": ids })).await.ok();
+            posts.into_iter().for_each(|post| model.mark(user, post, true));
+        }
+        70..75 => {
+            caller.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok();
+            model.through(user, author, seq);
+        }
+        75..78 => {
+            caller.post("/v1/reads", &json!({ "all": true })).await.ok();
+            model.all(user);
+        }
+        78..83 => drop(caller.get("/v1/feed?limit=3").await.ok()),
+        83..85 => {
+            let up = shared.redis_is_up.lock().await;
+            if *up {
+                world.flush_redis().await;
+            }
+        }
+        85..92 => {
+            let mut held = shared.held.lock().await;
+            for worker in WORKERS {
+                if *held { world.stack.resume(worker).unwrap() } else { world.stack.pause(worker).await.unwrap() }
+            }
+            *held = !*held;
+        }
+        92..95 => {
+            let held = shared.held.lock().await;
+            if *held {
+                resend(world, 2).await;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Everything that the API says of one reader, against the model.
+async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
+    let (feed, unread) = (caller.walk("/v1/feed", 7).await, caller.walk("/v1/feed?status=unread", 7).await);
+    let expected = model.feed(user);
+    let keys: Vec<(&str, (u64, u64))> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
+    assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");
+    let mut found: Vec<_> = feed.iter().map(|item| (post_of(item), item["read"] == true)).collect();
+    found.sort_unstable();
+    let mut wanted = expected.clone();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted, "seed {seed}, feed of {user}");
+    let unread_of_feed: Vec<&Value> = feed.iter().filter(|item| item["read"] == false).collect();
+    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
         assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
-        let page = caller.get(&format!("/v1/authors/{author}/posts?status=unread")).await.ok();
-        assert_eq!(page["total"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
+        for status in ["all", "unread"] {
+            let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
+            let unread = status == "unread";
+            let of_author: Vec<_> =
+                page["items"].as_array().unwrap().iter().map(|item| (post_of(item), item["read"] == true)).collect();
+            let wanted: Vec<_> = model.timeline(user, author).into_iter().filter(|(_, read)| !(unread && *read)).collect();
+            assert_eq!(of_author, wanted, "seed {seed}, {status} of {author} for {user}");
+            assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
+        }
     }
+}
+
+fn post_of(item: &Value) -> (u64, u64) {
+    let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
+    (author.parse().unwrap(), seq.parse().unwrap())
 }

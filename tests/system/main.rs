@@ -6,6 +6,7 @@ mod events;
 mod histories;
 mod killed;
 mod outage;
+mod pages;
 mod poison;
 mod rebuild;
 mod restart;
