@@ -6,7 +6,10 @@
 mod api;
 mod model;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use tempfile::TempDir;
 use tidemark_local::{Options, Stack};
@@ -72,7 +75,7 @@ impl World {
         let mut options = Options::new(data.path());
         options.template = repository().join("template.yaml");
         options.schedules = false;
-        options.retry_delay = std::time::Duration::from_millis(100);
+        options.retry_delay = Duration::from_millis(100);
         configure(&mut options);
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
         Self { stack, options, http: reqwest::Client::new(), data }
@@ -111,6 +114,15 @@ impl World {
     pub async fn flush_redis(&self) {
         let mut connection = self.redis().await;
         redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.expect("FLUSHALL");
+    }
+
+    /// Waits until feeds come from Redis again: for a while after an outage it is not asked.
+    pub async fn redis_is_asked_again(&self) {
+        let started = Instant::now();
+        while self.user(1).get("/v1/unread").await.header("degraded").is_some() {
+            assert!(started.elapsed() < Duration::from_secs(10), "Redis is back and not asked");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// A connection of the test's own.

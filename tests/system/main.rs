@@ -11,5 +11,7 @@ mod poison;
 mod rebuild;
 mod restart;
 mod resumption;
+mod silence;
 mod storms;
+mod traffic;
 mod views;

@@ -29,6 +29,7 @@ async fn without_redis_everything_goes_on_from_the_facts() {
 
         world.stack.start_redis().await.unwrap();
         world.idle().await;
+        world.redis_is_asked_again().await;
         let page = reader.get("/v1/feed").await;
         assert_eq!(page.header("degraded"), None);
         assert_eq!(page.ok()["unread_total"], 3);
@@ -50,6 +51,7 @@ async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
         reader.put("/v1/following/20").await.ok();
         world.stack.start_redis().await.unwrap();
         world.idle().await;
+        world.redis_is_asked_again().await;
         assert_eq!(reader.feed("all").await, [("10-1".to_owned(), true)]);
         world.user(20).publish("seen").await;
         world.idle().await;

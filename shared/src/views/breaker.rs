@@ -20,8 +20,8 @@ use crate::ports::ViewError;
 const FAILURES: u32 = 3;
 
 /// How long it stays open: one after the other with every attempt that fails, the longest from then on.
-const PAUSES: [Duration; 3] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 type Pauses = Chain<array::IntoIter<Duration, 3>, Repeat<Duration>>;
 

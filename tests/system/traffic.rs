@@ -1,0 +1,213 @@
+//! Traffic while Redis is stopped, started empty, and hangs: nobody gets an error, nobody a wrong answer, nobody waits for long.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+use tidemark_local::RedisData;
+use tidemark_tests::{Answer, User, World, world_with};
+
+const READERS: std::ops::RangeInclusive<u64> = 1..=8;
+const AUTHORS: std::ops::RangeInclusive<u64> = 11..=16;
+const POSTS: u64 = 20;
+
+/// Requests of the slowest kind wait for a few timeouts of Redis at most, one for every call until the breaker opens.
+const BOUND: Duration = Duration::from_secs(3);
+
+/// What happened in one phase.
+#[derive(Default)]
+struct Tally {
+    requests: AtomicUsize,
+    degraded: AtomicUsize,
+    errors: AtomicUsize,
+    wrong: AtomicUsize,
+    slowest_ms: AtomicUsize,
+}
+
+impl Tally {
+    async fn count(&self, request: impl Future<Output = Answer>) -> Answer {
+        let started = Instant::now();
+        let answer = request.await;
+        self.slowest_ms.fetch_max(started.elapsed().as_millis() as usize, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.degraded.fetch_add(usize::from(answer.header("degraded") == Some("redis")), Ordering::Relaxed);
+        self.errors.fetch_add(usize::from(answer.status >= 500), Ordering::Relaxed);
+        answer
+    }
+
+    fn check(&self, what: &str, found: &Value, expected: Value) {
+        if *found != expected {
+            println!("wrong: {what}: {found}, expected {expected}");
+            self.wrong.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn report(&self, phase: &str) -> (usize, usize) {
+        let [requests, degraded, errors, wrong, slowest] =
+            [&self.requests, &self.degraded, &self.errors, &self.wrong, &self.slowest_ms]
+                .map(|count| count.load(Ordering::Relaxed));
+        println!("{phase}: {requests} requests, {degraded} degraded, {errors} errors, {wrong} wrong, slowest {slowest} ms");
+        assert!(requests > 50, "there was traffic");
+        assert!(Duration::from_millis(slowest as u64) < BOUND, "{phase}: {slowest} ms");
+        assert_eq!((errors, wrong), (0, 0), "{phase}");
+        (requests, degraded)
+    }
+}
+
+/// A reader of quiet authors, who knows what every answer must be.
+struct Reader {
+    user: User,
+    id: u64,
+    read: BTreeSet<(u64, u64)>,
+    /// How far an author was marked through.
+    through: BTreeMap<u64, u64>,
+}
+
+impl Reader {
+    fn unread_of(&self, author: u64) -> usize {
+        (1..=POSTS).filter(|&seq| !self.read.contains(&(author, seq))).count()
+    }
+
+    fn unread(&self) -> usize {
+        AUTHORS.map(|author| self.unread_of(author)).sum()
+    }
+
+    async fn request(&mut self, rng: &mut StdRng, tally: &Tally) {
+        let (author, seq) = (rng.random_range(AUTHORS), rng.random_range(1..=POSTS));
+        let user = self.user.clone();
+        match rng.random_range(0..10) {
+            0..3 => {
+                let page = tally.count(user.get("/v1/feed?limit=100")).await.body;
+                tally.check("total of the feed", &page["unread_total"], json!(self.unread()));
+                let items = page["items"].as_array().cloned().unwrap_or_default();
+                tally.check("length of the page", &json!(items.len()), json!(100));
+                for item in items {
+                    let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
+                    let post = (author.parse().unwrap(), seq.parse().unwrap());
+                    tally.check("flag in the feed", &item["read"], json!(self.read.contains(&post)));
+                }
+            }
+            3 => {
+                let unread = tally.count(user.get("/v1/unread")).await.body;
+                tally.check("total", &unread["total"], json!(self.unread()));
+            }
+            4 => {
+                let unread = tally.count(user.get(&format!("/v1/unread/{author}"))).await.body;
+                tally.check("count of an author", &unread["unread"], json!(self.unread_of(author)));
+            }
+            5 => {
+                let relation = tally.count(user.get(&format!("/v1/relations/{author}"))).await.body;
+                tally.check("relation", &relation["following"], json!(true));
+                let list = tally.count(user.get(&format!("/v1/users/{}/following?limit=100", self.id))).await.body;
+                tally.check("list", &json!(list["items"].as_array().map(Vec::len)), json!(AUTHORS.count()));
+            }
+            6 => {
+                let counters = tally.count(user.get(&format!("/v1/users/{author}/counters"))).await.body;
+                tally.check("counters", &json!([counters["followers"], counters["posts"]]), json!([READERS.count(), POSTS]));
+            }
+            7 => {
+                let answer =
+                    tally.count(user.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq / 4 }))).await;
+                let mark = self.through.entry(author).or_default();
+                if seq / 4 >= *mark {
+                    *mark = seq / 4;
+                    self.read.extend((1..=seq / 4).map(|seq| (author, seq)));
+                }
+                tally.check("total after through", &answer.body["unread"]["total"], json!(self.unread()));
+            }
+            kind => {
+                let path = format!("/v1/posts/{author}-{seq}/read");
+                let answer = if kind == 8 { tally.count(user.put(&path)).await } else { tally.count(user.delete(&path)).await };
+                if kind == 8 {
+                    self.read.insert((author, seq))
+                } else {
+                    self.read.remove(&(author, seq))
+                };
+                let expected =
+                    json!({ "read": kind == 8, "unread": { "author": self.unread_of(author), "total": self.unread() } });
+                tally.check("mark", &answer.body, expected);
+            }
+        }
+    }
+}
+
+/// Others follow and publish meanwhile: none of it may fail.
+async fn write(world: &World, number: u64, tally: &Tally) {
+    let (reader, author) = (1000 + number % 5, 2000 + number);
+    let followed = tally.count(world.user(reader).put(&format!("/v1/following/{author}"))).await;
+    let published = tally.count(world.user(author).post("/v1/posts", &json!({ "title": "while Redis is away" }))).await;
+    tally.check("writes", &json!([followed.status, published.status]), json!([200, 201]));
+}
+
+/// Runs traffic until `until` is over.
+async fn traffic(world: &World, readers: &mut [Reader], writes: &AtomicUsize, until: impl Future<Output = ()>) -> Tally {
+    let (tally, over) = (Tally::default(), AtomicBool::new(false));
+    let goes_on = || !over.load(Ordering::Relaxed);
+    let reading = join_all(readers.iter_mut().map(async |reader| {
+        let mut rng = StdRng::seed_from_u64(reader.id);
+        while goes_on() {
+            reader.request(&mut rng, &tally).await;
+        }
+    }));
+    let writing = async {
+        while goes_on() {
+            write(world, writes.fetch_add(1, Ordering::Relaxed) as u64, &tally).await;
+        }
+    };
+    let end = async {
+        until.await;
+        over.store(true, Ordering::Relaxed);
+    };
+    futures::join!(reading, writing, end);
+    tally
+}
+
+#[tokio::test]
+async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
+    world_with(
+        |options| options.retry_delay = Duration::from_secs(1),
+        async |world| {
+            for author in AUTHORS {
+                world.follow(READERS, author).await;
+                for _ in 0..POSTS {
+                    world.user(author).publish("quiet").await;
+                }
+            }
+            world.idle().await;
+            let mut readers: Vec<Reader> =
+                READERS.map(|id| Reader { user: world.user(id), id, read: BTreeSet::new(), through: BTreeMap::new() }).collect();
+            let writes = AtomicUsize::new(0);
+            let pause = || tokio::time::sleep(Duration::from_millis(1500));
+
+            traffic(world, &mut readers, &writes, pause()).await.report("with Redis");
+            let outage = async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                world.stack.stop_redis(RedisData::Lose).await.unwrap();
+                pause().await;
+                world.stack.start_redis().await.unwrap();
+                pause().await;
+            };
+            let (_, degraded) = traffic(world, &mut readers, &writes, outage).await.report("stopped, and started empty");
+            assert!(degraded > 0);
+            world.idle().await;
+
+            // Hanging: connected, and no answer.
+            let mut redis = world.redis().await;
+            let hang = async {
+                redis::cmd("CLIENT").arg("PAUSE").arg(2500).arg("ALL").query_async::<()>(&mut redis).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2300)).await;
+            };
+            let (_, degraded) = traffic(world, &mut readers, &writes, hang).await.report("hanging");
+            assert!(degraded > 0);
+            world.idle().await;
+            world.redis_is_asked_again().await;
+            traffic(world, &mut readers, &writes, pause()).await.report("afterwards");
+        },
+    )
+    .await;
+}
