@@ -166,6 +166,68 @@ async fn deleted_posts_leave_feed_counts_and_pages() {
 }
 
 #[tokio::test]
+async fn a_deleted_post_leaves_page_and_count_before_its_retraction() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        reader.feed_ids().await;
+        for number in 1..=5 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        assert_eq!(reader.feed_ids().await.len(), 5);
+        world.stack.pause("fan-out").await.unwrap();
+        for seq in [5, 2] {
+            world.user(10).delete(&format!("/v1/posts/10-{seq}")).await.ok();
+        }
+        let page = reader.get("/v1/feed").await.ok();
+        assert_eq!((page["items"].as_array().unwrap().len(), &page["unread_total"]), (3, &json!(3)));
+        assert_eq!(reader.feed("unread").await.len(), 3);
+        assert_eq!(reader.unread_total().await, 3);
+        let timeline = reader.get("/v1/authors/10/posts?status=unread").await.ok();
+        assert_eq!((timeline["items"].as_array().unwrap().len(), &timeline["total"]), (3, &json!(3)));
+        world.stack.resume("fan-out").unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_unread_page_costs_what_a_page_costs() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in 10..15 {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            futures::future::join_all((0..100).map(async |_| world.user(author).publish("x").await)).await;
+        }
+        world.idle().await;
+        for author in 10..15 {
+            reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": 100 })).await.ok();
+        }
+        // The two oldest of all, below 498 that are read.
+        for seq in 1..=2 {
+            reader.delete(&format!("/v1/posts/10-{seq}/read")).await.ok();
+        }
+        assert_eq!(reader.feed("unread").await.len(), 2);
+        let mut redis = world.redis().await;
+        redis::cmd("CONFIG").arg("RESETSTAT").query_async::<()>(&mut redis).await.unwrap();
+        let page = reader.get("/v1/feed?status=unread").await.ok();
+        assert_eq!((page["items"].as_array().unwrap().len(), &page["next_cursor"]), (2, &json!(null)));
+        let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis).await.unwrap();
+        let calls: Vec<&str> = stats
+            .lines()
+            .filter_map(|line| line.strip_prefix("cmdstat_")?.split(",usec=").next())
+            .filter(|call| !call.starts_with("config"))
+            .collect();
+        let expected = ["exec:calls=1", "hgetall:calls=1", "lrange:calls=1", "mget:calls=1", "multi:calls=1"];
+        assert_eq!(
+            calls.iter().filter(|call| !call.starts_with("info")).copied().collect::<std::collections::BTreeSet<_>>(),
+            expected.into()
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_feed_goes_on_past_its_cap_without_a_seam() {
     world(async |world| {
         let reader = world.user(1);

@@ -1,6 +1,6 @@
 //! One page of the home timeline.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use tracing::warn;
 
@@ -130,19 +130,28 @@ impl Readers {
             let wanted =
                 |key: &&FeedKey| page.is_below(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
             let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(page.missing()).copied().collect();
+            let mut again = keys.is_empty() && !view.whole;
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
-                page.posts.extend(self.live_posts(&keys).await?);
+                let (live, deleted) = self.summaries(&keys).await?;
+                page.posts.extend(live);
+                // Their retraction is still under way: the counts of this page shall not promise them.
+                let promised: BTreeSet<UserId> =
+                    deleted.into_iter().filter(|&post| state.is_unread(post)).map(|post| post.author).collect();
+                for &author in &promised {
+                    self.sync_reads(user, author).await?;
+                }
+                again |= !promised.is_empty();
             } else if view.whole {
                 page.ended = match status {
                     Status::All => state.meta.low.is_none(),
                     Status::Unread => state.unread_total() == unread_stored(&view),
                 };
             }
-            if page.missing() == 0 || (keys.is_empty() && view.whole) {
+            if !again && (page.missing() == 0 || keys.is_empty()) {
                 return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
             }
-            if keys.is_empty() {
+            if again {
                 match self.view(user, ALL).await? {
                     Some(whole) => view = whole,
                     None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
@@ -172,18 +181,10 @@ impl Readers {
         Ok(())
     }
 
-    /// The posts of these keys in their order, without deleted ones.
-    async fn live_posts(&self, keys: &[FeedKey]) -> Result<Vec<PostSummary>, ReaderError> {
+    /// The live ones of these posts in their order, and the deleted ones.
+    async fn summaries(&self, keys: &[FeedKey]) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-        let mut posts = match self.post_views.summaries(&ids).await {
-            Ok(posts) => posts,
-            // A value that is not a summary is asked for again below.
-            Err(ViewError::Damaged { detail }) => {
-                warn!(detail, "damaged summaries");
-                HashMap::new()
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let mut posts = self.post_views.summaries(&ids).await?;
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
             let found: Vec<PostSummary> = self.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
@@ -192,7 +193,9 @@ impl Readers {
             }
             posts.extend(found.into_iter().map(|post| (post.id, post)));
         }
-        Ok(ids.iter().filter_map(|id| posts.remove(id)).filter(|post| !post.deleted).collect())
+        let (deleted, live): (Vec<PostSummary>, Vec<PostSummary>) =
+            ids.iter().filter_map(|id| posts.remove(id)).partition(|post| post.deleted);
+        Ok((live, deleted.into_iter().map(|post| post.id).collect()))
     }
 }
 
