@@ -5,7 +5,7 @@ use tidemark::{
     domain::{ReadState, UserId},
     http::Problem,
     ports::{FactsError, Task},
-    reader::{Flags, PairFacts},
+    reader::{Flags, Origin, PairFacts, Snapshot},
 };
 use tracing::warn;
 
@@ -18,6 +18,8 @@ pub(crate) struct Changed {
     pub(crate) flags: Flags,
     /// How many posts changed their flag.
     pub(crate) count: u64,
+    /// Whether the view shows it. When it does not, the facts have to be counted.
+    pub(crate) shown: bool,
 }
 
 /// Applies `change` to what `user` has read of `author`. `change` is given the facts and says how many posts it changed, or `None` for nothing to write; it may run
@@ -43,25 +45,32 @@ pub(crate) async fn apply_to(
     for _ in 0..ATTEMPTS {
         let before = Flags::new(user, author, pair);
         let mut reads = before.reads().clone();
-        let Some(count) = change(&before, &mut reads) else { return Ok(Changed { flags: before, count: 0 }) };
+        let Some(count) = change(&before, &mut reads) else { return Ok(Changed { flags: before, count: 0, shown: true }) };
         reads.version += 1;
         if app.reads.put(user, author, &reads).await? {
             let pair = PairFacts { reads, ..before.into_facts() };
-            bring_in_line(app, user, author, &pair).await;
-            return Ok(Changed { flags: Flags::new(user, author, pair), count });
+            let shown = bring_in_line(app, user, author, &pair).await;
+            return Ok(Changed { flags: Flags::new(user, author, pair), count, shown });
         }
         pair = app.readers.pair(user, author).await?;
     }
     Err(FactsError::Contention { operation: "mark" }.into())
 }
 
-/// Shows the change in the view. The fact stands whatever happens here: what cannot be done now is left to a worker.
-async fn bring_in_line(app: &App, user: UserId, author: UserId, pair: &PairFacts) {
+/// Counts after a change.
+pub(crate) async fn counted(app: &App, user: UserId, shown: bool) -> Result<Snapshot, Problem> {
+    let snapshot =
+        if shown { app.readers.snapshot(user).await? } else { app.readers.snapshot_of_facts(user, Origin::Degraded).await? };
+    Ok(snapshot)
+}
+
+/// Shows the change in the view; whether it does. The fact stands whatever happens here: what cannot be done now is left to a worker.
+async fn bring_in_line(app: &App, user: UserId, author: UserId, pair: &PairFacts) -> bool {
     let error = match app.readers.seed_reads(user, pair).await {
-        Ok(true) => return,
+        Ok(true) => return true,
         // The view knows of a later change.
         Ok(false) => match app.readers.sync_reads(user, author).await {
-            Ok(()) => return,
+            Ok(()) => return true,
             Err(error) => error,
         },
         Err(error) => error,
@@ -70,4 +79,5 @@ async fn bring_in_line(app: &App, user: UserId, author: UserId, pair: &PairFacts
     if let Err(error) = app.queue.send(&[Task::Sync { user, author }]).await {
         warn!(%user, %author, error = &error as &dyn std::error::Error, "view is in line after its next rebuild only");
     }
+    false
 }

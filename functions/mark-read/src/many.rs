@@ -11,7 +11,7 @@ use tidemark::{
     reader::{Flags, Origin, PairFacts},
 };
 
-use crate::change;
+use crate::change::{self, Changed};
 
 /// Posts in one request.
 const MAX_POSTS: usize = 500;
@@ -19,23 +19,35 @@ const MAX_POSTS: usize = 500;
 /// Authors whose read states are changed side by side.
 const PARALLEL: usize = 16;
 
+/// What changes of several authors' states did together.
+struct Total {
+    changed: u64,
+    shown: bool,
+}
+
+impl From<Changed> for Total {
+    fn from(changed: Changed) -> Self {
+        Self { changed: changed.count, shown: changed.shown }
+    }
+}
+
 /// Marks and answers how many posts changed, and the total after it.
 pub(crate) async fn mark(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let body = request.body()?;
     let forms = [body.has("posts"), body.has("author") || body.has("through"), body.has("all")];
-    let changed = match forms {
+    let total = match forms {
         [true, false, false] => posts(app, caller, &body).await?,
         [false, true, false] => through(app, caller, &body).await?,
         [false, false, true] => all(app, caller, &body).await?,
         _ => return Err(Problem::invalid("posts", "must come alone, or author with through, or all: exactly one of the three")),
     };
-    let snapshot = app.readers.snapshot(caller).await?;
-    let answer = json!({ "changed": changed, "unread": { "total": snapshot.state.unread_total() } });
+    let snapshot = change::counted(app, caller, total.shown).await?;
+    let answer = json!({ "changed": total.changed, "unread": { "total": snapshot.state.unread_total() } });
     Ok(Answer::json(200, &answer).degraded(snapshot.origin == Origin::Degraded))
 }
 
-async fn posts(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
+async fn posts(app: &App, caller: UserId, body: &Body) -> Result<Total, Problem> {
     let asked: BTreeSet<PostId> = body.ids::<PostId>("posts", MAX_POSTS)?.into_iter().collect();
     let asked: Vec<PostId> = asked.into_iter().collect();
     let known = app.posts.posts(&asked).await?;
@@ -49,22 +61,22 @@ async fn posts(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
     in_parallel(changes).await
 }
 
-async fn mark_posts(app: &App, caller: UserId, author: UserId, seqs: Vec<Seq>) -> Result<u64, Problem> {
+async fn mark_posts(app: &App, caller: UserId, author: UserId, seqs: Vec<Seq>) -> Result<Total, Problem> {
     let changed = change::apply(app, caller, author, |flags, reads| {
         let count = seqs.iter().filter(|&&seq| !flags.is_read(seq)).count() as u64;
         reads.mark(seqs.iter().copied()).then_some(count)
     });
-    changed.await.map(|changed| changed.count)
+    changed.await.map(Total::from)
 }
 
-async fn through(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
+async fn through(app: &App, caller: UserId, body: &Body) -> Result<Total, Problem> {
     let author = body.user("author")?;
     let seq = body.seq("through")?;
     let changed = change::apply(app, caller, author, |flags, reads| mark_through(flags, reads, seq)).await?;
-    Ok(changed.count)
+    Ok(changed.into())
 }
 
-async fn all(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
+async fn all(app: &App, caller: UserId, body: &Body) -> Result<Total, Problem> {
     if body.fields().get("all") != Some(&json!(true)) {
         return Err(Problem::invalid("all", "must be true"));
     }
@@ -77,16 +89,16 @@ async fn all(app: &App, caller: UserId, body: &Body) -> Result<u64, Problem> {
     in_parallel(changes.collect()).await
 }
 
-async fn mark_before(app: &App, caller: UserId, author: UserId, pair: PairFacts, before: Timestamp) -> Result<u64, Problem> {
+async fn mark_before(app: &App, caller: UserId, author: UserId, pair: PairFacts, before: Timestamp) -> Result<Total, Problem> {
     // When nothing of it is unread, no fact is needed to say so.
     if pair.state().is_none_or(|state| state.unread() == 0) {
-        return Ok(0);
+        return Ok(Total { changed: 0, shown: true });
     }
     let upto = last_before(app, author, &pair.head, before).await?;
     let changed = change::apply_to(app, caller, author, pair, |flags, reads| {
         if flags.unread_upto(upto) == 0 { None } else { mark_through(flags, reads, upto) }
     });
-    changed.await.map(|changed| changed.count)
+    changed.await.map(Total::from)
 }
 
 /// The last post of the author that existed at `before`.
@@ -104,8 +116,8 @@ fn mark_through(flags: &Flags, reads: &mut ReadState, seq: Seq) -> Option<u64> {
     reads.mark_through(seq).then_some(count)
 }
 
-/// Runs changes of several authors' states side by side and adds up what changed.
-async fn in_parallel(changes: Vec<BoxFuture<'_, Result<u64, Problem>>>) -> Result<u64, Problem> {
-    let counts: Vec<u64> = stream::iter(changes).buffer_unordered(PARALLEL).try_collect().await?;
-    Ok(counts.into_iter().sum())
+/// Runs changes of several authors' states side by side and adds up what they did.
+async fn in_parallel(changes: Vec<BoxFuture<'_, Result<Total, Problem>>>) -> Result<Total, Problem> {
+    let totals: Vec<Total> = stream::iter(changes).buffer_unordered(PARALLEL).try_collect().await?;
+    Ok(Total { changed: totals.iter().map(|total| total.changed).sum(), shown: totals.iter().all(|total| total.shown) })
 }

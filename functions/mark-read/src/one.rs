@@ -22,7 +22,7 @@ pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Ans
         changed.then_some(1)
     })
     .await?;
-    let snapshot = app.readers.snapshot(caller).await?;
+    let snapshot = change::counted(app, caller, changed.shown).await?;
     let body = json!({
         "read": changed.flags.is_read(id.seq),
         "unread": { "author": snapshot.state.unread_of(id.author), "total": snapshot.state.unread_total() },

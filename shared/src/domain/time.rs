@@ -8,9 +8,6 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::form
 const FORMAT: &[time::format_description::BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// Milliseconds in a day, the span of one feed chunk.
-pub const DAY_MS: u64 = 86_400_000;
-
 /// The last millisecond of the year 9999: the greatest time with a four-digit year, far below 2^48 and 2^53.
 const MAX_MS: u64 = 253_402_300_799_999;
 
@@ -35,16 +32,6 @@ impl Timestamp {
     /// Whole seconds since the epoch.
     pub fn seconds(self) -> u64 {
         self.0 / 1000
-    }
-
-    /// Whole days since the epoch.
-    pub fn day(self) -> u16 {
-        u16::try_from(self.0 / DAY_MS).unwrap_or(u16::MAX)
-    }
-
-    /// The first millisecond of a day.
-    pub fn of_day(day: u16) -> Self {
-        Self(u64::from(day) * DAY_MS)
     }
 
     /// This time and `ms` milliseconds.
