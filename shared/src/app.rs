@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::config::Credentials;
 use crate::{
     Settings,
     domain::Timestamp,
-    facts::DynamoFacts,
+    facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
     ports::{Clock, Edges, Failures, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
@@ -101,7 +101,7 @@ impl App {
         let facts = DynamoFacts::new(
             aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
             settings.tables.clone(),
-            settings.following_limit,
+            Limits { following: settings.following_limit, pull_threshold: settings.pull_threshold },
         );
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
@@ -128,6 +128,7 @@ impl App {
             reads: stores.clone(),
             views: views.clone(),
             post_views: views.clone(),
+            head_views: views.clone(),
             clock: clock.clone(),
             token: rand::random,
         };

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::{
     domain::{
-        DeliveryState, Edge, FeedKey, Post, PostId, Timestamp, UserId,
+        AuthorHead, DeliveryState, Edge, FeedKey, Post, PostId, Timestamp, UserId,
         pages::{INLINE_PAGES, page_buckets, page_tasks},
     },
     ports::{
@@ -76,13 +76,14 @@ pub struct DeliveryStatus {
 
 impl FanOut {
     /// The fan-out that a post needs: delivery while it lives, retraction when it is a tombstone.
-    pub fn of(post: &Post, deletions: u32) -> Self {
+    pub fn of(post: &Post, head: &AuthorHead) -> Self {
         Self {
             kind: if post.deleted { FanOutKind::Retract } else { FanOutKind::Deliver },
             post: post.id,
             at: post.created_at,
             pages: if post.deleted { post.delivery.retraction_pages } else { post.delivery.pages },
-            deletions,
+            deletions: head.deletions(),
+            modes: head.modes,
         }
     }
 
@@ -98,6 +99,9 @@ impl FanOuts {
     /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), FanOutError> {
         // The pages count more than this: finishing does it again.
+        if fan_out.pages == 0 {
+            return self.finish(fan_out, 0).await;
+        }
         if let Err(error) = self.tell(fan_out).await {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "counters and summary not in line yet");
         }
@@ -141,8 +145,8 @@ impl FanOuts {
     ///
     /// # Errors
     /// Facts, Redis or the queue do not answer; to be repeated.
-    pub async fn resume(&self, post: &Post, deletions: u32) -> Result<usize, FanOutError> {
-        let fan_out = FanOut::of(post, deletions);
+    pub async fn resume(&self, post: &Post, head: &AuthorHead) -> Result<usize, FanOutError> {
+        let fan_out = FanOut::of(post, head);
         let (progress, missing) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
         if missing.is_empty() {
             self.finish(fan_out, progress.handled).await?;
@@ -202,7 +206,7 @@ impl FanOuts {
         let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         match (fan_out.kind, post) {
             (FanOutKind::Deliver, Some(post)) if !post.deleted => {
-                self.views.deliver(users, &[fan_out.key()]).await?;
+                self.views.deliver(users, fan_out.key(), fan_out.modes).await?;
             }
             (FanOutKind::Retract, Some(post)) if post.deleted => {
                 self.views.retract(users, fan_out.key(), fan_out.deletions).await?;
@@ -231,19 +235,25 @@ impl FanOuts {
     }
 
     /// Forgets what is kept of author and post that is not so any more.
-    async fn tell(&self, fan_out: FanOut) -> Result<(), ViewError> {
-        self.relations.forget_counters(fan_out.post.author).await?;
+    async fn tell(&self, fan_out: FanOut) -> Result<(), FanOutError> {
+        let author = fan_out.post.author;
+        self.relations.forget_counters(author).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.readers.post_views.bury(fan_out.key()).await?;
+        }
+        if !fan_out.modes.is_push_alone() {
+            // Some readers ask for the head instead of being told.
+            let head = self.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            self.readers.head_views.store_head(author, &head).await?;
         }
         Ok(())
     }
 
-    /// Posts whose fan-out should be finished by now and is not, oldest first, with the author's deletions.
+    /// Posts whose fan-out should be finished by now and is not, oldest first, with the author's head.
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn overdue(&self, before: Timestamp, limit: usize) -> Result<Vec<(Post, u32)>, FanOutError> {
+    pub async fn overdue(&self, before: Timestamp, limit: usize) -> Result<Vec<(Post, AuthorHead)>, FanOutError> {
         let ids: Vec<PostId> = self.posts.unfinished(before, limit).await?;
         let authors: Vec<UserId> = ids.iter().map(|id| id.author).collect();
         let (mut posts, heads) = futures::try_join!(self.posts.posts(&ids), self.posts.heads(&authors))?;
@@ -251,8 +261,8 @@ impl FanOuts {
             .iter()
             .filter_map(|id| posts.remove(id))
             .map(|post| {
-                let deletions = heads.get(&post.id.author).map_or(0, crate::domain::AuthorHead::deletions);
-                (post, deletions)
+                let head = heads.get(&post.id.author).cloned().unwrap_or_default();
+                (post, head)
             })
             .collect())
     }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
-        AuthorHead, AuthorState, Counters, Edge, FeedKey, NewPost, Post, PostId, PostSummary, ReadState, ReaderState, Relation,
-        Seq, Timestamp, UserId,
+        AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Post, PostId, PostSummary, ReadState, ReaderState,
+        Relation, Seq, Timestamp, UserId,
     },
     relations::Start,
 };
@@ -141,10 +141,10 @@ pub struct IdempotencyKey {
 }
 
 /// What came of a publish.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Published {
-    /// A new post.
-    Created(Post),
+    /// A new post, and its author's head after it.
+    Created(Post, AuthorHead),
     /// The same key and body published this before.
     Repeated(Post),
     /// The same key published something else before.
@@ -152,12 +152,12 @@ pub enum Published {
 }
 
 /// What came of a deletion.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
-    /// The post is a tombstone now. The number of the author's deletions including this one.
-    Deleted(Post, u32),
+    /// The post is a tombstone now. The author's head after it.
+    Deleted(Post, AuthorHead),
     /// It was one before.
-    Already(Post, u32),
+    Already(Post),
     /// There never was such a post.
     Unknown,
 }
@@ -228,6 +228,9 @@ pub struct FanOut {
     /// The author's deletions, for a retraction.
     #[serde(default)]
     pub deletions: u32,
+    /// How the author's posts reach readers after this one.
+    #[serde(default, skip_serializing_if = "Modes::is_push_alone")]
+    pub modes: Modes,
 }
 
 /// A message of the fan-out queue.
@@ -352,10 +355,19 @@ pub trait ReaderViews: Send + Sync {
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), ViewError>;
     /// Extends lifetimes after a read and drops what lies below the cap.
     async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), ViewError>;
-    /// Puts posts into the views of these users; how many have a view that follows the author.
-    async fn deliver(&self, users: &[UserId], posts: &[FeedKey]) -> Result<u64, ViewError>;
+    /// Puts a post into the views of these users, with how its author's posts reach readers from now on; how many have a view that follows the author.
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, ViewError>;
     /// Takes a deleted post out of the views of these users.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32) -> Result<u64, ViewError>;
+}
+
+/// Heads of authors whose readers pull.
+#[async_trait]
+pub trait HeadViews: Send + Sync {
+    /// Those that are known.
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, ViewError>;
+    /// Stores what the facts said, unless something later is known.
+    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), ViewError>;
 }
 
 /// What lists show of posts, so that a page reads no facts.

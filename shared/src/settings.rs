@@ -17,6 +17,8 @@ pub struct Settings {
     pub redis: RedisOptions,
     /// `FOLLOWING_LIMIT` (500).
     pub following_limit: u64,
+    /// `PULL_THRESHOLD` (1,000,000): followers from which on an author's posts are not pushed.
+    pub pull_threshold: u64,
     /// `USER_CLAIM` (`sub`): the claim that names the caller.
     pub user_claim: String,
     /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`: given when the SDK's own
@@ -88,6 +90,7 @@ impl Settings {
                 response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
             },
             following_limit: number("FOLLOWING_LIMIT", 500)?,
+            pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
             aws: AwsOverrides {
                 dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),

@@ -29,8 +29,22 @@ const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
 #[tokio::test]
 async fn random_histories_end_as_the_model_says() {
-    let mut world = World::start(|options| options.retry_delay = Duration::from_millis(500)).await;
-    for first in (0..HISTORIES).step_by(TOGETHER as usize) {
+    histories(HISTORIES, None).await;
+}
+
+/// Two or three followers make an author big, one or none small again: hardly a post is published without the mode changing around it.
+#[tokio::test]
+async fn random_histories_across_the_threshold_end_as_the_model_says() {
+    histories(HISTORIES.min(200), Some(3)).await;
+}
+
+async fn histories(count: u64, pull_threshold: Option<u64>) {
+    let configure = |options: &mut tidemark_local::Options| {
+        options.retry_delay = Duration::from_millis(500);
+        options.parameters.extend(pull_threshold.map(|threshold| ("PullThreshold".to_owned(), threshold.to_string())));
+    };
+    let mut world = World::start(configure).await;
+    for first in (0..count).step_by(TOGETHER as usize) {
         println!("histories with seeds {first} to {}", first + TOGETHER - 1);
         world = batch(world, first).await;
     }

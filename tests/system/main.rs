@@ -8,6 +8,7 @@ mod killed;
 mod outage;
 mod pages;
 mod poison;
+mod pull;
 mod rebuild;
 mod restart;
 mod resumption;

@@ -46,7 +46,7 @@ async fn a_publish_that_died_after_its_transaction_is_resumed() {
         world.user(1).feed_ids().await;
         let app = world.stack.app("publish").unwrap();
         let post = NewPost { author: "99".parse().unwrap(), title: "orphan".to_owned(), body: None };
-        let Published::Created(post) = app.posts.publish(&post, 4, None, app.clock.now()).await.unwrap() else { panic!() };
+        let Published::Created(post, _) = app.posts.publish(&post, 4, None, app.clock.now()).await.unwrap() else { panic!() };
         assert_eq!(world.user(1).unread_total().await, 0);
         assert_eq!(reconcile(world).await["pages_sent"], 1);
         world.idle().await;

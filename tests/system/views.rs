@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use tidemark::{
-    domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Timestamp, UserId, invariants},
+    domain::{AuthorHead, AuthorState, Edge, FeedKey, Modes, PostId, ReadState, Timestamp, UserId, invariants},
     ports::{ReaderViews, Seed, Seeded, View},
     views::{Redis, RedisOptions},
 };
@@ -85,7 +85,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
     for operation in &repeated {
         match operation {
-            Operation::Deliver(seq) => drop(views.deliver(&[user], &[key(*seq)]).await.unwrap()),
+            Operation::Deliver(seq) => drop(views.deliver(&[user], key(*seq), Modes::default()).await.unwrap()),
             Operation::Retract(seq, deletions) => drop(views.retract(&[user], key(*seq), *deletions).await.unwrap()),
             Operation::Read(facts) => {
                 let state = AuthorState::undelivered(&edge, &facts.0, &facts.1);
@@ -114,7 +114,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     views.drop_author(&Edge { following: false, rev: 11, ..edge.clone() }).await.unwrap();
     for operation in &repeated {
         if let Operation::Deliver(seq) = operation {
-            views.deliver(&[user], &[key(*seq)]).await.unwrap();
+            views.deliver(&[user], key(*seq), Modes::default()).await.unwrap();
         }
     }
     views.admit(user, &[edge]).await.unwrap();

@@ -28,14 +28,14 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
     let key = idempotency_key(request, &new)?;
 
     let counts = app.edges.follower_counts(author).await?;
-    let (post, created) = match app.posts.publish(&new, counts.iter().sum(), key.as_ref(), app.clock.now()).await? {
-        Published::Created(post) => (post, true),
-        Published::Repeated(post) => (post, false),
+    let post = match app.posts.publish(&new, counts.iter().sum(), key.as_ref(), app.clock.now()).await? {
+        Published::Created(post, head) => {
+            deliver::start(app, FanOut::of(&post, &head)).await;
+            post
+        }
+        Published::Repeated(post) => post,
         Published::KeyReused => return Err(Problem::key_reused()),
     };
-    if created {
-        deliver::start(app, FanOut::of(&post, 0)).await;
-    }
     let answer = json!({
         "id": post.id,
         "author": post.id.author,
@@ -86,8 +86,8 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
     let counts = app.edges.follower_counts(caller).await?;
     let followers = counts.iter().sum();
     match app.posts.delete(id, followers).await? {
-        Deleted::Deleted(post, deletions) => deliver::start(app, FanOut::of(&post, deletions)).await,
-        Deleted::Already(..) => {}
+        Deleted::Deleted(post, head) => deliver::start(app, FanOut::of(&post, &head)).await,
+        Deleted::Already(_) => {}
         Deleted::Unknown => return Err(Problem::not_found(format!("no post {id}"))),
     }
     Ok(Answer::no_content())

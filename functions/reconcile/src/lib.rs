@@ -30,8 +30,8 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
 async fn fan_outs(app: &App, before: Timestamp) -> Result<Value, FanOutError> {
     let overdue = app.fan_outs.overdue(before, POSTS_PER_RUN).await?;
     let (mut resumed, mut pages, mut failed) = (0, 0, 0);
-    for (post, deletions) in &overdue {
-        match app.fan_outs.resume(post, *deletions).await {
+    for (post, head) in &overdue {
+        match app.fan_outs.resume(post, head).await {
             Ok(sent) => {
                 resumed += 1;
                 pages += sent;

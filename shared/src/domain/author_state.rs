@@ -4,7 +4,7 @@
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (admitted, facts not merged yet), 4 bitmaps follow |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (admitted, facts not merged yet), 4 bitmaps follow, 8 modes follow |
 //! | 4 | rev | revision of the follow edge |
 //! | 4 | version | version of the read fact that `read` comes from |
 //! | 4 | deletions | greatest number of deletions known of the author |
@@ -12,24 +12,27 @@
 //! | 4 | base / 8 | everything up to `base` is read or deleted; `read` and `deleted` begin after it |
 //! | 4 | through | every post up to it was delivered, or needs no delivery |
 //! | 6 | newest_at | time of the newest post delivered, ms |
+//! | 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`] |
 //! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
 //! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
 //!
-//! 31 bytes while posts arrive in order and are read from the oldest, whatever their number: it stays within a listpack's 64.
+//! 31 bytes while posts are pushed, arrive in order and are read from the oldest, whatever their number: it stays within a listpack's 64.
 
 use std::cmp::Ordering;
 
 use super::{
     bitmap::Bitmap,
     ids::Seq,
-    model::{AuthorHead, Edge, ReadState},
+    model::{AuthorHead, DeliveryMode, Edge, Modes, ReadState},
     time::Timestamp,
 };
 
 const LIVE: u8 = 1;
 const OPENING: u8 = 2;
 const BITMAPS: u8 = 4;
+const MODES: u8 = 8;
 const HEADER: usize = 31;
+const MODES_BYTES: usize = 8;
 const LENGTHS: usize = 6;
 
 /// The state of one followed author in one reader's view.
@@ -53,6 +56,8 @@ pub struct AuthorState {
     pub newest_at: Timestamp,
     /// Every post up to it was delivered, or needs no delivery: it is from before the follow, read or deleted.
     pub through: Seq,
+    /// How the author's posts reach readers, as far as known here.
+    pub modes: Modes,
     /// Delivered bits from the byte of `through + 1` on; those up to `through` say nothing.
     pub tail: Bitmap,
     /// Read bits from `base + 1` on.
@@ -106,11 +111,28 @@ impl AuthorState {
             floor: edge.floor,
             base,
             newest_at: head.latest_at,
+            modes: head.modes,
             through: base,
             tail: Bitmap::default(),
             read: bits(&mut (base + 1..=edge.base).chain(reads.read.above(base.max(edge.base)))),
             deleted: bits(&mut head.deleted.above(base)),
         }
+    }
+
+    /// Whether the author's head has to be asked for news: the posts are not pushed.
+    pub fn pulls(&self) -> bool {
+        self.modes.current() == DeliveryMode::Pull
+    }
+
+    /// Whether posts that were published for pull are missing, from a time that is over.
+    pub fn lacks_pulled(&self) -> bool {
+        !self.pulls() && self.modes.pulled > self.through
+    }
+
+    /// Whether the head knows of posts, deletions or modes that this does not.
+    pub fn is_behind(&self, head: &AuthorHead) -> bool {
+        let delivered = self.tail.end().map_or(self.through, |bits| self.through.max(self.through / 8 * 8 + bits));
+        head.latest_seq > delivered || head.deletions() > self.deletions || head.modes.changes > self.modes.changes
     }
 
     /// Whether the post was delivered.
@@ -146,11 +168,17 @@ impl AuthorState {
         let bitmaps = [&self.tail, &self.read, &self.deleted].map(Bitmap::as_bytes);
         let some = bitmaps.iter().any(|bitmap| !bitmap.is_empty());
         let mut bytes = Vec::with_capacity(HEADER);
-        bytes.push((u8::from(self.live) * LIVE) | (u8::from(self.opening) * OPENING) | (u8::from(some) * BITMAPS));
+        let modes = !self.modes.is_push_alone();
+        let flags = [(self.live, LIVE), (self.opening, OPENING), (some, BITMAPS), (modes, MODES)];
+        bytes.push(flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum());
         for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&self.newest_at.ms().to_le_bytes()[..6]);
+        if modes {
+            bytes.extend_from_slice(&self.modes.changes.to_le_bytes());
+            bytes.extend_from_slice(&clamp(self.modes.pulled).to_le_bytes());
+        }
         if some {
             for bitmap in &bitmaps[..2] {
                 bytes.extend_from_slice(&clamp(bitmap.len() as u64).to_le_bytes()[..3]);
@@ -165,7 +193,13 @@ impl AuthorState {
         let damaged = || DecodeAuthorStateError(bytes.len());
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
-        if header[0] & !(LIVE | OPENING | BITMAPS) != 0 || (header[0] & BITMAPS == 0 && !rest.is_empty()) {
+        if header[0] & !(LIVE | OPENING | BITMAPS | MODES) != 0 {
+            return Err(damaged());
+        }
+        let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
+        let (modes, rest) = rest.split_at_checked(modes_bytes).ok_or_else(damaged)?;
+        let (changes, pulled) = modes.split_at(modes_bytes / 2);
+        if header[0] & BITMAPS == 0 && !rest.is_empty() {
             return Err(damaged());
         }
         let [tail, read, deleted] = if rest.is_empty() {
@@ -186,6 +220,7 @@ impl AuthorState {
             base: number(&header[17..21]) * 8,
             through: number(&header[21..25]),
             newest_at: Timestamp::from_ms(number(&header[25..31])),
+            modes: Modes { changes: u32::try_from(number(changes)).unwrap_or(u32::MAX), pulled: number(pulled) },
             tail: Bitmap::from_bytes(tail),
             read: Bitmap::from_bytes(read),
             deleted: Bitmap::from_bytes(deleted),
@@ -240,13 +275,14 @@ mod tests {
     proptest! {
         #[test]
         fn facts_imply_exactly_the_live_posts_after_the_follow_that_are_not_read(
-            base in 0..60u64, new in 0..80u64,
+            base in 0..60u64, new in 0..80u64, changes in 0..3u32,
             read in btree_set(1..140u64, 0..60), deleted in btree_set(1..140u64, 0..40),
         ) {
             let latest = base + new;
             let deleted: BTreeSet<u64> = deleted.into_iter().filter(|&s| s <= latest).collect();
             let head = AuthorHead {
                 latest_seq: latest, latest_at: Timestamp::from_ms(5), posts: 0, deleted: deleted.iter().copied().collect(),
+                modes: Modes { changes, pulled: latest / 2 * u64::from(changes.min(1)) },
             };
             let reads = ReadState { version: 3, through: 0, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>() };
             let state = AuthorState::from_facts(&edge(base, 0), &head, &reads);
@@ -278,6 +314,9 @@ mod tests {
         let mut long = bytes.clone();
         long[34] = 200;
         assert!(AuthorState::decode(&long).is_err());
+        let mut modes = bytes.clone();
+        modes[0] |= MODES;
+        assert!(AuthorState::decode(&modes).is_err(), "the lengths are read from where the modes end");
         let mut flags = bytes;
         flags[0] = 0x80;
         assert!(AuthorState::decode(&flags).is_err());

@@ -40,6 +40,11 @@ impl Bitmap {
         self.byte(to_index(index / 8)) >> (index % 8) & 1 == 1
     }
 
+    /// One more than the index of the greatest bit that is set; `None` when none is.
+    pub fn end(&self) -> Option<u64> {
+        self.0.last().map(|&last| self.0.len() as u64 * 8 - u64::from(last.leading_zeros()))
+    }
+
     /// Byte `index`, zero past the end.
     pub fn byte(&self, index: usize) -> u8 {
         self.0.get(index).copied().unwrap_or(0)

@@ -17,7 +17,7 @@ pub use cursor::Cursor;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{
-    AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostSummary, ReadState, Relation,
+    AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation,
 };
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;

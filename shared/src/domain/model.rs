@@ -39,6 +39,8 @@ pub struct AuthorHead {
     pub posts: u64,
     /// Sequence numbers of deleted posts. Only grows.
     pub deleted: SeqSet,
+    /// How the next post will reach readers.
+    pub modes: Modes,
 }
 
 impl AuthorHead {
@@ -170,6 +172,39 @@ pub enum DeliveryMode {
     Pull,
 }
 
+/// How an author's posts reach readers from now on, and how they did before. Only grows, so that whoever hears of it twice or late knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Modes {
+    /// How often the mode has changed: even is push, odd is pull.
+    pub changes: u32,
+    /// The last post published for pull; zero when there is none.
+    pub pulled: Seq,
+}
+
+impl Modes {
+    /// The mode of the next post.
+    pub fn current(self) -> DeliveryMode {
+        if self.changes.is_multiple_of(2) { DeliveryMode::Push } else { DeliveryMode::Pull }
+    }
+
+    /// The modes after post `seq`, published in the current one to this many followers. It becomes pull at the threshold, and push again a fifth below it.
+    #[must_use]
+    pub fn after(self, seq: Seq, followers: u64, threshold: u64) -> Self {
+        match self.current() {
+            DeliveryMode::Push => Self { changes: self.changes + u32::from(followers >= threshold), ..self },
+            DeliveryMode::Pull => {
+                let falls = followers < threshold - threshold / 5;
+                Self { changes: self.changes + u32::from(falls), pulled: seq }
+            }
+        }
+    }
+
+    /// Whether nothing was ever published for pull, nor will be next.
+    pub fn is_push_alone(&self) -> bool {
+        self.changes == 0
+    }
+}
+
 /// How far a fan-out is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -243,6 +278,27 @@ mod tests {
         assert!(state.mark_through(10), "the same again covers what was unread since");
         assert!(state.read.contains(5));
         assert!(!state.mark_through(10), "repeated: nothing left to change");
+    }
+
+    #[test]
+    fn the_mode_changes_at_the_threshold_and_back_a_fifth_below_it() {
+        let mut modes = Modes::default();
+        let mut publish = |seq, followers| {
+            let mode = modes.current();
+            modes = modes.after(seq, followers, 100);
+            (mode, modes)
+        };
+        assert_eq!(publish(1, 99), (DeliveryMode::Push, Modes { changes: 0, pulled: 0 }));
+        assert_eq!(
+            publish(2, 100),
+            (DeliveryMode::Push, Modes { changes: 1, pulled: 0 }),
+            "the post that finds the threshold is pushed"
+        );
+        assert_eq!(publish(3, 120), (DeliveryMode::Pull, Modes { changes: 1, pulled: 3 }));
+        assert_eq!(publish(4, 80), (DeliveryMode::Pull, Modes { changes: 1, pulled: 4 }));
+        assert_eq!(publish(5, 79), (DeliveryMode::Pull, Modes { changes: 2, pulled: 5 }));
+        assert_eq!(publish(6, 99), (DeliveryMode::Push, Modes { changes: 2, pulled: 5 }));
+        assert_eq!(publish(7, 100), (DeliveryMode::Push, Modes { changes: 3, pulled: 5 }));
     }
 
     #[test]

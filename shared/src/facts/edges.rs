@@ -58,7 +58,7 @@ impl Edges for DynamoFacts {
             if missing.is_empty() {
                 break;
             }
-            let room = usize::try_from(self.following_limit.saturating_sub(followings)).unwrap_or(usize::MAX);
+            let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
             if room == 0 {
                 outcomes.extend(missing.iter().map(|&author| (author, Followed::LimitReached)));
                 break;
@@ -176,7 +176,7 @@ impl DynamoFacts {
         const OPERATION: &str = "follow";
         let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
         let added = edges.len() as u64;
-        let Some(most) = self.following_limit.checked_sub(added) else { return Ok(Err(Cancelled::Conditions(vec![0]))) };
+        let Some(most) = self.limits.following.checked_sub(added) else { return Ok(Err(Cancelled::Conditions(vec![0]))) };
         let count = self
             .add_to_counter(schema::followings_counter(user), added as i64)
             .condition_expression("attribute_not_exists(#count) OR #count <= :most")

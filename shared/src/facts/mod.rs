@@ -45,7 +45,16 @@ pub struct Tables {
 pub struct DynamoFacts {
     client: Client,
     tables: Tables,
-    following_limit: u64,
+    limits: Limits,
+}
+
+/// Numbers that decide what is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Authors that a user may follow.
+    pub following: u64,
+    /// Followers from which on an author's posts are pulled.
+    pub pull_threshold: u64,
 }
 
 /// Keys that one BatchGetItem takes.
@@ -63,9 +72,9 @@ enum Cancelled {
 }
 
 impl DynamoFacts {
-    /// Facts in these tables; a user may follow `following_limit` authors.
-    pub fn new(client: Client, tables: Tables, following_limit: u64) -> Self {
-        Self { client, tables, following_limit }
+    /// Facts in these tables.
+    pub fn new(client: Client, tables: Tables, limits: Limits) -> Self {
+        Self { client, tables, limits }
     }
 
     /// Whether DynamoDB answers.

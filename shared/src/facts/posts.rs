@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     domain::{
-        AuthorHead, Delivery, DeliveryMode, DeliveryState, NewPost, Post, PostId, Seq, Timestamp, UserId, pages::page_count,
+        AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId,
+        pages::page_count,
     },
     ports::{Deleted, FactsError, IdempotencyKey, Posts, Published},
 };
@@ -43,24 +44,28 @@ impl Posts for DynamoFacts {
             }
             // Time never goes back within an author, whatever the clocks of two functions say.
             let at = now.max(head.latest_at);
+            let seq = head.latest_seq + 1;
+            let mode = head.modes.current();
+            let modes = head.modes.after(seq, followers, self.limits.pull_threshold);
             let new = Post {
-                id: PostId::new(post.author, head.latest_seq + 1),
+                id: PostId::new(post.author, seq),
                 title: post.title.clone(),
                 created_at: at,
                 deleted: false,
                 delivery: Delivery {
-                    mode: DeliveryMode::Push,
+                    mode,
                     state: DeliveryState::Pending,
                     followers,
                     delivered: 0,
-                    pages: page_count(followers),
+                    pages: pages_of(mode, followers),
                     retraction_pages: 0,
                     started_at: at,
                     finished_at: None,
                 },
             };
-            match self.write_post(&new, post.body.as_deref(), idempotency, now).await? {
-                Ok(()) => return Ok(Published::Created(new)),
+            let head = AuthorHead { latest_seq: seq, latest_at: at, posts: head.posts + 1, modes, ..head };
+            match self.write_post(&new, &head, post.body.as_deref(), idempotency, now).await? {
+                Ok(()) => return Ok(Published::Created(new, head)),
                 // Another publish of the author, or of the same key, came first.
                 Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
             }
@@ -74,19 +79,21 @@ impl Posts for DynamoFacts {
             let found = self.batch_get("delete", wanted).await?.remove(0);
             let is_head = |item: &&Item| item.get("item").and_then(|item| item.as_s().ok()).is_some_and(|item| item == "head");
             let Some(item) = found.iter().find(|item| !is_head(item)) else { return Ok(Deleted::Unknown) };
-            let head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
+            let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                return Ok(Deleted::Already(known, head.deletions()));
+                return Ok(Deleted::Already(known));
             }
             known.deleted = true;
             known.title.clear();
-            known.delivery.retraction_pages = page_count(followers);
+            known.delivery.retraction_pages = pages_of(head.modes.current(), followers);
             if known.delivery.state == DeliveryState::Pending {
                 known.delivery.state = DeliveryState::Cancelled;
             }
+            head.deleted.insert(post.seq);
+            head.posts = head.posts.saturating_sub(1);
             match self.write_tombstone(&known, &head).await? {
-                Ok(deletions) => return Ok(Deleted::Deleted(known, deletions)),
+                Ok(()) => return Ok(Deleted::Deleted(known, head)),
                 Err(_) => back_off(attempt).await,
             }
         }
@@ -233,6 +240,7 @@ impl DynamoFacts {
     async fn write_post(
         &self,
         post: &Post,
+        after: &AuthorHead,
         body: Option<&str>,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
@@ -244,7 +252,7 @@ impl DynamoFacts {
             ("title".to_owned(), string(&post.title)),
             ("at".to_owned(), number(post.created_at.ms())),
             ("time".to_owned(), schema::post_time(post.created_at, seq)),
-            ("mode".to_owned(), string("push")),
+            ("mode".to_owned(), string(mode_name(post.delivery.mode))),
             ("state".to_owned(), string("pending")),
             ("followers".to_owned(), number(post.delivery.followers)),
             ("pages".to_owned(), number(post.delivery.pages.into())),
@@ -253,10 +261,12 @@ impl DynamoFacts {
         let head = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(author)))
-            .update_expression("SET latest_seq = :seq, latest_at = :at ADD posts :one")
+            .update_expression("SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled ADD posts :one")
             .condition_expression(if seq == 1 { "attribute_not_exists(latest_seq)" } else { "latest_seq = :previous" })
             .expression_attribute_values(":seq", number(seq))
             .expression_attribute_values(":at", number(post.created_at.ms()))
+            .expression_attribute_values(":changes", number(after.modes.changes.into()))
+            .expression_attribute_values(":pulled", number(after.modes.pulled))
             .expression_attribute_values(":one", number(1));
         let head = if seq == 1 { head } else { head.expression_attribute_values(":previous", number(seq - 1)) };
         let put = |table: &str, item: Item| Put::builder().table_name(table).set_item(Some(item));
@@ -293,12 +303,10 @@ impl DynamoFacts {
         Self::transact(OPERATION, transaction).await
     }
 
-    /// Writes a tombstone; the author's deletions after it.
-    async fn write_tombstone(&self, post: &Post, head: &AuthorHead) -> Result<Result<u32, Cancelled>, FactsError> {
+    /// Writes a tombstone and the author's head after it.
+    async fn write_tombstone(&self, post: &Post, after: &AuthorHead) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "delete";
-        let mut deleted = head.deleted.clone();
-        deleted.insert(post.id.seq);
-        let deletions = deleted.len();
+        let deletions = after.deleted.len();
         let tombstone = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::post(post.id)))
@@ -316,7 +324,7 @@ impl DynamoFacts {
             .set_key(Some(schema::head(post.id.author)))
             .update_expression("SET deleted = :deleted, deletions = :deletions ADD posts :less")
             .condition_expression(if deletions == 1 { "attribute_not_exists(deletions)" } else { "deletions = :previous" })
-            .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(deleted.to_bytes())))
+            .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(after.deleted.to_bytes())))
             .expression_attribute_values(":deletions", number(deletions))
             .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()));
         let update = if deletions == 1 { update } else { update.expression_attribute_values(":previous", number(deletions - 1)) };
@@ -326,8 +334,7 @@ impl DynamoFacts {
             .transact_items(TransactWriteItem::builder().update(build(OPERATION, tombstone.build())?).build())
             .transact_items(TransactWriteItem::builder().delete(build(OPERATION, body.build())?).build())
             .transact_items(TransactWriteItem::builder().update(build(OPERATION, update.build())?).build());
-        let outcome = Self::transact(OPERATION, transaction).await?;
-        Ok(outcome.map(|()| u32::try_from(deletions).unwrap_or(u32::MAX)))
+        Self::transact(OPERATION, transaction).await
     }
 
     /// The index by time lags: goes on from what it knows to the last post at or before `at`, on the table itself.
@@ -381,6 +388,21 @@ fn unfinished_shard(author: UserId) -> AttributeValue {
     schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
 }
 
+/// Pages of a fan-out: none when readers pull.
+fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
+    match mode {
+        DeliveryMode::Push => page_count(followers),
+        DeliveryMode::Pull => 0,
+    }
+}
+
+fn mode_name(mode: DeliveryMode) -> &'static str {
+    match mode {
+        DeliveryMode::Push => "push",
+        DeliveryMode::Pull => "pull",
+    }
+}
+
 fn state_name(state: DeliveryState) -> &'static str {
     match state {
         DeliveryState::Pending | DeliveryState::Running => "pending",
@@ -396,6 +418,11 @@ fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
         latest_at: reader.time("latest_at")?,
         posts: reader.number("posts")?,
         deleted: reader.seqs("deleted")?,
+        modes: Modes {
+            changes: u32::try_from(reader.optional_number("mode_changes")?.unwrap_or(0))
+                .map_err(|_| reader.damaged("mode_changes"))?,
+            pulled: reader.optional_number("pulled")?.unwrap_or(0),
+        },
     })
 }
 

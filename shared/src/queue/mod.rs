@@ -144,14 +144,20 @@ fn failed(detail: &str, error: impl std::error::Error + Send + Sync + 'static) -
 mod tests {
     use super::*;
     use crate::{
-        domain::Timestamp,
+        domain::{Modes, Timestamp},
         ports::{FanOut, FanOutKind},
     };
 
     #[test]
     fn messages_are_exactly_these_and_come_back() {
-        let fan_out =
-            FanOut { kind: FanOutKind::Deliver, post: "7-3".parse().unwrap(), at: Timestamp::from_ms(5), pages: 2, deletions: 0 };
+        let fan_out = FanOut {
+            kind: FanOutKind::Deliver,
+            post: "7-3".parse().unwrap(),
+            at: Timestamp::from_ms(5),
+            pages: 2,
+            deletions: 0,
+            modes: Modes::default(),
+        };
         let tasks = [
             Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] },
             Task::List { fan_out, from: 0, to: 2 },

@@ -133,7 +133,8 @@ impl Readers {
             let mut again = keys.is_empty() && !view.whole;
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
-                let (live, deleted) = self.summaries(&keys).await?;
+                let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
+                let (live, deleted) = self.summaries(&ids).await?;
                 page.posts.extend(live);
                 // Their retraction is still under way: the counts of this page shall not promise them.
                 let promised: BTreeSet<UserId> =
@@ -182,9 +183,8 @@ impl Readers {
     }
 
     /// The live ones of these posts in their order, and the deleted ones.
-    async fn summaries(&self, keys: &[FeedKey]) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
-        let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-        let mut posts = self.post_views.summaries(&ids).await?;
+    pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
+        let mut posts = self.post_views.summaries(ids).await?;
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
             let found: Vec<PostSummary> = self.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();

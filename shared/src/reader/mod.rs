@@ -1,5 +1,6 @@
 //! Use cases around one reader: the view and what stands in for it, rebuild, follow-up of a changed edge or read state, feed pages.
 
+mod catch_up;
 mod feed;
 mod flags;
 mod rebuild;
@@ -16,7 +17,7 @@ pub use timeline::{Lane, Merge};
 
 use crate::{
     domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId},
-    ports::{Clock, Edges, FactsError, PostViews, Posts, ReaderViews, Reads, ViewError},
+    ports::{Clock, Edges, FactsError, HeadViews, PostViews, Posts, ReaderViews, Reads, ViewError},
 };
 
 /// A use case failed.
@@ -43,6 +44,8 @@ pub struct Readers {
     pub views: Arc<dyn ReaderViews>,
     /// Summaries of posts.
     pub post_views: Arc<dyn PostViews>,
+    /// Heads of authors whose readers pull.
+    pub head_views: Arc<dyn HeadViews>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Random numbers that tell rebuilds apart.

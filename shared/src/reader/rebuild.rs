@@ -15,11 +15,16 @@ impl Readers {
     /// A complete view with its `newest` entries; rebuilds a missing, damaged or abandoned one. `None` while somebody else rebuilds it.
     pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ReaderError> {
         let mut anew = false;
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             match self.views.view(user, newest).await {
                 Ok(Some(view)) if view.state.is_complete() => {
-                    self.extend_lifetime(user, &view.state).await;
-                    return Ok(Some(view));
+                    let behind = self.behind(&view.state).await?;
+                    if behind.is_empty() || round == ROUNDS {
+                        self.extend_lifetime(user, &view.state).await;
+                        return Ok(Some(view));
+                    }
+                    self.catch_up(user, &view.state, behind).await?;
+                    continue;
                 }
                 // A follow was admitted and its facts never came: finish it here.
                 Ok(Some(View { state, .. })) if !state.meta.building => {

@@ -12,6 +12,7 @@
 //! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
 //! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately | 3 s | apply | |
 //! | `{bucket}:p:<post>` | string | [summary](crate::domain::PostSummary) of a post, or that it is deleted; the author's bucket | 7 days | remember, bury | posts |
+//! | `{bucket}:h:<author>` | string | [head](crate::domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
 //! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
 //!
@@ -48,6 +49,9 @@ pub const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
 /// How long summaries of posts are kept.
 pub const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How long a head is kept: whatever goes wrong with one is over after that.
+pub const HEAD_LIFETIME: Duration = Duration::from_secs(60);
+
 /// How long progress is kept.
 pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -59,6 +63,11 @@ pub fn reader_state(user: UserId) -> String {
 /// The feed.
 pub fn feed(user: UserId) -> String {
     format!("{{{}}}:f:{user}", user.bucket())
+}
+
+/// The head of an author whose readers pull.
+pub fn head(author: UserId) -> String {
+    format!("{{{}}}:h:{author}", author.bucket())
 }
 
 /// The summary of a post.
@@ -113,6 +122,7 @@ mod tests {
         let post = PostId::new(user, 7);
         assert_eq!(reader_state(user), "{831}:r:1042");
         assert_eq!(feed(user), "{831}:f:1042");
+        assert_eq!(head(user), "{831}:h:1042");
         assert_eq!(super::post(post), "{831}:p:1042-7");
         assert_eq!(
             list(List::Following(user)),

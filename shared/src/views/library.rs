@@ -19,12 +19,13 @@ pub(super) enum Function {
     Relate,
     Fill,
     StoreCounters,
+    Advance,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -37,6 +38,7 @@ impl Function {
         Self::Relate,
         Self::Fill,
         Self::StoreCounters,
+        Self::Advance,
     ];
 
     /// The name in the script and the script.
@@ -54,6 +56,7 @@ impl Function {
             Self::Relate => ("relate", include_str!("lua/relate.lua")),
             Self::Fill => ("fill", include_str!("lua/fill.lua")),
             Self::StoreCounters => ("store_counters", include_str!("lua/store_counters.lua")),
+            Self::Advance => ("advance", include_str!("lua/advance.lua")),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod breaker;
 mod connection;
+mod heads;
 pub mod keys;
 mod library;
 mod posts;

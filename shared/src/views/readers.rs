@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     domain::{
-        AuthorState, Edge, FeedKey, ReaderState, Timestamp, UserId,
+        AuthorState, Edge, FeedKey, Modes, ReaderState, Timestamp, UserId,
         feed::{FEED_CAP, author_prefix},
     },
     ports::{Admitted, Begun, ReaderViews, Seed, Seeded, View, ViewError},
@@ -17,9 +17,6 @@ use crate::{
 
 /// Users served by one script call: a call costs about 2 µs fixed, so more gains little and holds other readers up.
 const USERS_PER_CALL: usize = 100;
-
-/// Posts in one delivery call, so that a call stays below [`MAX_ARGUMENTS`] whatever their authors.
-const POSTS_PER_CALL: usize = 700;
 
 /// Authors and entries in one seed call, so that both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
@@ -138,22 +135,19 @@ impl ReaderViews for Redis {
         self.call::<Option<u64>>(Function::Touch, &user_keys(user), &args).await.map(|_| ())
     }
 
-    async fn deliver(&self, users: &[UserId], posts: &[FeedKey]) -> Result<u64, ViewError> {
-        let mut posts = posts.to_vec();
-        // By author and sequence number: in order is what a view takes fastest.
-        posts.sort_unstable_by_key(|post| post.post);
-        let mut reached = 0;
-        for posts in posts.chunks(POSTS_PER_CALL) {
-            let mut args: Vec<Arg> = vec![ms(keys::STATE_LIFETIME), ms(keys::FEED_LIFETIME), (FEED_CAP as u64).into()];
-            for of_author in posts.chunk_by(|a, b| a.post.author == b.post.author) {
-                args.extend([of_author[0].post.author.get().into(), (of_author.len() as u64).into()]);
-                for post in of_author {
-                    args.extend([post.post.seq.into(), post.at.ms().into(), post.entry().into()]);
-                }
-            }
-            reached += self.for_users(Function::Deliver, users, &args).await?;
-        }
-        Ok(reached)
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, ViewError> {
+        let args: Vec<Arg> = vec![
+            ms(keys::STATE_LIFETIME),
+            ms(keys::FEED_LIFETIME),
+            (FEED_CAP as u64).into(),
+            post.post.author.get().into(),
+            post.post.seq.into(),
+            post.at.ms().into(),
+            post.entry().into(),
+            u64::from(modes.changes).into(),
+            modes.pulled.into(),
+        ];
+        self.for_users(Function::Deliver, users, &args).await
     }
 
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32) -> Result<u64, ViewError> {

@@ -4,7 +4,7 @@ local META = '@'
 local BUILDING, FEED = 1, 2
 local META_BYTES = 21
 
-local LIVE, OPENING, BITMAPS = 1, 2, 4
+local LIVE, OPENING, BITMAPS, MODES = 1, 2, 4, 8
 local AUTHOR = '<BI4I4I4I4I4I4I6'
 local AUTHOR_BYTES = 31
 local BEFORE_THROUGH = 21
@@ -25,12 +25,18 @@ local function tombstone(rev)
 end
 
 local function unpack_author(value)
-  local e = { tail = '', read = '', deleted = '' }
+  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0 }
+  local at = AUTHOR_BYTES + 1
   e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
   e.base = e.base * 8
+  if e.flags >= MODES then
+    e.flags = e.flags - MODES
+    e.changes, e.pulled, at = struct.unpack('<I4I4', value, at)
+  end
   if e.flags >= BITMAPS then
     e.flags = e.flags - BITMAPS
-    local tail, read, at = struct.unpack('<I3I3', value, AUTHOR_BYTES + 1)
+    local tail, read
+    tail, read, at = struct.unpack('<I3I3', value, at)
     e.tail = string.sub(value, at, at + tail - 1)
     e.read = string.sub(value, at + tail, at + tail + read - 1)
     e.deleted = string.sub(value, at + tail + read)
@@ -40,8 +46,9 @@ end
 
 local function pack_author(e)
   local bitmaps = e.tail ~= '' or e.read ~= '' or e.deleted ~= ''
-  local value = struct.pack(AUTHOR, e.flags + (bitmaps and BITMAPS or 0), e.rev, e.version, e.deletions, e.floor, e.base / 8,
-    e.through, e.newest)
+  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0)
+  local value = struct.pack(AUTHOR, flags, e.rev, e.version, e.deletions, e.floor, e.base / 8, e.through, e.newest)
+  if e.changes > 0 then value = value .. struct.pack('<I4I4', e.changes, e.pulled) end
   if not bitmaps then return value end
   return value .. struct.pack('<I3I3', #e.tail, #e.read) .. e.tail .. e.read .. e.deleted
 end
@@ -65,6 +72,13 @@ local function advance(e)
   e.through = through
   e.tail = string.sub(e.tail, math.floor(through / 8) - first + 1)
   if #e.tail == 1 and bit.rshift(string.byte(e.tail), through % 8) == 0 then e.tail = '' end
+end
+
+-- Notes how the author's posts reach readers; whether that was news.
+local function set_modes(e, changes, pulled)
+  if changes < e.changes or (changes == e.changes and pulled <= e.pulled) then return false end
+  e.changes, e.pulled = changes, pulled
+  return true
 end
 
 -- Notes a delivery; whether that was news.

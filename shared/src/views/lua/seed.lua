@@ -19,6 +19,7 @@ local function merge_author(e, s)
   s.tail = table.concat(tail)
   advance(s)
   s.newest = math.max(s.newest, e.newest)
+  set_modes(s, e.changes, e.pulled)
   -- A value that claims nothing of deliveries does not end the opening either.
   if bit.band(s.flags, OPENING) ~= 0 then s.flags = e.flags end
   return s

@@ -1,0 +1,95 @@
+//! Pull: at a read, a reader's view asks the heads of the big authors it follows for news, and the reader delivers it to itself.
+
+use std::collections::HashMap;
+
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use tracing::warn;
+
+use super::{ReaderError, Readers};
+use crate::{
+    domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP},
+    ports::Seed,
+};
+
+/// Authors caught up with side by side.
+const PARALLEL: usize = 16;
+
+impl Readers {
+    /// The authors of whom the view lacks something that is not pushed to it, with their heads.
+    pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, ReaderError> {
+        let lacking = |(_, state): &(&UserId, &AuthorState)| state.pulls() || state.lacks_pulled();
+        let authors: Vec<UserId> = state.authors.iter().filter(lacking).map(|(author, _)| *author).collect();
+        if authors.is_empty() {
+            return Ok(Vec::new());
+        }
+        let heads = self.pulled_heads(&authors).await?;
+        let is_behind = |author: &UserId, head: &AuthorHead| {
+            state.authors.get(author).is_some_and(|state| state.lacks_pulled() || state.is_behind(head))
+        };
+        Ok(heads.into_iter().filter(|(author, head)| is_behind(author, head)).collect())
+    }
+
+    /// Brings the view up to these heads: what a worker does for authors that are pushed.
+    pub(super) async fn catch_up(
+        &self,
+        user: UserId,
+        state: &ReaderState,
+        behind: Vec<(UserId, AuthorHead)>,
+    ) -> Result<(), ReaderError> {
+        let authors: Vec<UserId> = behind.iter().map(|(author, _)| *author).collect();
+        let (edges, reads) = futures::try_join!(self.edges.edges(user, &authors), self.reads.reads(user, &authors))?;
+        let nothing = ReadState::default();
+        let mut seeds: Vec<BoxFuture<'_, Result<(), ReaderError>>> = Vec::with_capacity(behind.len());
+        for (author, head) in &behind {
+            match edges.get(author).filter(|edge| edge.following) {
+                Some(edge) => {
+                    let known = state.authors.get(author).map_or(0, |state| state.through);
+                    seeds.push(self.seed_news(user, edge, head, reads.get(author).unwrap_or(&nothing), known).boxed());
+                }
+                // The view has not heard of an unfollow.
+                None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
+            }
+        }
+        stream::iter(seeds).buffer_unordered(PARALLEL).try_collect().await
+    }
+
+    /// Delivers what an author has published after `known`.
+    async fn seed_news(
+        &self,
+        user: UserId,
+        edge: &Edge,
+        head: &AuthorHead,
+        reads: &ReadState,
+        known: Seq,
+    ) -> Result<(), ReaderError> {
+        let after = known.max(edge.floor);
+        let news: Vec<PostId> = (after + 1..=head.latest_seq)
+            .rev()
+            .filter(|&seq| !head.deleted.contains(seq))
+            .take(FEED_CAP)
+            .map(|seq| PostId::new(edge.author, seq))
+            .collect();
+        let (posts, _) = self.summaries(&news).await?;
+        let entries: Vec<FeedKey> = posts.iter().map(PostSummary::key).collect();
+        let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();
+        let state = AuthorState::from_facts(edge, head, reads);
+        // What the view knows better by now, the next read asks about again.
+        self.views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
+        Ok(())
+    }
+
+    /// Heads as publish has told of them; from the facts where nothing is known.
+    async fn pulled_heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, ReaderError> {
+        let mut heads = self.head_views.heads(authors).await?;
+        let unknown: Vec<UserId> = authors.iter().filter(|author| !heads.contains_key(author)).copied().collect();
+        if !unknown.is_empty() {
+            for (author, head) in self.posts.heads(&unknown).await? {
+                if let Err(error) = self.head_views.store_head(author, &head).await {
+                    warn!(%author, error = &error as &dyn std::error::Error, "head not kept");
+                }
+                heads.insert(author, head);
+            }
+        }
+        Ok(heads)
+    }
+}

@@ -1,0 +1,115 @@
+//! Big authors: their posts are not pushed, their readers fetch them.
+
+use serde_json::json;
+use tidemark_tests::{User, World, world_with};
+
+/// A stack on which three followers make an author big.
+async fn small_world(test: impl AsyncFnOnce(&World)) {
+    world_with(|options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned())), test).await;
+}
+
+async fn mode(author: &User, post: &str) -> String {
+    let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
+    assert_eq!(delivery["state"], "done", "{delivery}");
+    delivery["mode"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn posts_of_a_big_author_are_fetched_and_count() {
+    small_world(async |world| {
+        let (live, cold, author) = (world.user(1), world.user(2), world.user(10));
+        world.follow(1..=3, 10).await;
+        live.feed_ids().await;
+        let mut modes = Vec::new();
+        for _ in 0..4 {
+            let post = author.publish("x").await;
+            world.idle().await;
+            modes.push(mode(&author, &post).await);
+        }
+        assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that finds the threshold is the last to be pushed");
+        for reader in [&live, &cold] {
+            assert_eq!(reader.unread_total().await, 4);
+            assert_eq!(reader.feed_ids().await, ["10-4", "10-3", "10-2", "10-1"]);
+            assert_eq!(reader.put("/v1/posts/10-3/read").await.ok()["unread"], json!({ "author": 3, "total": 3 }));
+        }
+        // Deleted: no retraction runs, the next read of each finds out.
+        author.delete("/v1/posts/10-4").await.ok();
+        author.delete("/v1/posts/10-1").await.ok();
+        for reader in [&live, &cold] {
+            assert_eq!(reader.unread_total().await, 1);
+            assert_eq!(reader.feed("all").await, [("10-3".to_owned(), true), ("10-2".to_owned(), false)]);
+            assert_eq!(reader.feed("unread").await, [("10-2".to_owned(), false)]);
+        }
+        // And without what Redis knows.
+        world.flush_redis().await;
+        author.publish("after the flush").await;
+        for reader in [&live, &cold] {
+            assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (2, 3));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_author_who_is_small_again_is_pushed_and_nothing_in_between_is_lost() {
+    small_world(async |world| {
+        let (reader, sleeper, author) = (world.user(1), world.user(2), world.user(10));
+        world.follow(1..=4, 10).await;
+        reader.feed_ids().await;
+        sleeper.feed_ids().await;
+        author.publish("one, pushed").await;
+        author.publish("two, pulled").await;
+        world.idle().await;
+        assert_eq!(reader.unread_total().await, 2);
+        world.user(3).delete("/v1/following/10").await.ok();
+        world.user(4).delete("/v1/following/10").await.ok();
+        // Two are left, less than a fifth below three: three is the last to be pulled, then it is pushed again.
+        let mut modes = Vec::new();
+        for title in ["three", "four", "five"] {
+            let post = author.publish(title).await;
+            world.idle().await;
+            modes.push(mode(&author, &post).await);
+        }
+        assert_eq!(modes, ["pull", "push", "push"]);
+        // One has read in between, the other has not read since the first.
+        for reader in [&reader, &sleeper] {
+            assert_eq!(reader.unread_total().await, 5);
+            assert_eq!(reader.feed_ids().await, ["10-5", "10-4", "10-3", "10-2", "10-1"]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_mode_that_changes_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() {
+    small_world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        world.follow(1..=3, 10).await;
+        reader.feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
+        // Pushed and held back, pulled meanwhile.
+        for _ in 0..3 {
+            author.publish("x").await;
+        }
+        assert_eq!(reader.unread_total().await, 0, "the view has not heard of the change");
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
+        // Small again, and big again, with the fan-out of what lies between held back.
+        world.stack.pause("fan-out").await.unwrap();
+        world.user(2).delete("/v1/following/10").await.ok();
+        world.user(3).delete("/v1/following/10").await.ok();
+        author.publish("pulled").await;
+        author.publish("pushed").await;
+        world.follow(2..=3, 10).await;
+        author.publish("pushed").await;
+        author.publish("pulled").await;
+        assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7), "this view asks");
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7));
+        // Whoever followed in between has from then on, and the older ones as read.
+        assert_eq!((world.user(2).unread_total().await, world.user(2).feed_ids().await.len()), (2, 7));
+    })
+    .await;
+}
