@@ -63,6 +63,25 @@ pub struct FanOuts {
     pub clock: Arc<dyn Clock>,
 }
 
+/// What came of resuming a fan-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resumed {
+    /// All pages were done: it is finished now.
+    Finished,
+    /// Pages were done since the last look: left to its workers.
+    Moving,
+    /// Missing pages were sent again.
+    Sent {
+        /// How many.
+        pages: usize,
+    },
+    /// It was resumed as often as allowed; somebody has to look at it.
+    GivenUp {
+        /// How often.
+        attempts: u32,
+    },
+}
+
 /// Delivery status of a post as a client asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliveryStatus {
@@ -141,21 +160,30 @@ impl FanOuts {
         }
     }
 
-    /// Sends again the pages of an unfinished fan-out that nobody has done, or finishes it when all are. How many pages were sent.
+    /// Sends again the pages of an unfinished fan-out that nobody has done, or finishes it when all are.
     ///
     /// # Errors
     /// Facts, Redis or the queue do not answer; to be repeated.
-    pub async fn resume(&self, post: &Post, head: &AuthorHead) -> Result<usize, FanOutError> {
+    pub async fn resume(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Resumed, FanOutError> {
         let fan_out = FanOut::of(post, head);
         let (progress, missing) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
         if missing.is_empty() {
             self.finish(fan_out, progress.handled).await?;
-            return Ok(0);
+            return Ok(Resumed::Finished);
         }
+        // Workers are at it: what is on its way need not be sent twice.
+        if progress.pages_done > post.delivery.seen_pages {
+            self.posts.note_look(post.id, progress.pages_done, false).await?;
+            return Ok(Resumed::Moving);
+        }
+        if post.delivery.attempts >= most_attempts {
+            return Ok(Resumed::GivenUp { attempts: post.delivery.attempts });
+        }
+        self.posts.note_look(post.id, progress.pages_done, true).await?;
         let tasks: Vec<Task> =
             missing.chunk_by(|a, b| a + 1 == *b).map(|run| list_task(fan_out, run[0]..run[run.len() - 1] + 1)).collect();
         self.queue.send(&tasks).await?;
-        Ok(missing.len())
+        Ok(Resumed::Sent { pages: missing.len() })
     }
 
     /// How far the delivery of a post is.
@@ -186,6 +214,9 @@ impl FanOuts {
             if out_of_time() {
                 return Ok(self.queue.send(&[list_task(fan_out, page..end)]).await?);
             }
+            if !self.is_wanted(fan_out).await? {
+                return Ok(());
+            }
             let batch = self.batch(fan_out, page, &counts).await?;
             self.queue.send(&[batch]).await?;
         }
@@ -202,18 +233,19 @@ impl FanOuts {
         if users.is_empty() {
             return Ok(());
         }
-        // The fact decides, not the message: a deleted post is not delivered, a live one not retracted.
-        let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
-        match (fan_out.kind, post) {
-            (FanOutKind::Deliver, Some(post)) if !post.deleted => {
-                self.views.deliver(users, fan_out.key(), fan_out.modes).await?;
-            }
-            (FanOutKind::Retract, Some(post)) if post.deleted => {
-                self.views.retract(users, fan_out.key(), fan_out.deletions).await?;
-            }
-            _ => {}
+        if self.is_wanted(fan_out).await? {
+            match fan_out.kind {
+                FanOutKind::Deliver => self.views.deliver(users, fan_out.key(), fan_out.modes).await?,
+                FanOutKind::Retract => self.views.retract(users, fan_out.key(), fan_out.deletions).await?,
+            };
         }
         Ok(())
+    }
+
+    /// The fact decides, not the message: a deleted post is not delivered, a live one not retracted.
+    async fn is_wanted(&self, fan_out: FanOut) -> Result<bool, FanOutError> {
+        let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
+        Ok(post.is_some_and(|post| post.deleted == (fan_out.kind == FanOutKind::Retract)))
     }
 
     async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), FanOutError> {

@@ -185,6 +185,8 @@ pub trait Posts: Send + Sync {
     async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, FactsError>;
     /// The greatest sequence number of the author published at or before `at`; zero when there is none.
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError>;
+    /// Notes how many pages of an unfinished fan-out were done when reconcile looked, and whether it sends the others again.
+    async fn note_look(&self, post: PostId, pages_done: u64, attempt: bool) -> Result<(), FactsError>;
     /// Sets a pending fan-out done.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), FactsError>;
     /// Notes that a cancelled fan-out has been retracted everywhere.
@@ -262,6 +264,16 @@ pub enum Task {
         /// The author.
         author: UserId,
     },
+}
+
+impl Task {
+    /// Whose task it is: nobody's tasks wait behind all of somebody else's.
+    pub fn group(&self) -> UserId {
+        match self {
+            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } => fan_out.post.author,
+            Self::Sync { user, .. } => *user,
+        }
+    }
 }
 
 /// Takes tasks for the workers.

@@ -80,6 +80,55 @@ async fn progress_lost_with_redis_is_made_again() {
 }
 
 #[tokio::test]
+async fn attempts_are_bounded_and_visible() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        world.user(1).feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
+        let post = world.user(99).publish("again and again").await;
+        let look = async |most: u32| {
+            resend(world, 0).await;
+            let input = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": most });
+            let report = world.stack.fire("reconcile", Some(input)).await.unwrap();
+            (report["pages_sent"].as_u64().unwrap(), report["given_up"].as_u64().unwrap())
+        };
+        for _ in 0..2 {
+            assert_eq!(look(2).await, (1, 0));
+        }
+        assert_eq!(look(2).await, (0, 1));
+        let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
+        assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("pending"), &json!(2)));
+        // Whoever has found the cause lets it go on.
+        assert_eq!(look(1000).await, (1, 0));
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!(state(world, &post).await, (json!("done"), json!(4)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fan_out_that_moves_is_left_to_its_workers() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        let app = world.stack.app("publish").unwrap();
+        let post = NewPost { author: "99".parse().unwrap(), title: "three pages".to_owned(), body: None };
+        let Published::Created(post, _) = app.posts.publish(&post, 2500, None, app.clock.now()).await.unwrap() else { panic!() };
+        let deliver = tidemark::ports::FanOutKind::Deliver;
+        app.progress.page_done(deliver, post.id, 1, 2).await.unwrap();
+        let report = reconcile(world).await;
+        assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(1), &json!(0)));
+        // Nothing has moved since: what is missing is sent, and nothing else.
+        let report = reconcile(world).await;
+        assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(0), &json!(2)));
+        world.idle().await;
+        let delivery = world.user(1).get(&format!("/v1/posts/{}/delivery", post.id)).await.ok();
+        assert_eq!((&delivery["state"], &delivery["pages_done"]), (&json!("done"), &json!(3)));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_unknown_job_is_refused() {
     world(async |world| {
         assert!(world.stack.fire("reconcile", Some(json!({ "job": "everything" }))).await.is_err());

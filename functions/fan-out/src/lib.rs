@@ -13,7 +13,8 @@ use tracing::{error, warn};
 /// Messages of one event worked on side by side. Each calls Redis one script after another, so that readers get their turn.
 const PARALLEL: usize = 4;
 
-/// A page task hands its rest on this long before the function's deadline.
+/// A page task hands its rest on after this time, so that it does not hold a worker that others wait for, and in any case this long before the function's deadline.
+const SLICE: Duration = Duration::from_secs(3);
 const RESERVE: Duration = Duration::from_secs(5);
 
 /// Works on one event.
@@ -21,7 +22,8 @@ const RESERVE: Duration = Duration::from_secs(5);
 /// # Errors
 /// Never: what failed is reported message by message.
 pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
-    let stop_at = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
+    let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
+    let stop_at = deadline.min(app.clock.now().ms() + SLICE.as_millis() as u64);
     let failures: Vec<Option<BatchItemFailure>> =
         stream::iter(event.payload.records).map(|message| work(app, message, stop_at)).buffered(PARALLEL).collect().await;
     let mut response = SqsBatchResponse::default();

@@ -26,6 +26,7 @@ pub(crate) fn planned(post: &Post) -> Value {
         "delivered": 0,
         "pages": post.delivery.pages,
         "pages_done": 0,
+        "attempts": 0,
         "started_at": post.delivery.started_at,
         "finished_at": null,
     })
@@ -52,6 +53,7 @@ pub(crate) async fn status(app: &App, request: &Request) -> Result<Answer, Probl
         "delivered": status.delivered,
         "pages": post.delivery.pages,
         "pages_done": status.pages_done,
+        "attempts": post.delivery.attempts,
         "started_at": post.delivery.started_at,
         "finished_at": post.delivery.finished_at,
     });

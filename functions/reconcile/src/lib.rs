@@ -2,16 +2,23 @@
 
 use lambda_runtime::{Error, LambdaEvent};
 use serde_json::{Value, json};
-use tidemark::{App, domain::Timestamp, fan_out::FanOutError};
-use tracing::{info, warn};
+use tidemark::{
+    App,
+    domain::Timestamp,
+    fan_out::{FanOutError, Resumed},
+};
+use tracing::{error, info, warn};
 
 /// A fan-out younger than this is left to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
+/// How often a fan-out is resumed before somebody has to look at it: at one run a minute, half an hour.
+const MOST_ATTEMPTS: u32 = 30;
+
 /// Posts looked at in one run; the next run goes on.
 const POSTS_PER_RUN: usize = 200;
 
-/// Runs the job that the event names. `{"job":"fan-outs","overdue_ms":0}` looks at younger ones too.
+/// Runs the job that the event names. `{"job":"fan-outs","overdue_ms":0}` looks at younger ones too, `"most_attempts":1000` at those that were given up.
 ///
 /// # Errors
 /// An unknown job, or the facts do not answer.
@@ -20,21 +27,29 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
         Some("fan-outs") => {
             let overdue = event.payload.get("overdue_ms").and_then(Value::as_u64).unwrap_or(OVERDUE_MS);
             let before = Timestamp::from_ms(app.clock.now().ms().saturating_sub(overdue));
-            Ok(fan_outs(app, before).await?)
+            let most_attempts = event.payload.get("most_attempts").and_then(Value::as_u64);
+            let most_attempts = most_attempts.and_then(|most| u32::try_from(most).ok()).unwrap_or(MOST_ATTEMPTS);
+            Ok(fan_outs(app, before, most_attempts).await?)
         }
         job => Err(format!("unknown job {job:?}").into()),
     }
 }
 
 /// Sends the missing pages of every overdue fan-out, and tells of stream records that were given up. What fails is counted and left to the next run.
-async fn fan_outs(app: &App, before: Timestamp) -> Result<Value, FanOutError> {
+async fn fan_outs(app: &App, before: Timestamp, most_attempts: u32) -> Result<Value, FanOutError> {
     let overdue = app.fan_outs.overdue(before, POSTS_PER_RUN).await?;
-    let (mut resumed, mut pages, mut failed) = (0, 0, 0);
+    let (mut resumed, mut pages, mut moving, mut given_up, mut failed) = (0, 0, 0, 0, 0);
     for (post, head) in &overdue {
-        match app.fan_outs.resume(post, head).await {
-            Ok(sent) => {
+        match app.fan_outs.resume(post, head, most_attempts).await {
+            Ok(Resumed::Finished) => resumed += 1,
+            Ok(Resumed::Moving) => moving += 1,
+            Ok(Resumed::Sent { pages: sent }) => {
                 resumed += 1;
                 pages += sent;
+            }
+            Ok(Resumed::GivenUp { attempts }) => {
+                given_up += 1;
+                error!(post = %post.id, attempts, "fan-out given up");
             }
             Err(error) => {
                 failed += 1;
@@ -54,13 +69,15 @@ async fn fan_outs(app: &App, before: Timestamp) -> Result<Value, FanOutError> {
         }
     };
     if !overdue.is_empty() {
-        info!(resumed, pages, failed, "unfinished fan-outs");
+        info!(resumed, pages, given_up, failed, "unfinished fan-outs");
     }
     Ok(json!({
         "job": "fan-outs",
         "unfinished": overdue.len(),
         "resumed": resumed,
         "pages_sent": pages,
+        "moving": moving,
+        "given_up": given_up,
         "failed": failed,
         "stuck_records": stuck,
     }))

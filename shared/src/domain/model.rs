@@ -234,6 +234,10 @@ pub struct Delivery {
     pub pages: u16,
     /// Pages of the retraction, planned by the deletion.
     pub retraction_pages: u16,
+    /// How often reconcile has sent missing pages again.
+    pub attempts: u32,
+    /// Pages done when reconcile last looked.
+    pub seen_pages: u64,
     /// When the post was published.
     pub started_at: Timestamp,
     /// When the last page was done.

@@ -59,6 +59,8 @@ impl Posts for DynamoFacts {
                     delivered: 0,
                     pages: pages_of(mode, followers),
                     retraction_pages: 0,
+                    attempts: 0,
+                    seen_pages: 0,
                     started_at: at,
                     finished_at: None,
                 },
@@ -163,6 +165,23 @@ impl Posts for DynamoFacts {
             None => 0,
         };
         self.catch_up(author, indexed, at).await
+    }
+
+    async fn note_look(&self, post: PostId, pages_done: u64, attempt: bool) -> Result<(), FactsError> {
+        let update = self
+            .client
+            .update_item()
+            .table_name(&self.tables.posts)
+            .set_key(Some(schema::post(post)))
+            .update_expression("SET seen_pages = :done ADD attempts :attempt")
+            .condition_expression("attribute_exists(unfinished)")
+            .expression_attribute_values(":done", number(pages_done))
+            .expression_attribute_values(":attempt", number(attempt.into()));
+        match update.send().await {
+            Err(error) if !condition_failed(&error) => Err(unavailable("note_look", error)),
+            // Finished meanwhile.
+            _ => Ok(()),
+        }
     }
 
     async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), FactsError> {
@@ -453,6 +472,8 @@ fn read_post(item: &Item) -> Result<Post, FactsError> {
             delivered: reader.optional_number("delivered")?.unwrap_or(0),
             pages: pages("pages")?,
             retraction_pages: pages("retract_pages")?,
+            attempts: u32::try_from(reader.optional_number("attempts")?.unwrap_or(0)).map_err(|_| reader.damaged("attempts"))?,
+            seen_pages: reader.optional_number("seen_pages")?.unwrap_or(0),
             started_at: created_at,
             finished_at: reader.optional_number("finished_at")?.map(Timestamp::from_ms),
         },

@@ -7,7 +7,7 @@
 //! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow |
 //! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N | publish, delete |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `finished_at` N ms, `unfinished` S | publish, delete, fan-out |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S | publish, delete, fan-out, reconcile |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed) | mark-read |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S, `expires_at` N s | publish |

@@ -1,6 +1,7 @@
 //! The task queue on SQS.
 //!
-//! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`.
+//! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`. Its group is the author
+//! (for a sync task the reader), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
 
 use async_trait::async_trait;
 use aws_sdk_sqs::{
@@ -9,7 +10,10 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::ports::{Failures, QueueError, Task, TaskQueue};
+use crate::{
+    domain::UserId,
+    ports::{Failures, QueueError, Task, TaskQueue},
+};
 
 /// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -73,10 +77,11 @@ impl SqsTasks {
         Self { client, queue_url }
     }
 
-    async fn send_batch(&self, bodies: &[String]) -> Result<(), QueueError> {
+    async fn send_batch(&self, messages: &[(String, UserId)]) -> Result<(), QueueError> {
         let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
-        for (index, body) in bodies.iter().enumerate() {
-            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body).build();
+        for (index, (body, group)) in messages.iter().enumerate() {
+            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
+            let entry = entry.message_group_id(group.to_string()).build();
             request = request.entries(entry.map_err(|error| failed("build", error))?);
         }
         let answer = request.send().await.map_err(|error| failed("send", error))?;
@@ -86,7 +91,7 @@ impl SqsTasks {
                 detail: format!(
                     "{} of {} messages refused, the first with {}",
                     answer.failed().len(),
-                    bodies.len(),
+                    messages.len(),
                     entry.code()
                 ),
                 source: None,
@@ -98,14 +103,15 @@ impl SqsTasks {
 #[async_trait]
 impl TaskQueue for SqsTasks {
     async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
-        let bodies: Vec<String> = tasks.iter().map(encode).collect::<Result<_, _>>().map_err(|error| failed("encode", error))?;
-        let mut rest = bodies.as_slice();
+        let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
+        let messages = messages.map_err(|error: serde_json::Error| failed("encode", error))?;
+        let mut rest = messages.as_slice();
         while !rest.is_empty() {
             let mut bytes = 0;
             let count = rest
                 .iter()
                 .take(BATCH_MESSAGES)
-                .take_while(|body| {
+                .take_while(|(body, _)| {
                     bytes += body.len();
                     bytes <= BATCH_BYTES
                 })
