@@ -51,6 +51,16 @@ pub fn data_dir() -> TempDir {
     if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a folder for the test's data")
 }
 
+async fn aws_config(endpoint: &str) -> aws_config::SdkConfig {
+    let credentials = aws_sdk_sqs::config::Credentials::new("test", "test", None, None, "test");
+    aws_config::defaults(aws_config::BehaviorVersion::latest())
+        .region("us-east-1")
+        .credentials_provider(credentials)
+        .endpoint_url(endpoint)
+        .load()
+        .await
+}
+
 /// A stream record of the edges by follower with these keys.
 pub fn stream_record(number: &str, keys: serde_json::Value) -> serde_json::Value {
     let change = serde_json::json!({
@@ -133,14 +143,12 @@ impl World {
 
     /// An SQS client of the test's own.
     pub async fn sqs(&self) -> aws_sdk_sqs::Client {
-        let credentials = aws_sdk_sqs::config::Credentials::new("test", "test", None, None, "test");
-        let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
-            .region("us-east-1")
-            .credentials_provider(credentials)
-            .endpoint_url(self.stack.sqs_endpoint())
-            .load()
-            .await;
-        aws_sdk_sqs::Client::new(&config)
+        aws_sdk_sqs::Client::new(&aws_config(self.stack.sqs_endpoint()).await)
+    }
+
+    /// A DynamoDB client of the test's own.
+    pub async fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+        aws_sdk_dynamodb::Client::new(&aws_config(self.stack.dynamodb_endpoint()).await)
     }
 
     /// Makes `followers` follow `author`.

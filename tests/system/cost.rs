@@ -1,0 +1,71 @@
+//! What one publish costs, counted: the numbers that `docs/cost.md` multiplies.
+
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
+use aws_sdk_sqs::types::QueueAttributeName;
+use tidemark_tests::{World, world};
+
+const FOLLOWERS: u64 = 1_200;
+
+/// Calls of Redis functions so far.
+async fn calls(world: &World) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut world.redis().await).await.unwrap();
+    let fcall = stats.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")).unwrap_or("0,").to_owned();
+    fcall.split(',').next().unwrap().parse().unwrap()
+}
+
+/// Messages that wait, and their bytes.
+async fn queued(world: &World) -> (usize, usize) {
+    let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
+    let name = QueueAttributeName::ApproximateNumberOfMessages;
+    let answer = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
+    let count = answer.attributes().unwrap()[&name].parse().unwrap();
+    let received = sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(0).send().await.unwrap();
+    (count, received.messages().iter().map(|message| message.body().unwrap().len()).sum())
+}
+
+#[tokio::test]
+async fn a_publish_costs_what_the_page_says() {
+    world(async |world| {
+        // Ids as long as they get: the page says what is most.
+        let first = u64::MAX - FOLLOWERS;
+        futures::future::join_all((0..8).map(async |lane| {
+            for follower in (0..FOLLOWERS).filter(|follower| follower % 8 == lane) {
+                world.user(first + follower).put("/v1/following/10").await.ok();
+            }
+        }))
+        .await;
+        world.idle().await;
+        world.user(10).publish("loads the library").await;
+        world.idle().await;
+
+        world.stack.pause("fan-out").await.unwrap();
+        world.user(10).publish("counted").await;
+        let (messages, bytes) = queued(world).await;
+        assert_eq!(messages, 2, "one message a page of a thousand");
+        assert!((20 * FOLLOWERS..23 * FOLLOWERS).contains(&(bytes as u64)), "some 21 bytes a follower: {bytes}");
+        let before = calls(world).await;
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        let made = calls(world).await - before;
+        // A hundred followers a deliver call, a page's last one not full, and one call a page for its progress.
+        assert!((14..=16).contains(&made), "{made}");
+
+        let dynamodb = world.dynamodb().await;
+        let page = dynamodb
+            .query()
+            .table_name("FollowersTable")
+            .consistent_read(true)
+            .key_condition_expression("#shard = :shard")
+            .expression_attribute_names("#shard", "shard")
+            .expression_attribute_values(":shard", AttributeValue::S("10#03".to_owned()))
+            .return_consumed_capacity(ReturnConsumedCapacity::Total)
+            .send()
+            .await
+            .unwrap();
+        let units = page.consumed_capacity().unwrap().capacity_units().unwrap();
+        let per_thousand = units / page.items().len() as f64 * 1000.0;
+        println!("{units} units for {} followers: {per_thousand:.1} a thousand", page.items().len());
+        assert!((20.0..=30.0).contains(&per_thousand), "{per_thousand}");
+    })
+    .await;
+}
