@@ -1,10 +1,11 @@
-//! What the three command-line tools `load`, `demo` and `verify` share.
+//! The command-line tools `load`, `demo`, `verify` and `bench`, and what they share.
 //!
-//! The tools know the running stack by its public API and the `/_local` routes alone: nothing of the functions' code is
-//! used here, so that what they count is counted independently.
+//! The first three know the running stack by its public API and the `/_local` routes alone: nothing of the functions' code is
+//! used there, so that what they count is counted independently. [`bench`] measures that code itself.
 
 pub mod address;
 pub mod api;
+pub mod bench;
 pub mod demo;
 pub mod edges;
 pub mod load;

@@ -1,0 +1,42 @@
+//! Views: the memory they take and what reading them costs, beside the layouts that they replace and the bare commands.
+
+mod layouts;
+mod loading;
+mod memory;
+mod questions;
+mod reading;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use self::memory::Memory;
+use self::reading::Reading;
+use super::Options;
+use super::server::Server;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(super) struct ViewsReport {
+    redis_version: String,
+    seed: u64,
+    memory: Memory,
+    reading: Reading,
+}
+
+/// Measures both.
+pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<ViewsReport> {
+    Ok(ViewsReport {
+        redis_version: server.version().await?,
+        seed: options.seed,
+        memory: memory::measure(server, options.readers, options.seed).await?,
+        reading: reading::measure(server, options).await?,
+    })
+}
+
+impl fmt::Display for ViewsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Redis {}\n", self.redis_version)?;
+        writeln!(f, "{}\n{}", self.memory, self.reading)
+    }
+}
