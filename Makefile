@@ -15,7 +15,7 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test demo load verify latency followers fmt lint clean
+.PHONY: help setup build run test demo load verify latency followers bench fmt lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -23,7 +23,7 @@ help: ## list the targets
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own),"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
-	@echo "ARGS (further options of load, verify and demo; ARGS=--help lists them)."
+	@echo "ARGS (further options of load, verify, demo and bench; ARGS=--help lists them)."
 
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
@@ -61,6 +61,9 @@ latency: build ## measure publishing for an author with 10 followers and one wit
 
 followers: build ## walk an author's many followers while others come and go, on the running stack: N=50000
 	@exec "$(BIN)/verify" --followers $(or $(N),50000) $(ARGS)
+
+bench: build ## measure what views take and cost to read, on a Redis of its own; into docs/benchmarks
+	@exec "$(BIN)/bench" $(ARGS)
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PIPELINE: usize = 2_000;
 /// Memory is settled when so many readings in a row are the same.
 const SAME_READINGS: usize = 3;
-const BETWEEN_READINGS: Duration = Duration::from_millis(50);
+const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A `redis-server` with the default configuration that keeps nothing, its files in a temporary folder.
@@ -53,8 +53,8 @@ impl Server {
         client.get_multiplexed_async_connection_with_config(&config).await.context("cannot connect to the server")
     }
 
-    pub(super) async fn version(&self) -> anyhow::Result<String> {
-        Ok(info(&mut self.connect().await?, &["server"]).await?.text("redis_version")?.to_owned())
+    pub(super) async fn info(&self, sections: &[&str]) -> anyhow::Result<Info> {
+        info(&mut self.connect().await?, sections).await
     }
 
     /// Forgets all data; functions stay loaded.

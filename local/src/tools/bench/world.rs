@@ -6,11 +6,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 use tidemark::domain::feed::{BACKLOG, FEED_CAP};
-use tidemark::domain::time::DAY_MS;
 use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Seq, Timestamp, UserId};
 
 /// The first post of all, in ms.
 const START_MS: u64 = 1_720_000_000_000;
+/// Milliseconds in a day.
+pub(super) const DAY_MS: u64 = 86_400_000;
 /// All authors together publish so many posts a day.
 pub(super) const POSTS_A_DAY: usize = 100;
 const STEP_MS: u64 = DAY_MS / POSTS_A_DAY as u64;
@@ -28,11 +29,12 @@ pub(super) struct Shape {
 
 /// Which ids authors have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
 pub(super) enum Ids {
     /// At most eight digits.
+    #[serde(rename = "up_to_10^8")]
     UpTo100Million,
     /// Above 2^53: the longest there are.
+    #[serde(rename = "above_2^53")]
     Above2To53,
 }
 

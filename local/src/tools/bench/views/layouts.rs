@@ -10,7 +10,7 @@ use redis::Cmd;
 use serde::Serialize;
 use tidemark::domain::{FeedKey, UserId};
 
-use crate::tools::bench::world::{POSTS_A_DAY, World};
+use crate::tools::bench::world::{DAY_MS, POSTS_A_DAY, World};
 
 /// Twitter's epoch in ms and the bits below the time, so that ids look like the best known ones: 19 digits.
 const SNOWFLAKE_EPOCH_MS: u64 = 1_288_834_974_657;
@@ -88,7 +88,7 @@ pub(super) fn sorted_set(user: UserId, world: &World) -> Stored {
 pub(super) fn daily_sorted_sets(user: UserId, world: &World) -> Stored {
     let mut stored = Stored::default();
     for posts in world.newest().chunks(POSTS_A_DAY) {
-        let key = format!("{{{}}}:f:{user}:{}", user.bucket(), posts[0].at.day());
+        let key = format!("{{{}}}:f:{user}:{}", user.bucket(), posts[0].at.ms() / DAY_MS);
         let scored = posts.iter().flat_map(|post| [post.at.ms().to_string().into_bytes(), post.entry().split_off(ENTRY_TIME)]);
         stored.push("ZADD", key, scored);
     }

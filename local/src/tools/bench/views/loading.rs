@@ -1,7 +1,7 @@
 //! Fills Tidemark's views as the system does: a rebuild from the facts, or deliveries one post at a time.
 
 use anyhow::ensure;
-use tidemark::domain::UserId;
+use tidemark::domain::{Modes, UserId};
 use tidemark::ports::{Begun, ReaderViews, Seed, Seeded};
 use tidemark::views::Redis;
 
@@ -28,7 +28,7 @@ pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow
     }
     if origin == Origin::Delivered {
         for post in world.posts() {
-            let reached = views.deliver(&world.readers, &[post]).await?;
+            let reached = views.deliver(&world.readers, post, Modes::default()).await?;
             ensure!(reached == world.readers.len() as u64, "{} reached {reached} readers", post.post);
         }
     }

@@ -6,7 +6,6 @@ use anyhow::{Context, ensure};
 use redis::Cmd;
 use serde::Serialize;
 use tidemark::domain::UserId;
-use tidemark::ports::ReaderViews;
 use tidemark::views::keys;
 
 use super::layouts::{self, PostIds, Stored};
@@ -70,9 +69,11 @@ struct Bytes {
     memory_usage: u64,
 }
 
+/// What is aimed at, for authors with ids of one kind.
 #[derive(Debug, Serialize)]
 struct Aim {
     aim: String,
+    author_ids: Ids,
     /// The worst of the cases, by either measure.
     found: f64,
     met: bool,
@@ -80,6 +81,7 @@ struct Aim {
 
 pub(super) async fn measure(server: &Server, readers: usize, seed: u64) -> anyhow::Result<Memory> {
     let mut progress = Progress::start("memory", "cases");
+    warm_up(server, seed).await?;
     let mut cases = Vec::new();
     for (author_ids, followed) in PEOPLE {
         for shape in SHAPES {
@@ -91,6 +93,16 @@ pub(super) async fn measure(server: &Server, readers: usize, seed: u64) -> anyho
     progress.finish();
     let aims = aims(&cases);
     Ok(Memory { readers, cases, aims })
+}
+
+/// Makes the server allocate what it keeps from then on and what belongs to no reader: the functions and the buffers that they use.
+async fn warm_up(server: &Server, seed: u64) -> anyhow::Result<()> {
+    for shape in SHAPES {
+        let world = World::new(shape, Ids::Above2To53, Followed::Later, 1, seed);
+        loading::load(&server.views()?, &world, Origin::Delivered).await?;
+        loading::load(&server.views()?, &world, Origin::Seeded).await?;
+    }
+    Ok(())
 }
 
 async fn measure_case(server: &Server, world: &World, shape: Shape, people: (Ids, Followed)) -> anyhow::Result<Case> {
@@ -126,10 +138,6 @@ async fn measure_stored(server: &Server, readers: &[Stored]) -> anyhow::Result<B
 
 /// State and feed come together; what is left when the feeds are deleted is the states.
 async fn measure_views(server: &Server, world: &World, origin: Origin) -> anyhow::Result<View> {
-    let views = server.views()?;
-    // The first call loads the functions, which belong to no reader.
-    views.touch(world.readers[0], world.now()).await?;
-    drop(views);
     server.flush().await?;
     let before = server.settled_memory().await?;
     let views = server.views()?;
@@ -178,26 +186,24 @@ impl Bytes {
 }
 
 fn aims(cases: &[Case]) -> Vec<Aim> {
-    let smaller = |what: &str, sets: fn(&Case) -> Bytes| {
-        let many = cases.iter().filter(|case| case.shape == SHAPES[0]);
-        let ratios = many.flat_map(|case| [&case.seeded, &case.delivered].map(|view| sets(case).over(view.state)));
-        let found = ratios.flatten().map(|ratio| ratio.unwrap_or(0.0)).fold(f64::INFINITY, f64::min);
-        Aim {
-            aim: format!("unread state of 10 × 150 at least {STATE_AIM} times smaller than sets of {what}"),
-            found,
-            met: found >= STATE_AIM,
-        }
+    let of_ids = |author_ids| {
+        let cases: Vec<&Case> = cases.iter().filter(|case| case.author_ids == author_ids).collect();
+        let smaller = |what: &str, sets: fn(&Case) -> Bytes| {
+            let many = cases.iter().filter(|case| case.shape == SHAPES[0]);
+            let ratios = many.flat_map(|case| [&case.seeded, &case.delivered].map(|view| sets(case).over(view.state)));
+            let found = ratios.flatten().map(|ratio| ratio.unwrap_or(0.0)).fold(f64::INFINITY, f64::min);
+            let aim = format!("unread state of 10 × 150 at least {STATE_AIM} times smaller than sets of {what}");
+            Aim { aim, author_ids, found, met: found >= STATE_AIM }
+        };
+        let largest = cases.iter().map(|case| case.seeded.feed.most()).max().unwrap_or(0);
+        let aim = format!("feed of 1,000 at most {} bytes", thousands(FEED_AIM));
+        [
+            smaller("integers", |case| case.unread_sets_of_integers),
+            smaller("strings", |case| case.unread_sets_of_strings),
+            Aim { aim, author_ids, found: largest as f64, met: largest <= FEED_AIM },
+        ]
     };
-    let largest = cases.iter().map(|case| case.seeded.feed.most()).max().unwrap_or(0);
-    vec![
-        smaller("integers", |case| case.unread_sets_of_integers),
-        smaller("strings", |case| case.unread_sets_of_strings),
-        Aim {
-            aim: format!("a full feed of 1,000 at most {} bytes", thousands(FEED_AIM)),
-            found: largest as f64,
-            met: largest <= FEED_AIM,
-        },
-    ]
+    [Ids::UpTo100Million, Ids::Above2To53].into_iter().flat_map(of_ids).collect()
 }
 
 impl Case {
@@ -206,15 +212,19 @@ impl Case {
     }
 
     fn people(&self) -> String {
-        let ids = match self.author_ids {
-            Ids::UpTo100Million => "≤ 10^8",
-            Ids::Above2To53 => "> 2^53",
-        };
+        let ids = ids(self.author_ids);
         let followed = match self.followed {
             Followed::FromTheFirstPost => "at first",
             Followed::Later => "later",
         };
         format!("{ids}, {followed}")
+    }
+}
+
+fn ids(ids: Ids) -> &'static str {
+    match ids {
+        Ids::UpTo100Million => "≤ 10^8",
+        Ids::Above2To53 => "> 2^53",
     }
 }
 
@@ -260,10 +270,11 @@ impl fmt::Display for Memory {
         }
         writeln!(f, "{table}")?;
 
-        let mut table = Table::new(&["aim"], &["worst case", "met"]);
-        for Aim { aim, found, met } in &self.aims {
+        let mut table = Table::new(&["aim", "author ids"], &["worst case", "met"]);
+        for Aim { aim, author_ids, found, met } in &self.aims {
+            let found = if *found < 1_000.0 { format!("{found:.1}") } else { thousands(*found as u64) };
             let met = if *met { "yes" } else { "no" };
-            table.push([aim.clone(), format!("{found}"), met.to_owned()]);
+            table.push([aim.clone(), ids(*author_ids).to_owned(), found, met.to_owned()]);
         }
         write!(f, "{table}")
     }
@@ -280,10 +291,10 @@ mod tests {
         View { state: same(state), feed: same(feed), feed_entries: 1_000 }
     }
 
-    fn case(shape: Shape, seeded: View, delivered: View) -> Case {
+    fn case(shape: Shape, author_ids: Ids, seeded: View, delivered: View) -> Case {
         Case {
             shape,
-            author_ids: Ids::UpTo100Million,
+            author_ids,
             followed: Followed::Later,
             seeded,
             delivered,
@@ -296,17 +307,21 @@ mod tests {
 
     #[test]
     fn aims_are_judged_by_the_worst_of_all_cases_and_measures() {
-        let met = |cases: &[Case]| aims(cases).iter().map(|aim| (aim.found, aim.met)).collect::<Vec<_>>();
-        let good = case(SHAPES[0], view(100, 30_720), view(100, 99_999));
-        assert_eq!(met(&[good]), [(20.0, true), (90.0, true), (30_720.0, true)]);
-        let delivered = case(SHAPES[0], view(100, 1), view(101, 1));
-        let few_posts = case(SHAPES[1], view(5_000, 30_721), view(5_000, 1));
-        assert_eq!(met(&[delivered, few_posts]), [(19.8, false), (89.11, true), (30_721.0, false)]);
+        let (ordinary, large) = (Ids::UpTo100Million, Ids::Above2To53);
+        let cases = [
+            case(SHAPES[0], ordinary, view(100, 30_720), view(100, 99_999)),
+            case(SHAPES[0], large, view(100, 1), view(101, 1)),
+            case(SHAPES[1], large, view(5_000, 30_721), view(5_000, 1)),
+        ];
+        let aims: Vec<(Ids, f64, bool)> = aims(&cases).iter().map(|aim| (aim.author_ids, aim.found, aim.met)).collect();
+        assert_eq!(aims[..3], [(ordinary, 20.0, true), (ordinary, 90.0, true), (ordinary, 30_720.0, true)]);
+        assert_eq!(aims[3..], [(large, 19.8, false), (large, 89.11, true), (large, 30_721.0, false)]);
     }
 
     #[tokio::test]
     async fn all_layouts_are_loaded_and_measured() {
         let server = Server::start(Path::new("redis-server")).await.unwrap();
+        warm_up(&server, 5).await.unwrap();
         let shape = Shape { authors: 3, posts: 60 };
         let world = World::new(shape, Ids::UpTo100Million, Followed::Later, 20, 5);
         let case = measure_case(&server, &world, shape, (Ids::UpTo100Million, Followed::Later)).await.unwrap();
@@ -317,7 +332,7 @@ mod tests {
         assert!((200..600).contains(&state.memory_usage), "{state:?}");
         assert!((480 * 13..480 * 30).contains(&feed.memory_usage), "{feed:?}");
         for sets in [case.unread_sets_of_integers, case.unread_sets_of_strings] {
-            assert!(sets.memory_usage > 180 * 8 && sets.used_memory > state.used_memory, "{sets:?}");
+            assert!(sets.memory_usage > 180 * 8 && sets.used_memory > state.used_memory, "{sets:?} {state:?}");
         }
         // Both measures tell of the same bytes; few readers leave `used_memory` coarse.
         for bytes in [feed, case.delivered.feed, case.unread_sets_of_strings, case.sorted_set, case.daily_sorted_sets] {

@@ -19,6 +19,7 @@ use super::server::Server;
 #[derive(Debug, Serialize)]
 pub(super) struct ViewsReport {
     redis_version: String,
+    allocator: String,
     seed: u64,
     memory: Memory,
     reading: Reading,
@@ -26,8 +27,10 @@ pub(super) struct ViewsReport {
 
 /// Measures both.
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<ViewsReport> {
+    let info = server.info(&["server", "memory"]).await?;
     Ok(ViewsReport {
-        redis_version: server.version().await?,
+        redis_version: info.text("redis_version")?.to_owned(),
+        allocator: info.text("mem_allocator")?.to_owned(),
         seed: options.seed,
         memory: memory::measure(server, options.readers, options.seed).await?,
         reading: reading::measure(server, options).await?,
@@ -36,7 +39,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
 
 impl fmt::Display for ViewsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Redis {}\n", self.redis_version)?;
-        writeln!(f, "{}\n{}", self.memory, self.reading)
+        writeln!(f, "Redis {}, {}\n", self.redis_version, self.allocator)?;
+        write!(f, "{}\n{}", self.memory, self.reading)
     }
 }

@@ -155,7 +155,7 @@ impl Readers {
                 let (state, entries): (Vec<Value>, Vec<Value>) = pipeline.query_async(plain).await?;
                 ensure!(state.len() == 2 * kind.authors + 2 && entries.len() == NEWEST_FIRST, "a wrong first page");
                 let posts: Vec<String> = first.iter().map(|post| keys::post(post.post)).collect();
-                let titles: Vec<String> = redis::cmd("MGET").arg(posts).query_async(plain).await?;
+                let titles: Vec<Vec<u8>> = redis::cmd("MGET").arg(posts).query_async(plain).await?;
                 ensure!(titles.len() == PAGE, "titles are missing");
             }
             (Question::UnreadTotal, Way::BareCommands) => {

@@ -39,7 +39,7 @@ struct Read {
     kind: Kind,
     #[serde(flatten)]
     cost: Cost,
-    /// Server time over that of Tidemark's views for the same question.
+    /// Server time over that of Tidemark's views for the same question in the same round.
     server_time_over_views: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
     let mut random = StdRng::seed_from_u64(options.seed);
     let kinds = kinds();
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); kinds.len()];
-    let mut progress = Progress::start("reads", "kinds");
+    let mut progress = Progress::start("reads", "measurements");
     let mut order: Vec<usize> = (0..kinds.len()).collect();
     for number in 0..options.rounds {
         order.shuffle(&mut random);
@@ -74,8 +74,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
         }
     }
     progress.finish();
-    let costs: Vec<Cost> = costs.iter().filter_map(|rounds| medians(rounds)).collect();
-    Ok(Reading { rounds: options.rounds, calls_per_round: options.calls, reads: compared(&kinds, &costs) })
+    Ok(Reading { rounds: options.rounds, calls_per_round: options.calls, reads: summary(&kinds, &costs) })
 }
 
 async fn measure_kind(readers: &mut Readers, watch: &mut MultiplexedConnection, kind: Kind, calls: u32) -> anyhow::Result<Cost> {
@@ -121,17 +120,17 @@ fn medians(rounds: &[Cost]) -> Option<Cost> {
     })
 }
 
-fn compared(kinds: &[Kind], costs: &[Cost]) -> Vec<Read> {
+/// One line for each kind from the costs of its rounds.
+fn summary(kinds: &[Kind], costs: &[Vec<Cost>]) -> Vec<Read> {
     let views = |kind: &Kind| {
         let same = |other: &Kind| (other.question, other.authors, other.way) == (kind.question, kind.authors, Way::Views);
-        kinds.iter().zip(costs).find(|(other, _)| same(other)).map(|(_, cost)| cost.server_us)
+        kinds.iter().position(same).map_or(&[][..], |at| &costs[at])
     };
-    let read = |(kind, cost): (&Kind, &Cost)| Read {
-        kind: *kind,
-        cost: *cost,
-        server_time_over_views: views(kind).and_then(|views| ratio(cost.server_us, views)),
+    let read = |(kind, rounds): (&Kind, &Vec<Cost>)| {
+        let ratios = rounds.iter().zip(views(kind)).filter_map(|(cost, views)| ratio(cost.server_us, views.server_us));
+        Some(Read { kind: *kind, cost: medians(rounds)?, server_time_over_views: median(ratios).map(round) })
     };
-    kinds.iter().zip(costs).map(read).collect()
+    kinds.iter().zip(costs).filter_map(read).collect()
 }
 
 fn question(question: Question) -> &'static str {
@@ -210,19 +209,20 @@ mod tests {
     }
 
     #[test]
-    fn each_number_is_the_median_of_its_own_rounds_and_compared_with_the_views() {
-        assert!(medians(&[]).is_none());
-        let views = medians(&[cost_of(9.0), cost_of(4.0), cost_of(5.0)]).unwrap();
-        let reads = compared(&KINDS, &[views, cost_of(12.5)]);
-        assert_eq!(reads[0].cost.server_us, 5.0);
+    fn a_round_is_compared_with_the_views_of_the_same_round() {
+        let rounds = |times: [f64; 3]| times.map(cost_of).to_vec();
+        // The machine was ten times slower in one round: neither medians nor their ratio follow it.
+        let reads = summary(&KINDS, &[rounds([9.0, 40.0, 5.0]), rounds([18.0, 100.0, 15.0])]);
+        assert_eq!(reads.iter().map(|read| read.cost.server_us).collect::<Vec<_>>(), [9.0, 18.0]);
         assert_eq!(reads.iter().map(|read| read.server_time_over_views).collect::<Vec<_>>(), [Some(1.0), Some(2.5)]);
+        assert!(summary(&KINDS, &[Vec::new(), Vec::new()]).is_empty());
     }
 
     #[test]
     fn every_kind_is_compared_with_the_views_and_asked_once() {
         let kinds = kinds();
-        let reads = compared(&kinds, &vec![cost_of(1.0); kinds.len()]);
-        assert!(reads.iter().all(|read| read.server_time_over_views == Some(1.0)));
+        let reads = summary(&kinds, &vec![vec![cost_of(1.0)]; kinds.len()]);
+        assert!(reads.len() == kinds.len() && reads.iter().all(|read| read.server_time_over_views == Some(1.0)));
         for (at, kind) in kinds.iter().enumerate() {
             assert!(!kinds[..at].contains(kind), "{kind:?}");
         }
