@@ -2,6 +2,7 @@
 //!
 //! Unlike the other tools these call the code that they measure.
 
+mod fan_out;
 mod info;
 mod report;
 mod server;
@@ -22,6 +23,8 @@ use self::server::Server;
 pub enum Part {
     /// Memory and read cost of views.
     Views,
+    /// Delivery to many followers, and what readers feel of it.
+    FanOut,
 }
 
 /// How to measure.
@@ -43,12 +46,13 @@ pub struct Options {
 
 impl Part {
     /// All of them, in the order in which they run.
-    pub const ALL: [Self; 1] = [Self::Views];
+    pub const ALL: [Self; 2] = [Self::Views, Self::FanOut];
 
     /// The name in arguments and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Views => "views",
+            Self::FanOut => "fan-out",
         }
     }
 }
@@ -63,6 +67,12 @@ pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     for (part, file) in parts.iter().zip(files) {
         let report: Box<dyn Report> = match part {
             Part::Views => Box::new(views::measure(&server, options).await?),
+            Part::FanOut => {
+                server.flush().await?;
+                let report = fan_out::measure(&server, options).await?;
+                report::picture(&report.svg(), &file)?;
+                Box::new(report)
+            }
         };
         report::publish(&*report, &file)?;
     }

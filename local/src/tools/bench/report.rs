@@ -33,6 +33,15 @@ pub(super) fn files(parts: &[Part], out: &Path) -> anyhow::Result<Vec<PathBuf>> 
     Ok(files)
 }
 
+/// Writes a picture beside the numbers.
+pub(super) fn picture(svg: &str, file: &Path) -> anyhow::Result<()> {
+    let file = file.with_extension("svg");
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    std::fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))
+}
+
 /// Prints the tables and writes the numbers.
 pub(super) fn publish(report: &dyn Report, file: &Path) -> anyhow::Result<()> {
     println!("{report}");

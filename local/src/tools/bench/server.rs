@@ -40,6 +40,10 @@ impl Server {
         self.folder.close().context("cannot remove the server's folder")
     }
 
+    pub(super) fn url(&self) -> String {
+        self.redis.url()
+    }
+
     /// Tidemark's own views on it.
     pub(super) fn views(&self) -> anyhow::Result<Views> {
         let options = RedisOptions { url: self.redis.url(), connect_timeout: PATIENCE, response_timeout: PATIENCE };
