@@ -34,11 +34,14 @@ const PAGE: usize = 1_000;
 /// Measures all kinds in shuffled rounds, then a reader's latency.
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<FanOutReport> {
     let followers = followers(options.seed);
-    let mut progress = Progress::start("fan-out", "measurements");
-    let worker = Arc::new(Worker::prepare(server, &followers).await?);
-    let mut source = Source::prepare(server, &followers).await?;
-    let mut watch = server.connect().await?;
+    // Feeds lie in memory in the order in which they were made, which is not the order of pages.
     let mut random = StdRng::seed_from_u64(options.seed);
+    let mut shuffled = followers.clone();
+    shuffled.shuffle(&mut random);
+    let mut progress = Progress::start("fan-out", "measurements");
+    let worker = Arc::new(Worker::prepare(server, &followers, &shuffled).await?);
+    let mut source = Source::prepare(server, &followers, &shuffled).await?;
+    let mut watch = server.connect().await?;
     let mut costs: Vec<(Kind, Vec<Cost>)> = Kind::ALL.map(|kind| (kind, Vec::new())).to_vec();
     let total = u64::from(options.rounds + 1) * costs.len() as u64;
     // The first round of all warms up and does not count.

@@ -9,8 +9,8 @@ use crate::tools::bench::server::Server;
 
 /// Followers that the sequential form handles in a round: it takes long enough.
 const SEQUENTIAL: usize = 500;
-/// Commands in a pipeline of bare `ZADD`.
-const DEPTH: usize = 100;
+/// Commands in a pipeline of bare `ZADD`, as `redis-benchmark -P 16` sends them, to feeds in no order.
+const DEPTH: usize = 16;
 /// Lifetimes in seconds: 60 hours for feeds, 30 days for unread state.
 const FEED_SECONDS: u64 = 60 * 3600;
 const UNREAD_SECONDS: u64 = 30 * 24 * 3600;
@@ -23,12 +23,14 @@ const START_MS: u64 = 1_720_000_000_000;
 pub(super) struct Source {
     connection: MultiplexedConnection,
     followers: Vec<UserId>,
+    /// The same in no order.
+    shuffled: Vec<UserId>,
 }
 
 impl Source {
-    pub(super) async fn prepare(server: &Server, followers: &[UserId]) -> anyhow::Result<Self> {
+    pub(super) async fn prepare(server: &Server, followers: &[UserId], shuffled: &[UserId]) -> anyhow::Result<Self> {
         let mut connection = server.connect().await?;
-        for users in followers.chunks(100) {
+        for users in shuffled.chunks(100) {
             let mut pipeline = redis::pipe();
             for &user in users {
                 for key in [feed(user), bare(user)] {
@@ -42,7 +44,7 @@ impl Source {
             }
             pipeline.exec_async(&mut connection).await?;
         }
-        Ok(Self { connection, followers: followers.to_vec() })
+        Ok(Self { connection, followers: followers.to_vec(), shuffled: shuffled.to_vec() })
     }
 
     /// Each command awaited.
@@ -66,7 +68,7 @@ impl Source {
 
     /// Nothing but `ZADD` into one feed a follower.
     pub(super) async fn zadd(&mut self, round: u32) -> anyhow::Result<usize> {
-        for users in self.followers.chunks(DEPTH) {
+        for users in self.shuffled.chunks(DEPTH) {
             let pipeline = pipeline(users.iter().map(|&user| zadd(bare(user), round)));
             pipeline.exec_async(&mut self.connection).await?;
         }

@@ -39,7 +39,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the facts, and gives every follower a live view with a feed.
-    pub(super) async fn prepare(server: &Server, followers: &[UserId]) -> anyhow::Result<Self> {
+    pub(super) async fn prepare(server: &Server, followers: &[UserId], shuffled: &[UserId]) -> anyhow::Result<Self> {
         let shm = Path::new("/dev/shm");
         let data = if shm.is_dir() { TempDir::new_in(shm)? } else { TempDir::new()? };
         let mut options = Options::new(data.path());
@@ -49,7 +49,7 @@ impl Worker {
         let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
         let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
         let worker = Self { stack, app, reading, followers: followers.to_vec(), _data: data };
-        stream::iter(followers).map(|&user| worker.make_live(user)).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+        stream::iter(shuffled).map(|&user| worker.make_live(user)).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         Ok(worker)
     }
 
