@@ -11,7 +11,7 @@ use tidemark::{App, queue};
 use tracing::{error, warn};
 
 /// Messages of one event worked on side by side. Each calls Redis one script after another, so that readers get their turn.
-const PARALLEL: usize = 4;
+const PARALLEL: usize = 2;
 
 /// A page task hands its rest on after this time, so that it does not hold a worker that others wait for, and in any case this long before the function's deadline.
 const SLICE: Duration = Duration::from_secs(3);

@@ -50,6 +50,10 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
         for (done, (kind, costs)) in costs.iter_mut().enumerate() {
             let prepared = match kind {
                 Kind::Worker => Some(worker.events().await?),
+                Kind::Zadd | Kind::ZaddExpiring => {
+                    source.set_lifetime(*kind == Kind::ZaddExpiring).await?;
+                    None
+                }
                 _ => None,
             };
             let before = info(&mut watch, &["cpu"]).await?;

@@ -21,12 +21,14 @@ pub(super) enum Kind {
     Sequential,
     /// The source's commands, a page in one pipeline.
     Pipelined,
-    /// `ZADD` alone.
+    /// `ZADD` alone, into feeds that never expire.
     Zadd,
+    /// `ZADD` alone, into feeds with a lifetime, as all others have.
+    ZaddExpiring,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Worker, Self::Sequential, Self::Pipelined, Self::Zadd];
+    pub(super) const ALL: [Self; 5] = [Self::Worker, Self::Sequential, Self::Pipelined, Self::Zadd, Self::ZaddExpiring];
 
     pub(super) fn title(self) -> &'static str {
         match self {
@@ -34,6 +36,7 @@ impl Kind {
             Self::Sequential => "(b) the source's commands, one by one",
             Self::Pipelined => "(b) the source's commands, a page in one pipeline",
             Self::Zadd => "(c) bare ZADD, pipelined",
+            Self::ZaddExpiring => "(c) the same, into feeds with a lifetime",
         }
     }
 }

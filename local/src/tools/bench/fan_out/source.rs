@@ -66,6 +66,18 @@ impl Source {
         Ok(self.followers.len())
     }
 
+    /// Whether the feeds of bare `ZADD` have a lifetime, which Redis looks up with every access.
+    pub(super) async fn set_lifetime(&mut self, lifetime: bool) -> anyhow::Result<()> {
+        let command = |user| match lifetime {
+            true => expire(&bare(user), FEED_SECONDS),
+            false => cmd("PERSIST").arg(bare(user)).to_owned(),
+        };
+        for users in self.shuffled.chunks(PAGE) {
+            pipeline(users.iter().copied().map(command)).exec_async(&mut self.connection).await?;
+        }
+        Ok(())
+    }
+
     /// Nothing but `ZADD` into one feed a follower.
     pub(super) async fn zadd(&mut self, round: u32) -> anyhow::Result<usize> {
         for users in self.shuffled.chunks(DEPTH) {
@@ -97,13 +109,14 @@ fn commands(user: UserId, round: u32) -> Vec<Cmd> {
     hget.arg(&counts).arg(AUTHOR);
     let mut hset = cmd("HSET");
     hset.arg(&counts).arg(AUTHOR).arg(round + 1);
-    let expire = |key: &str, seconds: u64| {
-        let mut expire = cmd("EXPIRE");
-        expire.arg(key).arg(seconds);
-        expire
-    };
     let expires = [expire(&feed, FEED_SECONDS), expire(&unread, UNREAD_SECONDS), expire(&counts, UNREAD_SECONDS)];
     [exists, zcard, zadd(feed.clone(), round), sadd, hget, hset].into_iter().chain(expires).collect()
+}
+
+fn expire(key: &str, seconds: u64) -> Cmd {
+    let mut expire = cmd("EXPIRE");
+    expire.arg(key).arg(seconds);
+    expire
 }
 
 fn zadd(key: String, round: u32) -> Cmd {
