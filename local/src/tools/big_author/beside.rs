@@ -25,12 +25,21 @@ pub struct Beside {
     pub big: Delivery,
     /// How long the big one took, from the publish's answer.
     pub took: Duration,
-    /// From each small publish to its delivery.
-    pub small: Vec<Duration>,
+    /// The small publishes.
+    pub small: Vec<Small>,
+}
+
+/// One small publish, both times from sending the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Small {
+    /// Until it was answered.
+    pub answered: Duration,
+    /// Until all followers had the post.
+    pub done: Duration,
 }
 
 /// Each author publishes once with nothing beside it.
-pub async fn alone(api: &Api, authors: &[Author], random: &mut StdRng) -> anyhow::Result<Vec<Duration>> {
+pub async fn alone(api: &Api, authors: &[Author], random: &mut StdRng) -> anyhow::Result<Vec<Small>> {
     let mut took = Vec::with_capacity(authors.len());
     for author in authors {
         tokio::time::sleep(Duration::from_millis(random.random_range(0..LONGEST_PAUSE_MS))).await;
@@ -74,10 +83,10 @@ pub async fn beside(
     Ok(Beside { big, took, small: small.into_iter().flatten().collect() })
 }
 
-/// From sending a publish until it has reached all followers.
-async fn delivered(api: &Api, author: &Author, title: &str) -> anyhow::Result<Duration> {
+/// Publishes, and follows the post until it has reached all followers.
+async fn delivered(api: &Api, author: &Author, title: &str) -> anyhow::Result<Small> {
     let started = Instant::now();
-    let (post, _) = publish(api, author.id, title).await?;
+    let (post, answered) = publish(api, author.id, title).await?;
     follow(api, post, POLL, LIMIT, |_| (), Delivery::is_done).await?;
-    Ok(started.elapsed())
+    Ok(Small { answered, done: started.elapsed() })
 }

@@ -5,7 +5,7 @@ use tidemark::domain::UserId;
 /// Followers of the author that a publish of the big one is compared with.
 const FEW: usize = 10;
 /// Followers of each author that publishes beside the big fan-out.
-const FOLLOWERS_BESIDE: usize = 5;
+pub const FOLLOWERS_BESIDE: usize = 5;
 
 /// An author and who follows.
 #[derive(Debug, Clone)]

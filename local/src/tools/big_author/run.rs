@@ -9,8 +9,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use tidemark::domain::UserId;
 
-use super::beside::{alone, beside};
-use super::cast::Cast;
+use super::beside::{Small, alone, beside};
+use super::cast::{Cast, FOLLOWERS_BESIDE};
 use super::check::{Expected, feeds, views};
 use super::delivery::{Delivery, publish};
 use super::disturb::disturb;
@@ -154,15 +154,19 @@ impl Run<'_> {
         self.report.figure("  followers per second", thousands(rate(meanwhile.big.delivered, meanwhile.took)));
         self.delivered("fan-out", &meanwhile.big);
         self.report.figure("small publishes beside it", meanwhile.small.len().to_string());
-        let followers = self.cast.beside.first().map_or(0, |author| author.followers.len() as u64);
-        let compared = Comparison::new(Sample::of(followers, before), Sample::of(followers, meanwhile.small));
-        for (sample, when) in compared.samples().iter().zip(["alone", "beside it"]) {
-            for (share, name) in [(0.5, "median"), (0.9, "p90")] {
-                self.report.figure(format!("small publish to done {when}, {name}"), short(sample.quantile(share)));
+        let [answered, done] = [|small: &Small| small.answered, |small: &Small| small.done].map(|time| {
+            let sample = |all: &[Small]| Sample::of(FOLLOWERS_BESIDE as u64, all.iter().map(time).collect());
+            Comparison::new(sample(&before), sample(&meanwhile.small))
+        });
+        for (compared, what) in [(&answered, "answered"), (&done, "to done")] {
+            for (sample, when) in compared.samples().iter().zip(["alone", "beside it"]) {
+                for (share, name) in [(0.5, "median"), (0.9, "p90")] {
+                    self.report.figure(format!("small publish {what} {when}, {name}"), short(sample.quantile(share)));
+                }
             }
         }
-        self.report.ratio("  ratio of the medians", compared.ratio(), BESIDE_AIM);
-        self.report.ratio("  ratio of the p90", compared.ratio_at(0.9), BESIDE_AIM);
+        self.report.ratio("  ratio of the medians to done", done.ratio(), BESIDE_AIM);
+        self.report.ratio("  ratio of the p90 to done", done.ratio_at(0.9), BESIDE_AIM);
 
         let expected = Expected { post, unread: 1 };
         let found = views(own.app("read-feed")?, self.live(), expected).await;
