@@ -203,4 +203,20 @@ mod tests {
         assert_eq!(text(&publish_record(user, "k"), "key"), "1042#publish#k");
         assert_eq!(follower_range(&(0..4096)), (string("0000#"), string("0fff$")));
     }
+
+    #[test]
+    fn only_a_tombstone_expires() {
+        let [user, author] = [1042, 7].map(|id| UserId::new(id).unwrap());
+        let live = Edge { user, author, following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2 };
+        let item = edge_item(&live);
+        assert_eq!(
+            ["user", "author", "since", "rev", "base", "floor"].map(|name| text(&item, name)).join(" "),
+            "1042 7 5000 9 3 2"
+        );
+        assert_eq!((&item["following"], item.get("expires_at")), (&AttributeValue::Bool(true), None));
+        assert_eq!(relation_of(&text(&follower_item(&live), "since")), Some(Relation { since: live.since, user }));
+        let tombstone = edge_item(&Edge { following: false, ..live });
+        assert_eq!(text(&tombstone, "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4));
+    }
 }

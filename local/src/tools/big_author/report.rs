@@ -50,6 +50,12 @@ impl Report {
         self.checks.push(Check { what: what.into(), holds: expected == got, detail });
     }
 
+    /// Checks that two texts are the same.
+    pub fn same(&mut self, what: impl Into<String>, expected: &str, got: &str) {
+        let detail = if expected == got { got.to_owned() } else { format!("{got}, not {expected}") };
+        self.checks.push(Check { what: what.into(), holds: expected == got, detail });
+    }
+
     /// Takes over the comparisons made for many users.
     pub fn compared(&mut self, what: impl Into<String>, ledger: &Ledger) {
         let holds = ledger.mismatched() == 0 && ledger.comparisons() > 0;

@@ -200,7 +200,8 @@ impl Run<'_> {
     }
 
     fn delivered(&mut self, what: &str, delivery: &Delivery) {
-        self.report.equal(format!("{what}: pushed and done"), 1, u64::from(delivery.mode == "push" && delivery.is_done()));
+        self.report.same(format!("{what}: mode"), "push", &delivery.mode);
+        self.report.same(format!("{what}: state"), "done", &delivery.state);
         self.report.equal(format!("{what}: pages done"), delivery.pages, delivery.pages_done);
         self.report.equal(format!("{what}: delivered"), self.options.followers as u64, delivery.delivered);
     }
