@@ -15,15 +15,15 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test demo load verify latency followers bench fmt lint clean
+.PHONY: help setup build run test demo load verify latency followers big-author bench fmt lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own),"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
-	@echo "ARGS (further options of load, verify, demo and bench; ARGS=--help lists them)."
+	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
 
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
@@ -62,7 +62,10 @@ latency: build ## measure publishing for an author with 10 followers and one wit
 followers: build ## walk an author's many followers while others come and go, on the running stack: N=50000
 	@exec "$(BIN)/verify" --followers $(or $(N),50000) $(ARGS)
 
-bench: build ## measure what views take and cost to read, on a Redis of its own; into docs/benchmarks
+big-author: build ## measure an author with a million followers, on a stack of its own: N=1000000 LIVE=100000
+	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
+
+bench: build ## measure views and fan-out beside what they replace, on a Redis of its own; into docs/benchmarks
 	@exec "$(BIN)/bench" $(ARGS)
 
 fmt: ## format the code

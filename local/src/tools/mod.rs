@@ -1,11 +1,15 @@
 //! The command-line tools `load`, `demo`, `verify` and `bench`, and what they share.
 //!
-//! The first three know the running stack by its public API and the `/_local` routes alone: nothing of the functions' code is
-//! used there, so that what they count is counted independently. [`bench`] measures that code itself.
+//! The command-line tools, and what they share.
+//!
+//! `load`, `demo` and `verify` know the running stack by its public API and the `/_local` routes alone: nothing of the functions'
+//! code is used there, so that what they count is counted independently. [`bench`] measures that code itself, and [`big_author`]
+//! has a stack of its own in its process, writes a million edges into the facts and looks into every view.
 
 pub mod address;
 pub mod api;
 pub mod bench;
+pub mod big_author;
 pub mod demo;
 pub mod edges;
 pub mod load;

@@ -184,9 +184,7 @@ impl DynamoFacts {
         let mut transaction = self.client.transact_write_items().transact_items(update(OPERATION, count)?);
         for edge in edges {
             let put = self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev));
-            let mut follower = schema::follower(edge.author, user);
-            follower.insert("since".to_owned(), schema::follower_since(user, edge.since));
-            let follower = Put::builder().table_name(&self.tables.followers).set_item(Some(follower));
+            let follower = Put::builder().table_name(&self.tables.followers).set_item(Some(schema::follower_item(edge)));
             let count = self.add_to_counter(schema::followers_counter(edge.author, user.shard()), 1);
             transaction = transaction
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
@@ -213,18 +211,7 @@ impl DynamoFacts {
 
     /// Puts an edge on the condition that nobody changed the pair since its revision was `known` (absent when `None`).
     fn put_edge(&self, edge: &Edge, known: Option<u32>) -> aws_sdk_dynamodb::types::builders::PutBuilder {
-        let mut item = schema::edge(edge.user, edge.author);
-        item.extend([
-            ("following".to_owned(), AttributeValue::Bool(edge.following)),
-            ("since".to_owned(), number(edge.since.ms())),
-            ("rev".to_owned(), number(edge.rev.into())),
-            ("base".to_owned(), number(edge.base)),
-            ("floor".to_owned(), number(edge.floor)),
-        ]);
-        if !edge.following {
-            item.insert("expires_at".to_owned(), number(edge.since.seconds() + schema::TOMBSTONE_SECONDS));
-        }
-        let put = Put::builder().table_name(&self.tables.following).set_item(Some(item));
+        let put = Put::builder().table_name(&self.tables.following).set_item(Some(schema::edge_item(edge)));
         match known {
             None => put.condition_expression("attribute_not_exists(rev)"),
             Some(rev) => put.condition_expression("rev = :known").expression_attribute_values(":known", number(rev.into())),

@@ -19,7 +19,7 @@ use std::{collections::HashMap, ops::Range};
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
-use crate::domain::{PostId, Relation, Seq, Timestamp, UserId};
+use crate::domain::{Edge, PostId, Relation, Seq, Timestamp, UserId};
 
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
@@ -45,6 +45,22 @@ pub fn edge(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
 }
 
+/// following: one edge by follower, or its tombstone, with all its attributes.
+pub fn edge_item(edge: &Edge) -> Item {
+    let mut item = self::edge(edge.user, edge.author);
+    item.extend(key([
+        ("following", AttributeValue::Bool(edge.following)),
+        ("since", number(edge.since.ms())),
+        ("rev", number(edge.rev.into())),
+        ("base", number(edge.base)),
+        ("floor", number(edge.floor)),
+    ]));
+    if !edge.following {
+        item.insert("expires_at".to_owned(), number(edge.since.seconds() + TOMBSTONE_SECONDS));
+    }
+    item
+}
+
 /// followers: the partition of one shard.
 pub fn follower_shard(author: UserId, shard: u16) -> AttributeValue {
     string(format!("{author}#{shard:02}"))
@@ -56,6 +72,13 @@ pub fn follower(author: UserId, user: UserId) -> Item {
         ("shard", follower_shard(author, user.shard())),
         ("follower", string(format!("{:04x}#{user:020}", user.bucket(), user = user.get()))),
     ])
+}
+
+/// followers: one edge by followee, with its place in the index by time.
+pub fn follower_item(edge: &Edge) -> Item {
+    let mut item = follower(edge.author, edge.user);
+    item.insert("since".to_owned(), follower_since(edge.user, edge.since));
+    item
 }
 
 /// followers: first and last possible sort key of these buckets.
@@ -87,6 +110,13 @@ pub fn followings_counter(user: UserId) -> Item {
 /// counters: followers of the author in one shard.
 pub fn followers_counter(author: UserId, shard: u16) -> Item {
     key([("counter", string(format!("f#{author}#{shard:02}")))])
+}
+
+/// counters: a counter with its count.
+pub fn counter_item(counter: Item, count: u64) -> Item {
+    let mut item = counter;
+    item.insert("count".to_owned(), number(count));
+    item
 }
 
 /// counters: the shard in a counter's key.
@@ -172,5 +202,21 @@ mod tests {
         assert_eq!(post_time(Timestamp::from_ms(5), 3), string("000000000000005#0000000000000003"));
         assert_eq!(text(&publish_record(user, "k"), "key"), "1042#publish#k");
         assert_eq!(follower_range(&(0..4096)), (string("0000#"), string("0fff$")));
+    }
+
+    #[test]
+    fn only_a_tombstone_expires() {
+        let [user, author] = [1042, 7].map(|id| UserId::new(id).unwrap());
+        let live = Edge { user, author, following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2 };
+        let item = edge_item(&live);
+        assert_eq!(
+            ["user", "author", "since", "rev", "base", "floor"].map(|name| text(&item, name)).join(" "),
+            "1042 7 5000 9 3 2"
+        );
+        assert_eq!((&item["following"], item.get("expires_at")), (&AttributeValue::Bool(true), None));
+        assert_eq!(relation_of(&text(&follower_item(&live), "since")), Some(Relation { since: live.since, user }));
+        let tombstone = edge_item(&Edge { following: false, ..live });
+        assert_eq!(text(&tombstone, "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4));
     }
 }

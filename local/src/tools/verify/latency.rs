@@ -40,9 +40,15 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn of(followers: u64, mut took: Vec<Duration>) -> Self {
+    /// A sample in any order, of an author with so many followers.
+    pub fn of(followers: u64, mut took: Vec<Duration>) -> Self {
         took.sort_unstable();
         Self { followers, took }
+    }
+
+    /// The author's followers.
+    pub fn followers(&self) -> u64 {
+        self.followers
     }
 
     /// The value below which `share` of all lie, by the nearest rank.
@@ -57,10 +63,25 @@ impl Sample {
 pub struct Comparison([Sample; 2]);
 
 impl Comparison {
+    /// Compares the second with the first.
+    pub fn new(small: Sample, large: Sample) -> Self {
+        Self([small, large])
+    }
+
+    /// Both samples, in the order in which they were given.
+    pub fn samples(&self) -> &[Sample; 2] {
+        &self.0
+    }
+
     /// The larger author's median over the smaller one's.
     pub fn ratio(&self) -> f64 {
+        self.ratio_at(0.5)
+    }
+
+    /// The same of another quantile.
+    pub fn ratio_at(&self, share: f64) -> f64 {
         let [small, large] = &self.0;
-        large.quantile(0.5).as_secs_f64() / small.quantile(0.5).as_secs_f64().max(1e-9)
+        large.quantile(share).as_secs_f64() / small.quantile(share).as_secs_f64().max(1e-9)
     }
 }
 
