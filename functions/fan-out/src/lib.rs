@@ -7,14 +7,14 @@ use std::time::Duration;
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{App, queue};
+use tidemark::{App, ports::Task, queue};
 use tracing::{error, warn};
 
 /// Messages of one event worked on side by side. Each calls Redis one script after another, so that readers get their turn.
 const PARALLEL: usize = 2;
 
 /// A page task hands its rest on after this time, so that it does not hold a worker that others wait for, and in any case this long before the function's deadline.
-const SLICE: Duration = Duration::from_secs(3);
+const SLICE: Duration = Duration::from_secs(1);
 const RESERVE: Duration = Duration::from_secs(5);
 
 /// Works on one event.
@@ -24,22 +24,42 @@ const RESERVE: Duration = Duration::from_secs(5);
 pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
     let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
     let stop_at = deadline.min(app.clock.now().ms() + SLICE.as_millis() as u64);
-    let failures: Vec<Option<BatchItemFailure>> =
-        stream::iter(event.payload.records).map(|message| work(app, message, stop_at)).buffered(PARALLEL).collect().await;
+    let (mut tasks, mut failures) = (Vec::new(), Vec::new());
+    for message in event.payload.records {
+        match decode(message) {
+            Ok(task) => tasks.push(task),
+            Err(malformed) => failures.push(malformed),
+        }
+    }
+    tasks.sort_by_key(|(_, task)| size(task));
+    let failed = stream::iter(tasks).map(|(id, task)| work(app, id, task, stop_at)).buffered(PARALLEL);
+    failures.extend(failed.filter_map(async |failure| failure).collect::<Vec<_>>().await);
     let mut response = SqsBatchResponse::default();
-    response.batch_item_failures = failures.into_iter().flatten().collect();
+    response.batch_item_failures = failures;
     Ok(response)
 }
 
-async fn work(app: &App, message: SqsMessage, stop_at: u64) -> Option<BatchItemFailure> {
+fn decode(message: SqsMessage) -> Result<(String, Task), BatchItemFailure> {
     let id = message.message_id.unwrap_or_default();
-    let task = match queue::decode(message.body.as_deref().unwrap_or_default()) {
-        Ok(task) => task,
+    match queue::decode(message.body.as_deref().unwrap_or_default()) {
+        Ok(task) => Ok((id, task)),
         Err(error) => {
             error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
-            return Some(failure(id));
+            Err(failure(id))
         }
-    };
+    }
+}
+
+/// Small tasks come first, so that a small author's followers do not wait for a big one's in the same event.
+fn size(task: &Task) -> usize {
+    match task {
+        Task::Sync { .. } => 1,
+        Task::Batch { followers, .. } => followers.len(),
+        Task::List { .. } => usize::MAX,
+    }
+}
+
+async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchItemFailure> {
     let out_of_time = || app.clock.now().ms() >= stop_at;
     match app.fan_outs.run(&task, &out_of_time).await {
         Ok(()) => None,

@@ -13,11 +13,11 @@ use crate::{
     template::{REGION, SqsSource},
 };
 
-/// Most invocations of one source at a time: one machine is not a cloud.
-const MOST: usize = 8;
-
+/// Invocations of one source at a time: as many as the machine has cores, since more would only make all of them, and every request
+/// beside them, wait for each other.
 pub(super) fn concurrency(source: &SqsSource) -> usize {
-    source.maximum_concurrency.unwrap_or(MOST).clamp(1, MOST)
+    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    source.maximum_concurrency.map_or(cores, |most| most.clamp(1, cores))
 }
 
 /// Receives, invokes and deletes until the stop signal. A failed message becomes visible again after the retry delay, not after the
