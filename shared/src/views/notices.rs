@@ -172,7 +172,7 @@ mod tests {
     fn read_states_come_back_in_the_shorter_form() {
         let sets: [(SeqSet, u8, usize); 5] = [
             (SeqSet::default(), BITS, 2),
-            ((1..=300).collect(), BITS, 40),
+            ((1..=300).collect(), ROARING, 28),
             ((1..=300).filter(|slot| slot % 7 != 0).collect(), BITS, 40),
             ((100_000..=100_300).step_by(2).collect(), BITS, 42),
             ([5, 8_000_000].into_iter().collect(), ROARING, 60),
