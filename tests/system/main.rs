@@ -6,6 +6,8 @@ mod delivery;
 mod events;
 mod histories;
 mod killed;
+mod notice_counts;
+mod notices;
 mod outage;
 mod pages;
 mod poison;

@@ -7,6 +7,7 @@ pub mod feed;
 pub mod ids;
 pub mod invariants;
 pub mod model;
+pub mod notices;
 pub mod pages;
 pub mod reader_state;
 pub mod seq_set;
@@ -19,6 +20,7 @@ pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation,
 };
+pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;
 pub use time::Timestamp;
