@@ -13,7 +13,7 @@ use crate::{
     domain::Timestamp,
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
-    ports::{Clock, Edges, Failures, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Failures, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
     relations::{FirstPages, Relations},
@@ -31,6 +31,8 @@ pub struct App {
     pub posts: Arc<dyn Posts>,
     /// Read facts.
     pub reads: Arc<dyn Reads>,
+    /// Likes and favorites.
+    pub reactions: Arc<dyn Reactions>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
     /// Stream records that the projector gave up.
@@ -126,15 +128,18 @@ impl App {
             edges: stores.clone(),
             posts: stores.clone(),
             reads: stores.clone(),
+            reactions: stores.clone(),
             views: views.clone(),
             post_views: views.clone(),
             head_views: views.clone(),
+            reaction_views: views.clone(),
             clock: clock.clone(),
             token: rand::random,
         };
         let relations = Relations {
             edges: stores.clone(),
             posts: stores.clone(),
+            reactions: stores.clone(),
             views: views.clone(),
             token: rand::random,
             first_pages: FirstPages::default(),
@@ -153,7 +158,8 @@ impl App {
             settings,
             edges: stores.clone(),
             posts: stores.clone(),
-            reads: stores,
+            reads: stores.clone(),
+            reactions: stores,
             queue,
             projector_failures: Arc::new(failures),
             views: views.clone(),

@@ -7,7 +7,8 @@ use crate::{facts::Tables, views::RedisOptions};
 /// Everything a function is told by its environment. The template sets all of it.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `IDEMPOTENCY_TABLE`.
+    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `REACTIONS_TABLE`,
+    /// `IDEMPOTENCY_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
@@ -80,6 +81,7 @@ impl Settings {
                 counters: required("COUNTERS_TABLE")?,
                 posts: required("POSTS_TABLE")?,
                 reads: required("READS_TABLE")?,
+                reactions: required("REACTIONS_TABLE")?,
                 idempotency: required("IDEMPOTENCY_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,

@@ -7,6 +7,7 @@ mod feed;
 mod following;
 mod health;
 mod posts;
+mod reactions;
 mod reads;
 mod relations;
 mod template;

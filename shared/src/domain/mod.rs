@@ -8,6 +8,7 @@ pub mod ids;
 pub mod invariants;
 pub mod model;
 pub mod pages;
+pub mod reactions;
 pub mod reader_state;
 pub mod seq_set;
 pub mod time;
@@ -19,6 +20,7 @@ pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation,
 };
+pub use reactions::{Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;
 pub use time::Timestamp;

@@ -6,6 +6,7 @@ mod edges;
 mod followers;
 mod item;
 mod posts;
+mod reactions;
 mod reads;
 pub mod schema;
 
@@ -36,6 +37,8 @@ pub struct Tables {
     pub posts: String,
     /// Read states.
     pub reads: String,
+    /// Likes and favorites, and their counts.
+    pub reactions: String,
     /// Idempotency records.
     pub idempotency: String,
 }

@@ -20,12 +20,14 @@ pub(super) enum Function {
     Fill,
     StoreCounters,
     Advance,
+    React,
+    Open,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -39,6 +41,8 @@ impl Function {
         Self::Fill,
         Self::StoreCounters,
         Self::Advance,
+        Self::React,
+        Self::Open,
     ];
 
     /// The name in the script and the script.
@@ -57,6 +61,8 @@ impl Function {
             Self::Fill => ("fill", include_str!("lua/fill.lua")),
             Self::StoreCounters => ("store_counters", include_str!("lua/store_counters.lua")),
             Self::Advance => ("advance", include_str!("lua/advance.lua")),
+            Self::React => ("react", include_str!("lua/react.lua")),
+            Self::Open => ("open", include_str!("lua/open.lua")),
         }
     }
 

@@ -9,6 +9,7 @@ pub mod keys;
 mod library;
 mod posts;
 mod progress;
+mod reactions;
 mod readers;
 mod relations;
 
