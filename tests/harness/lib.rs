@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tidemark_local::{Options, Stack};
 
 pub use api::{Answer, User};
-pub use model::{Model, Post};
+pub use model::{Kind, Model, Post};
 
 /// One test's stack.
 pub struct World {
