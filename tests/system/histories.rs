@@ -202,7 +202,7 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
             caller.post("/v1/reads", &json!({ "all": true })).await.ok();
             model.all(user);
         }
-        78..83 => drop(caller.get("/v1/feed?limit=3").await.ok()),
+        78..83 => drop(caller.get(["/v1/feed?limit=3", "/v1/feed?limit=100"][rng.random_range(0..2)]).await.ok()),
         // It hits the views of all histories: were it frequent, nothing else would ever be wrong in them.
         83..85 => {
             let up = shared.redis_is_up.lock().await;
