@@ -14,7 +14,7 @@ use crate::{
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
     notices::NoticeBoard,
-    ports::{Clock, Edges, Failures, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Failures, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
     relations::{FirstPages, Relations},
@@ -32,6 +32,8 @@ pub struct App {
     pub posts: Arc<dyn Posts>,
     /// Read facts.
     pub reads: Arc<dyn Reads>,
+    /// Likes and favorites.
+    pub reactions: Arc<dyn Reactions>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
     /// Stream records that the projector gave up.
@@ -129,15 +131,18 @@ impl App {
             edges: stores.clone(),
             posts: stores.clone(),
             reads: stores.clone(),
+            reactions: stores.clone(),
             views: views.clone(),
             post_views: views.clone(),
             head_views: views.clone(),
+            reaction_views: views.clone(),
             clock: clock.clone(),
             token: rand::random,
         };
         let relations = Relations {
             edges: stores.clone(),
             posts: stores.clone(),
+            reactions: stores.clone(),
             views: views.clone(),
             token: rand::random,
             first_pages: FirstPages::default(),
@@ -164,7 +169,8 @@ impl App {
             settings,
             edges: stores.clone(),
             posts: stores.clone(),
-            reads: stores,
+            reads: stores.clone(),
+            reactions: stores,
             queue,
             projector_failures: Arc::new(failures),
             views: views.clone(),

@@ -159,7 +159,10 @@ impl FanOuts {
                 let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
                 self.relations.apply(&edges).await?;
                 self.readers.sync_edges(*user, edges).await?;
-                Ok(self.readers.sync_reads(*user, *author).await?)
+                self.readers.sync_reads(*user, *author).await?;
+                // Last: the counters may count a reaction.
+                self.readers.sync_reactions(*user, *author).await?;
+                Ok(self.relations.forget_counters(*author).await?)
             }
         }
     }

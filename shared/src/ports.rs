@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
-        AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, ReadState,
-        ReaderState, Relation, Seq, Timestamp, UserId,
+        AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, Reaction,
+        ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, Timestamp, UserId,
     },
     relations::Start,
 };
@@ -210,6 +210,28 @@ pub trait Reads: Send + Sync {
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError>;
 }
 
+/// What came of a reaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reacted {
+    /// What the user thinks of the author's posts now, whether or not this changed it.
+    Stands(ReactionState),
+    /// There is no such post, or only its tombstone.
+    Unknown,
+}
+
+/// Likes and favorites, and their counts.
+#[async_trait]
+pub trait Reactions: Send + Sync {
+    /// What a user thinks of these authors' posts; absent ones left out.
+    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, FactsError>;
+    /// Gives a reaction to a live post, or takes it back: state, the post's count and the author's in one transaction. Repeatable.
+    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, FactsError>;
+    /// Exact counts of one post.
+    async fn counts(&self, post: PostId) -> Result<ReactionCounts, FactsError>;
+    /// Exact counts of all of an author's posts, deleted ones included.
+    async fn received(&self, author: UserId) -> Result<ReactionCounts, FactsError>;
+}
+
 /// What a fan-out does to the views it reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -395,15 +417,37 @@ pub trait HeadViews: Send + Sync {
     async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), ViewError>;
 }
 
+/// What is known of a reader's reactions.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KnownReactions {
+    /// By author; nothing for authors who have to be asked of the facts.
+    pub of: HashMap<UserId, ReactionState>,
+    /// Which view this is; `None` when there is none.
+    pub token: Option<u64>,
+}
+
 /// What lists show of posts, so that a page reads no facts.
 #[async_trait]
 pub trait PostViews: Send + Sync {
     /// Those that are known, deleted ones included.
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, ViewError>;
+    /// The same, and the reader's reactions to their authors' posts, in one round trip.
+    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), ViewError>;
     /// Stores what the facts said, except over a later deletion.
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError>;
     /// Stores that a post is deleted, over anything.
     async fn bury(&self, post: FeedKey) -> Result<(), ViewError>;
+}
+
+/// Readers' reactions, author by author, so that a page reads no facts.
+#[async_trait]
+pub trait ReactionViews: Send + Sync {
+    /// The token of the reader's view, which is made with `token` when there is none. Facts are read after it and stored with it.
+    async fn open(&self, user: UserId, token: u64) -> Result<u64, ViewError>;
+    /// Stores facts that were read after the view with this token was opened, except over later ones. Nothing when that view is gone.
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), ViewError>;
+    /// Brings a change into the view, if there is one.
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), ViewError>;
 }
 
 /// Progress of a fan-out.

@@ -8,7 +8,7 @@ use crate::{facts::Tables, views::RedisOptions};
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`, `NOTICE_READS_TABLE`,
-    /// `IDEMPOTENCY_TABLE`.
+    /// `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
@@ -83,6 +83,7 @@ impl Settings {
                 reads: required("READS_TABLE")?,
                 notices: required("NOTICES_TABLE")?,
                 notice_reads: required("NOTICE_READS_TABLE")?,
+                reactions: required("REACTIONS_TABLE")?,
                 idempotency: required("IDEMPOTENCY_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,

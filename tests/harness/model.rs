@@ -5,6 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A post's author and sequence number.
 pub type Post = (u64, u64);
 
+/// A reaction to a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `…/like`.
+    Like,
+    /// `…/favorite`.
+    Favorite,
+}
+
 /// How many posts from before a follow a feed shows.
 const BACKLOG: usize = 100;
 
@@ -27,6 +36,7 @@ pub struct Model {
     follows: BTreeMap<(u64, u64), Follow>,
     read: BTreeSet<(u64, Post)>,
     through: BTreeMap<(u64, u64), u64>,
+    reactions: BTreeSet<(u64, Post, Kind)>,
     /// Every live post in the order of publication.
     order: Vec<Post>,
 }
@@ -94,6 +104,42 @@ impl Model {
                 self.through(user, author, u64::MAX);
             }
         }
+    }
+
+    /// `user` gives a reaction to a live post, or takes it back.
+    pub fn react(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
+        if self.is_live(post) {
+            self.react_before_deletion(user, post, kind, given);
+        }
+    }
+
+    /// The same when the post may have been deleted right after it.
+    pub fn react_before_deletion(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
+        if given {
+            self.reactions.insert((user, post, kind))
+        } else {
+            self.reactions.remove(&(user, post, kind))
+        };
+    }
+
+    /// Whether `user` has reacted to the post.
+    pub fn has_reacted(&self, user: u64, post: Post, kind: Kind) -> bool {
+        self.reactions.contains(&(user, post, kind))
+    }
+
+    /// How many have reacted to the post.
+    pub fn reactions_to(&self, post: Post, kind: Kind) -> usize {
+        self.reactions.iter().filter(|(_, of, known)| *of == post && *known == kind).count()
+    }
+
+    /// How many reactions `author` has received, those to posts deleted since included.
+    pub fn received(&self, author: u64, kind: Kind) -> usize {
+        self.reactions.iter().filter(|(_, of, known)| of.0 == author && *known == kind).count()
+    }
+
+    /// How many live posts `author` has.
+    pub fn posts(&self, author: u64) -> usize {
+        self.authors.get(&author).map_or(0, |posts| posts.live.len())
     }
 
     /// Whether the post exists.

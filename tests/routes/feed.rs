@@ -218,7 +218,7 @@ async fn an_unread_page_costs_what_a_page_costs() {
             .filter_map(|line| line.strip_prefix("cmdstat_")?.split(",usec=").next())
             .filter(|call| !call.starts_with("config"))
             .collect();
-        let expected = ["exec:calls=1", "hgetall:calls=1", "lrange:calls=1", "mget:calls=1", "multi:calls=1"];
+        let expected = ["exec:calls=1", "hgetall:calls=1", "hmget:calls=1", "lrange:calls=1", "mget:calls=1", "multi:calls=1"];
         assert_eq!(
             calls.iter().filter(|call| !call.starts_with("info")).copied().collect::<std::collections::BTreeSet<_>>(),
             expected.into()

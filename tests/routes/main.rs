@@ -8,6 +8,7 @@ mod following;
 mod health;
 mod notices;
 mod posts;
+mod reactions;
 mod reads;
 mod relations;
 mod template;

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark_local::RedisData;
-use tidemark_tests::{Model, User, World};
+use tidemark_tests::{Kind, Model, User, World};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::delivery::resend;
@@ -164,9 +164,17 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
             caller.delete(&format!("/v1/following/{author}")).await.ok();
             model.unfollow(user, author);
         }
-        26..52 => {
+        26..46 => {
             let id = caller.publish("x").await;
             assert_eq!(id, format!("{user}-{}", model.publish(user)));
+        }
+        46..52 => {
+            let (kind, name) = reaction(rng);
+            let given = rng.random_bool(0.7);
+            let path = format!("/v1/posts/{author}-{seq}/{name}");
+            let answer = if given { caller.put(&path).await } else { caller.delete(&path).await };
+            assert_eq!(answer.status == 200, model.is_live((author, seq)), "{path}: {}", answer.body);
+            model.react(user, (author, seq), kind, given);
         }
         52..57 if model.latest(user) > 0 => {
             let seq = rng.random_range(1..=model.latest(user));
@@ -194,7 +202,7 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
             caller.post("/v1/reads", &json!({ "all": true })).await.ok();
             model.all(user);
         }
-        78..83 => drop(caller.get("/v1/feed?limit=3").await.ok()),
+        78..83 => drop(caller.get(["/v1/feed?limit=3", "/v1/feed?limit=100"][rng.random_range(0..2)]).await.ok()),
         // It hits the views of all histories: were it frequent, nothing else would ever be wrong in them.
         83..85 => {
             let up = shared.redis_is_up.lock().await;
@@ -220,6 +228,11 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
     }
 }
 
+/// One of the two, and what its path ends with.
+fn reaction(rng: &mut StdRng) -> (Kind, &'static str) {
+    if rng.random() { (Kind::Like, "like") } else { (Kind::Favorite, "favorite") }
+}
+
 /// What several devices and the author do at once: marks and deletions end the same in whatever order they happen.
 async fn burst(world: &World, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
     let (reader, writer, latest) = (world.user(user), world.user(author), model.latest(author));
@@ -227,21 +240,34 @@ async fn burst(world: &World, rng: &mut StdRng, model: &mut Model, user: u64, au
         return;
     }
     let plan: Vec<(u8, u64)> =
-        (0..rng.random_range(2..9)).map(|_| (rng.random_range(0..8), rng.random_range(1..=latest))).collect();
+        (0..rng.random_range(2..9)).map(|_| (rng.random_range(0..10), rng.random_range(1..=latest))).collect();
     for &(kind, seq) in &plan {
         match kind {
             0 => model.delete((author, seq)),
             1 => model.through(user, author, seq),
+            8.. => {}
             _ => model.mark(user, (author, seq), true),
         }
     }
-    join_all(plan.into_iter().map(async |(kind, seq)| match kind {
-        0 => drop(writer.delete(&format!("/v1/posts/{author}-{seq}")).await.ok()),
-        1 => drop(reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok()),
+    let liked = join_all(plan.into_iter().map(async |(kind, seq)| {
         // A deletion at the same time may come first.
-        _ => assert!(matches!(reader.put(&format!("/v1/posts/{author}-{seq}/read")).await.status, 200 | 404)),
+        let put = async |what: &str| {
+            let status = reader.put(&format!("/v1/posts/{author}-{seq}/{what}")).await.status;
+            assert!(matches!(status, 200 | 404), "{status}");
+            status == 200
+        };
+        match kind {
+            0 => drop(writer.delete(&format!("/v1/posts/{author}-{seq}")).await.ok()),
+            1 => drop(reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok()),
+            8.. => return put("like").await.then_some(seq),
+            _ => drop(put("read").await),
+        }
+        None
     }))
     .await;
+    for seq in liked.into_iter().flatten() {
+        model.react_before_deletion(user, (author, seq), Kind::Like, true);
+    }
 }
 
 /// Everything that the API says of one reader, against the model.
@@ -260,11 +286,28 @@ async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
     let unread_of_feed: Vec<&Value> = feed.iter().filter(|item| item["read"] == false).collect();
     assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
+    assert_reactions(&feed, model, user, seed);
+    let counters = caller.get(&format!("/v1/users/{user}/counters")).await.ok();
+    let expected = json!({
+        "followings": model.following(user).len(),
+        "followers": model.followers(user),
+        "posts": model.posts(user),
+        "likes_received": model.received(user, Kind::Like),
+        "favorites_received": model.received(user, Kind::Favorite),
+    });
+    assert_eq!(counters, expected, "seed {seed}, counters of {user}");
+    if let Some(item) = feed.first() {
+        let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
+        let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
+        assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
+        assert_reactions(&[post], model, user, seed);
+    }
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
         assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
         for status in ["all", "unread"] {
             let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
+            assert_reactions(page["items"].as_array().unwrap(), model, user, seed);
             let unread = status == "unread";
             let of_author: Vec<_> =
                 page["items"].as_array().unwrap().iter().map(|item| (post_of(item), item["read"] == true)).collect();
@@ -272,6 +315,14 @@ async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
             assert_eq!(of_author, wanted, "seed {seed}, {status} of {author} for {user}");
             assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
         }
+    }
+}
+
+/// The flags of the reader's reactions.
+fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
+    for item in items {
+        let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
+        assert_eq!(json!([item["liked"], item["favorited"]]), json!(expected), "seed {seed}, {} for {user}", item["id"]);
     }
 }
 

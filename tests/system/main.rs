@@ -6,6 +6,7 @@ mod delivery;
 mod events;
 mod histories;
 mod killed;
+mod likes;
 mod notice_counts;
 mod notices;
 mod outage;

@@ -1,18 +1,28 @@
-//! Publish, read and delete one post; delivery status.
+//! Publish, read and delete one post; likes and favorites; delivery status.
 
 mod deliver;
 mod posts;
+mod reactions;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
+    domain::Reaction,
     http::{Problem, serve},
 };
 
 /// The routes this function owns.
-pub const ROUTES: &[&str] =
-    &["POST /v1/posts", "GET /v1/posts/{post}", "DELETE /v1/posts/{post}", "GET /v1/posts/{post}/delivery"];
+pub const ROUTES: &[&str] = &[
+    "POST /v1/posts",
+    "GET /v1/posts/{post}",
+    "DELETE /v1/posts/{post}",
+    "GET /v1/posts/{post}/delivery",
+    "PUT /v1/posts/{post}/like",
+    "DELETE /v1/posts/{post}/like",
+    "PUT /v1/posts/{post}/favorite",
+    "DELETE /v1/posts/{post}/favorite",
+];
 
 /// Answers one request.
 ///
@@ -24,6 +34,10 @@ pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> R
         "GET /v1/posts/{post}" => posts::get(app, &request).await,
         "DELETE /v1/posts/{post}" => posts::delete(app, &request).await,
         "GET /v1/posts/{post}/delivery" => deliver::status(app, &request).await,
+        "PUT /v1/posts/{post}/like" => reactions::react(app, &request, Reaction::Like, true).await,
+        "DELETE /v1/posts/{post}/like" => reactions::react(app, &request, Reaction::Like, false).await,
+        "PUT /v1/posts/{post}/favorite" => reactions::react(app, &request, Reaction::Favorite, true).await,
+        "DELETE /v1/posts/{post}/favorite" => reactions::react(app, &request, Reaction::Favorite, false).await,
         route => Err(Problem::not_found(format!("no route {route}"))),
     })
     .await)

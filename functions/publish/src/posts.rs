@@ -46,7 +46,9 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
     let wanted = [id];
     let (mut posts, body) = futures::try_join!(app.posts.posts(&wanted), app.posts.body(id))?;
     let post = posts.remove(&id).filter(|post| !post.deleted).ok_or_else(|| Problem::not_found(format!("no post {id}")))?;
-    let read = app.readers.flags(caller, id.author).await?.is_read(id.seq);
+    let counts = async { Ok(app.reactions.counts(id).await?) };
+    let (flags, reactions, counts) =
+        futures::try_join!(app.readers.flags(caller, id.author), app.readers.reactions_to(caller, id.author), counts)?;
     let answer = json!({
         "id": post.id,
         "author": post.id.author,
@@ -54,9 +56,11 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
         "title": post.title,
         "body": body,
         "created_at": post.created_at,
-        "read": read,
-        "liked": false,
-        "favorited": false,
+        "read": flags.is_read(id.seq),
+        "liked": reactions.liked.contains(id.seq),
+        "favorited": reactions.favorited.contains(id.seq),
+        "likes": counts.likes,
+        "favorites": counts.favorites,
     });
     Ok(Answer::json(200, &answer))
 }

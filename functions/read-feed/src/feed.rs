@@ -18,7 +18,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
         Cursor::Author(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
     })?;
     let feed = app.readers.feed_page(caller, status, before, page.limit).await?;
-    let items = feed.items.iter().map(|item| crate::item(&item.post, item.read)).collect();
+    let items = feed.items.iter().map(crate::item).collect();
     let mut others = json!({ "unread_total": feed.unread_total });
     if feed.origin == Origin::Rebuilding {
         others["rebuilding"] = json!(true);

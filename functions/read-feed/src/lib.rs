@@ -10,7 +10,7 @@ use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
     http::{Problem, Request, serve},
-    reader::Status,
+    reader::{FeedItem, Status},
 };
 
 /// The routes this function owns.
@@ -43,15 +43,16 @@ fn status(request: &Request) -> Result<Status, Problem> {
 }
 
 /// A post as an item of a page.
-fn item(post: &tidemark::domain::PostSummary, read: bool) -> serde_json::Value {
+fn item(item: &FeedItem) -> serde_json::Value {
+    let post = &item.post;
     serde_json::json!({
         "id": post.id,
         "author": post.id.author,
         "seq": post.id.seq,
         "title": post.title,
         "created_at": post.created_at,
-        "read": read,
-        "liked": false,
-        "favorited": false,
+        "read": item.read,
+        "liked": item.liked,
+        "favorited": item.favorited,
     })
 }

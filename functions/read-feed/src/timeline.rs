@@ -5,7 +5,7 @@ use tidemark::{
     App,
     domain::{Cursor, Post, PostId, Seq, UserId},
     http::{Answer, Page, Problem, Request},
-    reader::{Flags, Status},
+    reader::{FeedItem, Flags, Status},
 };
 
 /// One page of an author's timeline.
@@ -18,7 +18,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
         Cursor::Author(seq) => Some(seq),
         Cursor::Feed(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
     })?;
-    let flags = app.readers.flags(caller, author).await?;
+    let (flags, reactions) = futures::try_join!(app.readers.flags(caller, author), app.readers.reactions_to(caller, author))?;
     let latest = flags.head().latest_seq;
     let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
     // One more than asked for tells whether there is a next page.
@@ -32,7 +32,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let next = posts.last().filter(|_| more).map(|post| Cursor::Author(post.id.seq));
     let item = |post: Post| {
         let read = flags.is_read(post.id.seq);
-        crate::item(&post.into(), read)
+        crate::item(&FeedItem::new(post.into(), read, &reactions))
     };
     let items = posts.into_iter().map(item).collect();
     Ok(Page::answer(request, items, next, json!({ "total": total })))

@@ -6,12 +6,14 @@
 //! | F2 | An author's sequence numbers are 1, 2, 3, … without gaps, and their times never decrease. |
 //! | F3 | A read fact never covers a post that does not exist. |
 //! | F4 | A watermark never goes back. |
+//! | F5 | A post's likes and favorites are as many as users' reaction facts say so, and an author's are those of all posts, deleted ones included. |
 //! | V1 | A view has a field for an author only while the reader follows it: an unfollow leaves no ghost, whatever arrives late. |
 //! | V2 | Unread = delivered, not read, not deleted, and nothing else counts. |
 //! | V3 | A post is in the feed when it is in the counts: both change in the same call. |
 //! | V4 | Every view operation is idempotent and commutative. |
 //! | V5 | A complete view equals what the facts imply, once nothing is queued. |
 //! | V6 | A page of followers counts as delivered once, and only when all of it was handled. |
+//! | V7 | What a reader's view says of an author's reactions is a version of the fact, and never an older one than it has said. |
 
 use super::{
     ids::UserId,

@@ -7,6 +7,7 @@ mod followers;
 mod item;
 mod notices;
 mod posts;
+mod reactions;
 mod reads;
 pub mod schema;
 
@@ -44,6 +45,8 @@ pub struct Tables {
     pub notices: String,
     /// Read states of notices.
     pub notice_reads: String,
+    /// Likes and favorites, and their counts.
+    pub reactions: String,
     /// Idempotency records.
     pub idempotency: String,
 }

@@ -442,7 +442,7 @@ fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
     })
 }
 
-fn read_post(item: &Item) -> Result<Post, FactsError> {
+pub(super) fn read_post(item: &Item) -> Result<Post, FactsError> {
     let reader = Reader { table: "posts", item };
     let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
     let deleted = reader.flag("tombstone");

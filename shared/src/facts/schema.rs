@@ -10,6 +10,9 @@
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S | publish, delete, fan-out, reconcile |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed) | mark-read |
+//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
+//! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N | react |
+//! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N | react |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](crate::domain::PlatformHead::encode_live)) | notice |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; gone when deleted, some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice |
@@ -17,7 +20,8 @@
 //! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //!
 //! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one. A
-//! notice is written with its platform's head, a read state with the counters of the slots that changed.
+//! notice is written with its platform's head, a read state with the counters of the slots that changed; a reaction and its two counts,
+//! which lie in one partition, are written in one.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -174,6 +178,37 @@ pub fn reads(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
 }
 
+/// reactions: the partition of the users of one shard, as in followers.
+fn reactions_shard(author: UserId, shard: u16) -> AttributeValue {
+    follower_shard(author, shard)
+}
+
+/// reactions: what a user thinks of an author's posts.
+pub fn reaction(user: UserId, author: UserId) -> Item {
+    let item = string(format!("user#{:020}", user.get()));
+    key([("shard", reactions_shard(author, user.shard())), ("item", item)])
+}
+
+/// reactions: counts of a post among the users of a shard.
+pub fn post_reactions(post: PostId, shard: u16) -> Item {
+    key([("shard", reactions_shard(post.author, shard)), ("item", post_sort_key(post.seq))])
+}
+
+/// reactions: counts of all posts of an author among the users of a shard.
+pub fn author_reactions(author: UserId, shard: u16) -> Item {
+    key([("shard", reactions_shard(author, shard)), ("item", string("total"))])
+}
+
+/// reactions: the author in a partition key.
+pub fn reactions_author(shard: &str) -> Option<UserId> {
+    shard.split_once('#')?.0.parse().ok()
+}
+
+/// reactions: the user in the sort key of what a user thinks.
+pub fn reacting_user(sort_key: &str) -> Option<UserId> {
+    UserId::new(sort_key.strip_prefix("user#")?.parse().ok()?)
+}
+
 /// idempotency: one record of a publish.
 pub fn publish_record(user: UserId, idempotency_key: &str) -> Item {
     key([("key", string(format!("{user}#publish#{idempotency_key}")))])
@@ -257,20 +292,27 @@ mod tests {
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), string("000000000000005#0000000000000003"));
         assert_eq!(text(&publish_record(user, "k"), "key"), "1042#publish#k");
-        let id: NoticeId = "7-300".parse().unwrap();
+        let notice_id: NoticeId = "7-300".parse().unwrap();
         assert_eq!(
-            (text(&platform_head(id.platform), "platform"), text(&platform_head(id.platform), "item")),
+            (text(&platform_head(notice_id.platform), "platform"), text(&platform_head(notice_id.platform), "item")),
             ("7".into(), "head".into())
         );
-        assert_eq!(text(&notice(id), "item"), "notice#0000000000000300");
+        assert_eq!(text(&notice(notice_id), "item"), "notice#0000000000000300");
         assert_eq!(notice_seq("notice#0000000000000300"), Some(300));
         assert_eq!(
-            (text(&notice_reads(user, id.platform), "user"), text(&notice_reads(user, id.platform), "platform")),
+            (text(&notice_reads(user, notice_id.platform), "user"), text(&notice_reads(user, notice_id.platform), "platform")),
             ("1042".into(), "7".into())
         );
-        assert_eq!(text(&notice_readers(id.platform, reader_shard(user), reader_block(300).0), "counter"), "n#7#12#9");
+        assert_eq!(text(&notice_readers(notice_id.platform, reader_shard(user), reader_block(300).0), "counter"), "n#7#12#9");
         assert_eq!(reader_count(reader_block(300).1), "s12");
         assert_eq!(text(&notices_record(user, "k"), "key"), "1042#notices#k");
+        let item = reaction(user, author);
+        assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
+        assert_eq!((reactions_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
+        assert_eq!(reacting_user("total"), None);
+        let item = post_reactions(id, 3);
+        assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));
+        assert_eq!(text(&author_reactions(author, 3), "item"), "total");
         assert_eq!(follower_range(&(0..4096)), (string("0000#"), string("0fff$")));
     }
 

@@ -6,8 +6,8 @@ use tracing::warn;
 
 use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
 use crate::{
-    domain::{FeedKey, PostId, PostSummary, UserId, feed::FEED_CAP},
-    ports::{View, ViewError},
+    domain::{FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP},
+    ports::{KnownReactions, View, ViewError},
 };
 
 /// Which posts a page is of.
@@ -20,13 +20,25 @@ pub enum Status {
     Unread,
 }
 
-/// A post and whether the reader has read it.
+/// A post and what the reader has done with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedItem {
     /// The post.
     pub post: PostSummary,
     /// False exactly when it counts as unread.
     pub read: bool,
+    /// Whether the reader has liked it.
+    pub liked: bool,
+    /// Whether the reader has favorited it.
+    pub favorited: bool,
+}
+
+impl FeedItem {
+    /// A post with these flags.
+    pub fn new(post: PostSummary, read: bool, reactions: &ReactionState) -> Self {
+        let seq = post.id.seq;
+        Self { post, read, liked: reactions.liked.contains(seq), favorited: reactions.favorited.contains(seq) }
+    }
 }
 
 /// A page, newest first.
@@ -51,6 +63,8 @@ const ALL: usize = 2 * FEED_CAP;
 /// A page that is being collected.
 struct Collected {
     posts: Vec<PostSummary>,
+    /// What came with those of the view.
+    reactions: Option<KnownReactions>,
     wanted: usize,
     /// Everything below it is still to come.
     bound: Option<FeedKey>,
@@ -81,7 +95,8 @@ impl Readers {
         limit: usize,
     ) -> Result<FeedPage, ReaderError> {
         // One more than asked for tells whether there is a next page.
-        let mut page = Collected { posts: Vec::with_capacity(limit + 1), wanted: limit + 1, bound: before, ended: false };
+        let mut page =
+            Collected { posts: Vec::with_capacity(limit + 1), reactions: None, wanted: limit + 1, bound: before, ended: false };
         // The top of the feed is at its end, so that a few entries are enough; where a cursor lies is not known.
         let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
         let mut snapshot = match self.view(user, newest).await {
@@ -100,7 +115,13 @@ impl Readers {
         let more = page.missing() == 0;
         page.posts.truncate(limit);
         let next = page.posts.last().filter(|_| more).map(PostSummary::key);
-        let items = page.posts.into_iter().map(|post| FeedItem { read: !snapshot.state.is_unread(post.id), post }).collect();
+        let reactions = self.reactions_of_page(user, &page.posts, page.reactions).await?;
+        let nothing = ReactionState::default();
+        let item = |post: PostSummary| {
+            let (read, reactions) = (!snapshot.state.is_unread(post.id), reactions.get(&post.id.author).unwrap_or(&nothing));
+            FeedItem::new(post, read, reactions)
+        };
+        let items = page.posts.into_iter().map(item).collect();
         Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
     }
 
@@ -113,6 +134,7 @@ impl Readers {
         before: Option<FeedKey>,
     ) -> Result<Snapshot, ReaderError> {
         page.posts.clear();
+        page.reactions = None;
         page.bound = before;
         self.instead_of_view(user, error).await
     }
@@ -134,7 +156,11 @@ impl Readers {
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
                 let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-                let (live, deleted) = self.summaries(&ids).await?;
+                let (known, reactions) = self.post_views.page(user, &ids).await?;
+                let page_reactions = page.reactions.get_or_insert_default();
+                page_reactions.of.extend(reactions.of);
+                page_reactions.token = reactions.token;
+                let (live, deleted) = self.complete(&ids, known).await?;
                 page.posts.extend(live);
                 // Their retraction is still under way: the counts of this page shall not promise them.
                 let promised: BTreeSet<UserId> =
@@ -184,7 +210,16 @@ impl Readers {
 
     /// The live ones of these posts in their order, and the deleted ones.
     pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
-        let mut posts = self.post_views.summaries(ids).await?;
+        let known = self.post_views.summaries(ids).await?;
+        self.complete(ids, known).await
+    }
+
+    /// The same with those that are known already.
+    async fn complete(
+        &self,
+        ids: &[PostId],
+        mut posts: HashMap<PostId, PostSummary>,
+    ) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
             let found: Vec<PostSummary> = self.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();

@@ -3,6 +3,7 @@
 mod catch_up;
 mod feed;
 mod flags;
+mod reactions;
 mod rebuild;
 mod sync;
 mod timeline;
@@ -17,7 +18,7 @@ pub use timeline::{Lane, Merge};
 
 use crate::{
     domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId},
-    ports::{Clock, Edges, FactsError, HeadViews, PostViews, Posts, ReaderViews, Reads, ViewError},
+    ports::{Clock, Edges, FactsError, HeadViews, PostViews, Posts, ReactionViews, Reactions, ReaderViews, Reads, ViewError},
 };
 
 /// A use case failed.
@@ -40,12 +41,16 @@ pub struct Readers {
     pub posts: Arc<dyn Posts>,
     /// Read facts.
     pub reads: Arc<dyn Reads>,
+    /// Likes and favorites.
+    pub reactions: Arc<dyn Reactions>,
     /// Views.
     pub views: Arc<dyn ReaderViews>,
     /// Summaries of posts.
     pub post_views: Arc<dyn PostViews>,
     /// Heads of authors whose readers pull.
     pub head_views: Arc<dyn HeadViews>,
+    /// Readers' reactions.
+    pub reaction_views: Arc<dyn ReactionViews>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Random numbers that tell rebuilds apart.

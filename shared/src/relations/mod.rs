@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::{
     domain::{Counters, Edge, Relation, Timestamp, UserId},
-    ports::{Edges, FactsError, List, ListSlice, Posts, RelationViews, ViewError},
+    ports::{Edges, FactsError, List, ListSlice, Posts, Reactions, RelationViews, ViewError},
 };
 
 /// Newest followers that a cached list keeps; older pages come from the facts.
@@ -54,6 +54,8 @@ pub struct Relations {
     pub edges: Arc<dyn Edges>,
     /// Heads, for the number of posts.
     pub posts: Arc<dyn Posts>,
+    /// Likes and favorites, for how many were received.
+    pub reactions: Arc<dyn Reactions>,
     /// Cached lists and counters.
     pub views: Arc<dyn RelationViews>,
     /// Random numbers that tell fills apart.
@@ -169,15 +171,19 @@ impl Relations {
 
     async fn exact_counters(&self, user: UserId) -> Result<Counters, FactsError> {
         let authors = [user];
-        let (followers, followings, heads) =
-            futures::try_join!(self.edges.follower_counts(user), self.edges.followings(user), self.posts.heads(&authors))?;
+        let (followers, followings, heads, received) = futures::try_join!(
+            self.edges.follower_counts(user),
+            self.edges.followings(user),
+            self.posts.heads(&authors),
+            self.reactions.received(user)
+        )?;
         let clamp = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(Counters {
             followings: clamp(followings),
             followers: clamp(followers.iter().sum()),
             posts: clamp(heads.get(&user).map_or(0, |head| head.posts)),
-            likes: 0,
-            favorites: 0,
+            likes: clamp(received.likes),
+            favorites: clamp(received.favorites),
         })
     }
 

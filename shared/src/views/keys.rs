@@ -12,6 +12,7 @@
 //! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
 //! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately | 3 s | apply | |
 //! | `{bucket}:p:<post>` | string | [summary](crate::domain::PostSummary) of a post, or that it is deleted; the author's bucket | 7 days | remember, bury | posts |
+//! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](crate::domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](crate::domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | what a user has read on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
 //! | `{n<platform>}:h` | string | [head](crate::domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
@@ -37,6 +38,9 @@ pub const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// How long a feed lives: always longer than the state that says there is one.
 pub const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
+
+/// How long a reader's reactions are kept after they were last written.
+pub const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 
 /// How long relation lists and counters are kept.
 pub const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
@@ -78,6 +82,11 @@ pub fn feed(user: UserId) -> String {
 /// The head of an author whose readers pull.
 pub fn head(author: UserId) -> String {
     format!("{{{}}}:h:{author}", author.bucket())
+}
+
+/// What a user thinks of authors' posts.
+pub fn reactions(user: UserId) -> String {
+    format!("{{{}}}:x:{user}", user.bucket())
 }
 
 /// The summary of a post.
@@ -147,6 +156,7 @@ mod tests {
         assert_eq!(reader_state(user), "{831}:r:1042");
         assert_eq!(feed(user), "{831}:f:1042");
         assert_eq!(head(user), "{831}:h:1042");
+        assert_eq!(reactions(user), "{831}:x:1042");
         assert_eq!(super::post(post), "{831}:p:1042-7");
         assert_eq!(
             list(List::Following(user)),

@@ -21,12 +21,14 @@ pub(super) enum Function {
     Store,
     Advance,
     Replace,
+    React,
+    Open,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -41,6 +43,8 @@ impl Function {
         Self::Store,
         Self::Advance,
         Self::Replace,
+        Self::React,
+        Self::Open,
     ];
 
     /// The name in the script and the script.
@@ -60,6 +64,8 @@ impl Function {
             Self::Store => ("store", include_str!("lua/store.lua")),
             Self::Advance => ("advance", include_str!("lua/advance.lua")),
             Self::Replace => ("replace", include_str!("lua/replace.lua")),
+            Self::React => ("react", include_str!("lua/react.lua")),
+            Self::Open => ("open", include_str!("lua/open.lua")),
         }
     }
 

@@ -10,6 +10,7 @@ mod library;
 mod notices;
 mod posts;
 mod progress;
+mod reactions;
 mod readers;
 mod relations;
 

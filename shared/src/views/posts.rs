@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use super::{connection::Redis, keys};
+use super::{connection::Redis, keys, reactions};
 use crate::{
-    domain::{FeedKey, PostId, PostSummary, Timestamp},
-    ports::{PostViews, ViewError},
+    domain::{FeedKey, PostId, PostSummary, Timestamp, UserId},
+    ports::{KnownReactions, PostViews, ViewError},
 };
 
 /// First byte of a summary: the post lives, or is deleted. Six bytes of time (ms, big-endian) and the title in UTF-8 follow.
@@ -20,14 +20,21 @@ impl PostViews for Redis {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut command = redis::cmd("MGET");
-        for &post in posts {
-            command.arg(keys::post(post));
+        let values: Vec<Option<Vec<u8>>> = self.query("summaries", &ask(posts)).await?;
+        Ok(known(posts, values))
+    }
+
+    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), ViewError> {
+        if posts.is_empty() {
+            return Ok(Default::default());
         }
-        let values: Vec<Option<Vec<u8>>> = self.query("summaries", &command).await?;
-        // What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
-        let known = posts.iter().zip(values).filter_map(|(&post, value)| Some((post, decode(post, &value?)?)));
-        Ok(known.collect())
+        let mut authors: Vec<UserId> = posts.iter().map(|post| post.author).collect();
+        authors.sort_unstable();
+        authors.dedup();
+        let mut pipeline = redis::pipe();
+        pipeline.add_command(ask(posts)).add_command(reactions::ask(reader, &authors));
+        let (values, states): (_, Vec<Option<Vec<u8>>>) = self.pipeline("page", &pipeline).await?;
+        Ok((known(posts, values), reactions::known(&authors, &states)))
     }
 
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError> {
@@ -45,6 +52,19 @@ impl PostViews for Redis {
         set(&mut pipeline, &tombstone).ignore();
         self.pipeline("bury", &pipeline).await
     }
+}
+
+fn ask(posts: &[PostId]) -> redis::Cmd {
+    let mut command = redis::cmd("MGET");
+    for &post in posts {
+        command.arg(keys::post(post));
+    }
+    command
+}
+
+/// What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
+fn known(posts: &[PostId], values: Vec<Option<Vec<u8>>>) -> HashMap<PostId, PostSummary> {
+    posts.iter().zip(values).filter_map(|(&post, value)| Some((post, decode(post, &value?)?))).collect()
 }
 
 fn set<'a>(pipeline: &'a mut redis::Pipeline, post: &PostSummary) -> &'a mut redis::Pipeline {

@@ -1,0 +1,145 @@
+//! Likes and favorites: what one user thinks of one author's posts, and how many think so.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ids::Seq, seq_set::SeqSet};
+
+/// What a user can think of a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reaction {
+    /// A like.
+    Like,
+    /// A favorite.
+    Favorite,
+}
+
+impl Reaction {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Like, Self::Favorite];
+}
+
+/// What one user has liked and favorited of one author. Posts deleted since are still in it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReactionState {
+    /// Grows by one with every change.
+    pub version: u32,
+    /// Sequence numbers liked.
+    pub liked: SeqSet,
+    /// Sequence numbers favorited.
+    pub favorited: SeqSet,
+}
+
+/// The bytes are not a reaction state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("damaged reaction state of {0} bytes")]
+pub struct DecodeReactionStateError(usize);
+
+/// Bytes before the sets: version, and the length of the first set.
+const HEADER: usize = 8;
+
+impl ReactionState {
+    /// The posts that this reaction was given to.
+    pub fn of(&self, reaction: Reaction) -> &SeqSet {
+        match reaction {
+            Reaction::Like => &self.liked,
+            Reaction::Favorite => &self.favorited,
+        }
+    }
+
+    /// The state with a reaction given or taken back, one version later; `None` when that is what it says already.
+    #[must_use]
+    pub fn changed(&self, seq: Seq, reaction: Reaction, given: bool) -> Option<Self> {
+        let mut state = self.clone();
+        let set = match reaction {
+            Reaction::Like => &mut state.liked,
+            Reaction::Favorite => &mut state.favorited,
+        };
+        let changed = if given { set.insert(seq) } else { set.remove(seq) };
+        state.version += 1;
+        changed.then_some(state)
+    }
+
+    /// The value of one field of a reader's reactions in Redis: version and bytes of `liked` (4 each, little-endian; `views/lua/react.lua` reads the
+    /// version), then both sets in roaring's format, an empty one as no bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let bytes = |set: &SeqSet| if set.is_empty() { Vec::new() } else { set.to_bytes() };
+        let (liked, favorited) = (bytes(&self.liked), bytes(&self.favorited));
+        let length = u32::try_from(liked.len()).unwrap_or(u32::MAX);
+        [&self.version.to_le_bytes()[..], &length.to_le_bytes(), &liked, &favorited].concat()
+    }
+
+    /// Reads the layout above.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeReactionStateError> {
+        let damaged = || DecodeReactionStateError(bytes.len());
+        let (header, sets) = bytes.split_first_chunk::<HEADER>().ok_or_else(damaged)?;
+        let [version, length] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+        let (liked, favorited) = sets.split_at_checked(length as usize).ok_or_else(damaged)?;
+        let set = |bytes| SeqSet::from_bytes(bytes).map_err(|_| damaged());
+        Ok(Self { version, liked: set(liked)?, favorited: set(favorited)? })
+    }
+}
+
+/// How many users have reacted to a post, or to an author's posts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReactionCounts {
+    /// Likes.
+    pub likes: u64,
+    /// Favorites.
+    pub favorites: u64,
+}
+
+impl ReactionCounts {
+    /// The count of one reaction.
+    pub fn of(&self, reaction: Reaction) -> u64 {
+        match reaction {
+            Reaction::Like => self.likes,
+            Reaction::Favorite => self.favorites,
+        }
+    }
+}
+
+impl std::iter::Sum for ReactionCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, one| Self { likes: sum.likes + one.likes, favorites: sum.favorites + one.favorites })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::btree_set, prelude::*};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_state_comes_back(version: u32, liked in btree_set(1..1u64 << 53, 0..20), favorited in btree_set(1..90u64, 0..40)) {
+            let state = ReactionState { version, liked: liked.into_iter().collect(), favorited: favorited.into_iter().collect() };
+            prop_assert_eq!(ReactionState::decode(&state.encode()), Ok(state));
+        }
+    }
+
+    #[test]
+    fn a_change_counts_once() {
+        let state = ReactionState::default();
+        assert_eq!(state.changed(3, Reaction::Like, false), None);
+        let liked = state.changed(3, Reaction::Like, true).unwrap();
+        assert_eq!((liked.version, liked.changed(3, Reaction::Like, true)), (1, None));
+        assert!(liked.of(Reaction::Like).contains(3) && !liked.of(Reaction::Favorite).contains(3));
+        let back = liked.changed(3, Reaction::Like, false).unwrap();
+        assert_eq!((back.version, back.liked.is_empty()), (2, true));
+    }
+
+    #[test]
+    fn nothing_takes_eight_bytes_and_damaged_ones_are_refused() {
+        assert_eq!(ReactionState::default().encode().len(), 8);
+        let bytes = ReactionState::default().changed(5, Reaction::Favorite, true).unwrap().encode();
+        assert!(bytes.len() < 40, "{}", bytes.len());
+        for cut in [0, 3, 7, 9, bytes.len() - 1] {
+            assert!(ReactionState::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+        let mut long = bytes;
+        long[4] = 200;
+        assert!(ReactionState::decode(&long).is_err());
+    }
+}

@@ -1,0 +1,26 @@
+-- react: stores what the facts say of a reader's reactions, author by author. Idempotent and commutative: a fact's version orders it.
+--
+-- KEYS     [1] the reader's reactions
+-- ARGV     [1] token of the view that was open before the facts were read, '' for any  [2] lifetime ms  [3] most authors
+--          then for every author: author, value (a reaction state, which begins with its version)
+-- Returns  how many were stored; 0 without the view
+-- Keeps    V7: a view that was lost after the facts were read is another one by now and does not take them; what is later is never replaced.
+--          A view of too many authors is thrown away whole.
+local function react(keys, argv)
+  local token = redis.call('HGET', keys[1], META)
+  if not token or (argv[1] ~= '' and token ~= argv[1]) then return 0 end
+  local stored = 0
+  for a = 4, #argv, 2 do
+    local known = redis.call('HGET', keys[1], argv[a])
+    if not known or #known < 4 or struct.unpack('<I4', known) < struct.unpack('<I4', argv[a + 1]) then
+      redis.call('HSET', keys[1], argv[a], argv[a + 1])
+      stored = stored + 1
+    end
+  end
+  if redis.call('HLEN', keys[1]) > tonumber(argv[3]) + 1 then
+    redis.call('DEL', keys[1])
+  else
+    redis.call('PEXPIRE', keys[1], argv[2])
+  end
+  return stored
+end

@@ -1,0 +1,212 @@
+//! `/v1/posts/{post}/like` and `…/favorite`, and where they show.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark_local::RedisData;
+use tidemark_tests::{User, World, world, world_with};
+
+/// Flags and counts of one post as its own route says them.
+async fn post(user: &User, id: &str) -> (bool, bool, u64, u64) {
+    let post = user.get(&format!("/v1/posts/{id}")).await.ok();
+    let count = |name: &str| post[name].as_u64().unwrap();
+    (post["liked"] == true, post["favorited"] == true, count("likes"), count("favorites"))
+}
+
+/// The flags on a page.
+async fn flags(user: &User, path: &str) -> Vec<(String, bool, bool)> {
+    let items = user.walk(path, 2).await;
+    items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["liked"] == true, item["favorited"] == true)).collect()
+}
+
+/// Likes and favorites that an author has received.
+async fn received(world: &World, author: u64) -> (Value, Value) {
+    let counters = world.user(1).get(&format!("/v1/users/{author}/counters")).await.ok();
+    (counters["likes_received"].clone(), counters["favorites_received"].clone())
+}
+
+#[tokio::test]
+async fn a_reaction_counts_once_however_often_repeated() {
+    world(async |world| {
+        let (reader, other) = (world.user(1), world.user(u64::MAX));
+        world.user(10).publish("one").await;
+        assert_eq!(post(&reader, "10-1").await, (false, false, 0, 0));
+        for _ in 0..3 {
+            assert_eq!(reader.put("/v1/posts/10-1/like").await.ok(), json!({ "liked": true }));
+            assert_eq!(post(&reader, "10-1").await, (true, false, 1, 0));
+            assert_eq!(received(world, 10).await, (json!(1), json!(0)));
+        }
+        assert_eq!(other.put("/v1/posts/10-1/favorite").await.ok(), json!({ "favorited": true }));
+        assert_eq!(other.put("/v1/posts/10-1/like").await.ok(), json!({ "liked": true }));
+        assert_eq!((post(&reader, "10-1").await, post(&other, "10-1").await), ((true, false, 2, 1), (true, true, 2, 1)));
+        for _ in 0..3 {
+            assert_eq!(reader.delete("/v1/posts/10-1/like").await.ok(), json!({ "liked": false }));
+            assert_eq!(reader.delete("/v1/posts/10-1/favorite").await.ok(), json!({ "favorited": false }), "it never was");
+            assert_eq!(post(&reader, "10-1").await, (false, false, 1, 1));
+            assert_eq!(received(world, 10).await, (json!(1), json!(1)));
+        }
+        // One's own post counts like any other.
+        world.user(10).put("/v1/posts/10-1/like").await.ok();
+        assert_eq!(received(world, 10).await, (json!(2), json!(1)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_callers_next_page_shows_it_wherever_posts_are_shown() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in [10, 20] {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            world.user(author).publish("one").await;
+            world.user(author).publish("two").await;
+        }
+        world.idle().await;
+        // Nothing but the handler itself may be needed.
+        for function in ["fan-out", "relation-projector"] {
+            world.stack.pause(function).await.unwrap();
+        }
+        let etag = async || reader.get("/v1/feed").await.header("etag").unwrap().to_owned();
+        let expected = |liked: &[&str], favorited: &[&str]| {
+            let flags = |id: &str| (id.to_owned(), liked.contains(&id), favorited.contains(&id));
+            ["20-2", "20-1", "10-2", "10-1"].map(flags).to_vec()
+        };
+        assert_eq!(flags(&reader, "/v1/feed").await, expected(&[], &[]));
+        let before = etag().await;
+        let steps: [(Method, &str, &[&str], &[&str]); 5] = [
+            (Method::PUT, "10-1/like", &["10-1"], &[]),
+            (Method::PUT, "20-2/favorite", &["10-1"], &["20-2"]),
+            (Method::PUT, "20-2/like", &["10-1", "20-2"], &["20-2"]),
+            (Method::DELETE, "10-1/like", &["20-2"], &["20-2"]),
+            (Method::PUT, "10-2/favorite", &["20-2"], &["20-2", "10-2"]),
+        ];
+        for (method, path, liked, favorited) in steps {
+            reader.send(method, &format!("/v1/posts/{path}"), &[], None).await.ok();
+            let expected = expected(liked, favorited);
+            assert_eq!(flags(&reader, "/v1/feed").await, expected, "after {path}");
+            assert_eq!(flags(&reader, "/v1/feed?status=unread").await, expected, "after {path}");
+            for author in ["10", "20"] {
+                let of_author: Vec<_> = expected.iter().filter(|(id, ..)| id.starts_with(author)).cloned().collect();
+                for status in ["all", "unread"] {
+                    assert_eq!(flags(&reader, &format!("/v1/authors/{author}/posts?status={status}")).await, of_author);
+                }
+            }
+        }
+        assert_ne!(etag().await, before, "a page with another flag is another page");
+        // Somebody else's pages say nothing of it.
+        assert!(flags(&world.user(2), "/v1/authors/20/posts").await.iter().all(|(_, liked, favorited)| !liked && !favorited));
+        for function in ["fan-out", "relation-projector"] {
+            world.stack.resume(function).unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_has_its_flags_in_the_trip_that_brings_its_titles() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in 10..30 {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            world.user(author).publish("one").await;
+            reader.put(&format!("/v1/posts/{author}-1/like")).await.ok();
+        }
+        world.idle().await;
+        let liked = async || flags(&reader, "/v1/feed").await.iter().filter(|(_, liked, _)| *liked).count();
+        assert_eq!(liked().await, 20);
+        let mut redis = world.redis().await;
+        redis::cmd("CONFIG").arg("RESETSTAT").query_async::<()>(&mut redis).await.unwrap();
+        reader.get("/v1/feed?limit=100").await.ok();
+        let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis).await.unwrap();
+        let calls = |command: &str| {
+            stats
+                .lines()
+                .find(|line| line.starts_with(&format!("cmdstat_{command}:")))
+                .map(|line| line.split([':', ',']).nth(1).unwrap().to_owned())
+        };
+        assert_eq!((calls("mget"), calls("hmget")), (Some("calls=1".to_owned()), Some("calls=1".to_owned())));
+        assert_eq!(calls("fcall"), None, "nothing was missing");
+
+        // Whatever is lost or damaged is read from the facts again.
+        let key = redis.keys::<_, Vec<String>>("*:x:1").await.unwrap().remove(0);
+        for damage in ["lost", "damaged", "of another layout"] {
+            match damage {
+                "lost" => redis.del::<_, ()>(&key).await.unwrap(),
+                "damaged" => redis.hset::<_, _, _, ()>(&key, 12, "xxxxxxxx").await.unwrap(),
+                _ => redis.hset::<_, _, _, ()>(&key, "@", "x").await.unwrap(),
+            }
+            assert_eq!(liked().await, 20, "{damage}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_refused_and_changes_nothing() {
+    world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        author.publish("kept").await;
+        author.publish("deleted").await;
+        for kind in ["like", "favorite"] {
+            reader.put(&format!("/v1/posts/10-2/{kind}")).await.ok();
+        }
+        author.delete("/v1/posts/10-2").await.ok();
+        for kind in ["like", "favorite"] {
+            for id in ["10-2", "10-3", "11-1"] {
+                for method in [Method::PUT, Method::DELETE] {
+                    let answer = reader.send(method, &format!("/v1/posts/{id}/{kind}"), &[], None).await;
+                    assert_eq!(answer.problem(), (404, "/problems/not-found"), "{id}");
+                }
+            }
+            for id in ["10", "10-0", "x-1"] {
+                assert_eq!(reader.put(&format!("/v1/posts/{id}/{kind}")).await.field(), "post", "{id}");
+            }
+            let stranger = world.stranger(None).put(&format!("/v1/posts/10-1/{kind}")).await;
+            assert_eq!(stranger.problem(), (401, "/problems/unauthorized"));
+        }
+        assert_eq!(post(&reader, "10-1").await, (false, false, 0, 0));
+        assert_eq!(received(world, 10).await, (json!(1), json!(1)), "what was received stays received");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reactions_go_on_without_redis_and_reach_a_view_that_survived() {
+    // Long enough that no task is given up before Redis is back.
+    world_with(
+        |options| options.retry_delay = Duration::from_secs(1),
+        async |world| {
+            let reader = world.user(1);
+            reader.put("/v1/following/10").await.ok();
+            for title in ["one", "two"] {
+                world.user(10).publish(title).await;
+            }
+            reader.put("/v1/posts/10-1/like").await.ok();
+            world.idle().await;
+            assert!(flags(&reader, "/v1/feed").await[1].1);
+            assert_eq!(received(world, 10).await, (json!(1), json!(0)));
+
+            world.stack.stop_redis(RedisData::Keep).await.unwrap();
+            assert_eq!(reader.put("/v1/posts/10-2/like").await.ok(), json!({ "liked": true }));
+            reader.delete("/v1/posts/10-1/like").await.ok();
+            reader.put("/v1/posts/10-1/favorite").await.ok();
+            let expected = vec![("10-2".to_owned(), true, false), ("10-1".to_owned(), false, true)];
+            let page = reader.get("/v1/feed").await;
+            assert_eq!(page.header("degraded"), Some("redis"));
+            for path in ["/v1/feed", "/v1/authors/10/posts"] {
+                assert_eq!(flags(&reader, path).await, expected);
+            }
+            assert_eq!(post(&reader, "10-1").await, (false, true, 0, 1));
+            assert_eq!(received(world, 10).await, (json!(1), json!(1)));
+
+            world.stack.start_redis().await.unwrap();
+            world.idle().await;
+            world.redis_is_asked_again().await;
+            assert_eq!(flags(&reader, "/v1/feed").await, expected);
+            assert_eq!(received(world, 10).await, (json!(1), json!(1)));
+        },
+    )
+    .await;
+}

@@ -1,0 +1,215 @@
+//! Reactions of many at once, of one user on many devices, cut off halfway, and against views that come and go.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::json;
+use tidemark::{
+    domain::{Reaction, ReactionState, UserId},
+    ports::{KnownReactions, PostViews, Reacted, ReactionViews},
+    views::{Redis, RedisOptions},
+};
+use tidemark_tests::{World, world};
+
+/// Storms in one run; `TIDEMARK_STORMS` of the tests' own build asks for more.
+const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
+    Some(_) => 200,
+    None => 8,
+};
+
+const CLIENTS: usize = 8;
+
+#[tokio::test]
+async fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
+    world(async |world| {
+        let mut requests = 0;
+        for seed in 0..STORMS {
+            requests += storm(world, seed).await;
+        }
+        println!("{STORMS} storms, {requests} reactions by {CLIENTS} clients at once, every count exact");
+    })
+    .await;
+}
+
+/// Each client likes, favorites, repeats and takes back for some of the users, its own and those of others; what the last request for a user said is what counts.
+async fn storm(world: &World, seed: u64) -> usize {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let author = 5_000 + seed;
+    let post = world.user(author).publish("liked by many").await;
+    let users: Vec<u64> = (0..40).map(|_| rng.random_range(1..=u64::MAX)).collect();
+    // First all at once with repetitions: liking is the same in whatever order.
+    let plans: Vec<Vec<u64>> = (0..CLIENTS).map(|_| (0..30).map(|_| users[rng.random_range(0..users.len())]).collect()).collect();
+    let likers: BTreeSet<u64> = plans.iter().flatten().copied().collect();
+    let count = async |name: &str| world.user(1).get(&format!("/v1/posts/{post}")).await.ok()[name].as_u64().unwrap();
+    let like = format!("/v1/posts/{post}/like");
+    join_all(plans.iter().map(async |plan| {
+        for &user in plan {
+            assert_eq!(world.user(user).put(&like).await.ok(), json!({ "liked": true }));
+        }
+    }))
+    .await;
+    assert_eq!(count("likes").await, likers.len() as u64, "storm {seed}");
+
+    // Then every client has users of its own, and what it did last with each is what counts.
+    let plans: Vec<Vec<(u64, bool, bool)>> = (0..CLIENTS)
+        .map(|client| {
+            let own: Vec<u64> = users.iter().copied().skip(client).step_by(CLIENTS).collect();
+            (0..20).map(|_| (own[rng.random_range(0..own.len())], rng.random(), rng.random())).collect()
+        })
+        .collect();
+    join_all(plans.iter().map(async |plan| {
+        for &(user, likes, given) in plan {
+            let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
+            let user = world.user(user);
+            if given {
+                user.put(&path).await.ok()
+            } else {
+                user.delete(&path).await.ok()
+            };
+        }
+    }))
+    .await;
+    let mut favorites = BTreeSet::new();
+    let mut likers = likers;
+    for &(user, likes, given) in plans.iter().flatten() {
+        let set = if likes { &mut likers } else { &mut favorites };
+        if given {
+            set.insert(user)
+        } else {
+            set.remove(&user)
+        };
+    }
+    assert_eq!((count("likes").await, count("favorites").await), (likers.len() as u64, favorites.len() as u64), "storm {seed}");
+    let counters = world.user(1).get(&format!("/v1/users/{author}/counters")).await.ok();
+    let expected = json!([likers.len(), favorites.len()]);
+    assert_eq!(json!([counters["likes_received"], counters["favorites_received"]]), expected, "storm {seed}");
+    for &user in &users {
+        let seen = world.user(user).get(&format!("/v1/posts/{post}")).await.ok();
+        let expected = json!([likers.contains(&user), favorites.contains(&user)]);
+        assert_eq!(json!([seen["liked"], seen["favorited"]]), expected, "storm {seed}, {user}");
+    }
+    plans.iter().map(Vec::len).sum::<usize>() + CLIENTS * 30
+}
+
+#[tokio::test]
+async fn devices_of_one_user_lose_no_reaction_of_each_other() {
+    world(async |world| {
+        for _ in 0..30 {
+            world.user(10).publish("x").await;
+        }
+        let reader = world.user(1);
+        join_all((1..=30).map(async |seq| {
+            let kind = if seq % 3 == 0 { "favorite" } else { "like" };
+            reader.put(&format!("/v1/posts/10-{seq}/{kind}")).await.ok();
+        }))
+        .await;
+        for item in reader.walk("/v1/authors/10/posts", 100).await {
+            let third = item["seq"].as_u64().unwrap() % 3 == 0;
+            assert_eq!(json!([item["liked"], item["favorited"]]), json!([!third, third]), "{item}");
+        }
+        let counters = reader.get("/v1/users/10/counters").await.ok();
+        assert_eq!(json!([counters["likes_received"], counters["favorites_received"]]), json!([20, 10]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn likes_during_a_deletion_do_not_hold_it_up_and_leave_whole_counts() {
+    world(async |world| {
+        let author = world.user(10);
+        for round in 1..=5 {
+            let post = author.publish("regretted").await;
+            let like = format!("/v1/posts/{post}/like");
+            let likes = join_all((1..=40).map(async |user| world.user(round * 100 + user).put(&like).await.status == 200));
+            let delete = async { assert_eq!(author.delete(&format!("/v1/posts/{post}")).await.status, 204) };
+            let (liked, ()) = futures::join!(likes, delete);
+            let liked = liked.into_iter().filter(|liked| *liked).count();
+            let facts = world.stack.app("publish").unwrap().reactions.clone();
+            let counts = facts.counts(post.parse().unwrap()).await.unwrap();
+            assert_eq!(counts.likes, liked as u64, "round {round}");
+            assert_eq!(world.user(1).put(&like).await.status, 404);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_cut_off_after_its_transaction_is_mended_by_its_repetition() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        let post = world.user(10).publish("one").await;
+        world.idle().await;
+        let seen = async || {
+            let page = reader.get("/v1/feed").await.ok();
+            let counters = reader.get("/v1/users/10/counters").await.ok();
+            (page["items"][0]["liked"] == true, counters["likes_received"].as_u64().unwrap())
+        };
+        assert_eq!(seen().await, (false, 0));
+        let facts = world.stack.app("publish").unwrap().reactions.clone();
+        let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true).await.unwrap();
+        assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
+        assert_eq!(seen().await, (false, 0), "the views do not know");
+        reader.put(&format!("/v1/posts/{post}/like")).await.ok();
+        assert_eq!(seen().await, (true, 1));
+    })
+    .await;
+}
+
+fn views(world: &World) -> Redis {
+    let options = RedisOptions {
+        url: world.stack.redis_url().to_owned(),
+        connect_timeout: std::time::Duration::from_secs(2),
+        response_timeout: std::time::Duration::from_secs(5),
+    };
+    Redis::new(&options).unwrap()
+}
+
+#[tokio::test]
+async fn facts_read_before_a_view_was_lost_do_not_enter_the_next_one() {
+    world(async |world| {
+        let views = views(world);
+        let (user, author) = (UserId::MIN, UserId::new(10).unwrap());
+        let known = async || views.page(user, &["10-1".parse().unwrap()]).await.unwrap().1;
+        let mut states = vec![ReactionState::default()];
+        for seq in 1..4 {
+            states.push(states[states.len() - 1].changed(seq, Reaction::Like, true).unwrap());
+        }
+        // Without a view there is nothing to change: whoever opens one reads the facts afterwards.
+        views.change(user, author, &states[1]).await.unwrap();
+        assert_eq!(known().await, KnownReactions::default());
+        assert_eq!((views.open(user, 7).await.unwrap(), views.open(user, 8).await.unwrap()), (7, 7), "the first token stays");
+        // A change overtakes the fill.
+        views.change(user, author, &states[2]).await.unwrap();
+        views.fill(user, 7, &[(author, states[1].clone())].into()).await.unwrap();
+        assert_eq!(known().await.of[&author], states[2]);
+        // All is lost between the reading and the fill, and somebody else has opened a view.
+        world.flush_redis().await;
+        views.open(user, 9).await.unwrap();
+        views.fill(user, 7, &[(author, states[2].clone())].into()).await.unwrap();
+        assert_eq!(known().await, KnownReactions { token: Some(9), ..Default::default() });
+        views.fill(user, 9, &[(author, states[3].clone())].into()).await.unwrap();
+        assert_eq!(known().await.of[&author], states[3]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_view_of_too_many_authors_begins_again() {
+    world(async |world| {
+        let views = views(world);
+        let user = UserId::MIN;
+        let authors = |range: std::ops::Range<u64>| -> std::collections::HashMap<UserId, ReactionState> {
+            range.map(|id| (UserId::new(id).unwrap(), ReactionState::default())).collect()
+        };
+        views.open(user, 7).await.unwrap();
+        views.fill(user, 7, &authors(1..501)).await.unwrap();
+        views.fill(user, 7, &authors(501..1_001)).await.unwrap();
+        let known = async |id: u64| views.page(user, &[format!("{id}-1").parse().unwrap()]).await.unwrap().1;
+        assert_eq!((known(1).await.of.len(), known(1_000).await.of.len()), (1, 1), "a thousand are kept");
+        views.fill(user, 7, &authors(1_001..1_002)).await.unwrap();
+        assert_eq!(known(1).await, KnownReactions::default());
+    })
+    .await;
+}
