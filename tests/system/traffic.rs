@@ -19,6 +19,9 @@ const POSTS: u64 = 20;
 /// Requests of the slowest kind wait for a few timeouts of Redis at most, one for every call until the breaker opens.
 const BOUND: Duration = Duration::from_secs(3);
 
+/// How long Redis hangs.
+const HANG: Duration = Duration::from_secs(5);
+
 /// What happened in one phase.
 #[derive(Default)]
 struct Tally {
@@ -196,11 +199,18 @@ async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
             assert!(degraded > 0);
             world.idle().await;
 
-            // Hanging: connected, and no answer.
+            // Hanging: connected, and no answer, for longer than the traffic and the slowest request in it: a Redis that comes back with
+            // what it had is behind until the tasks of those who could not reach it are done.
             let mut redis = world.redis().await;
             let hang = async {
-                redis::cmd("CLIENT").arg("PAUSE").arg(2500).arg("ALL").query_async::<()>(&mut redis).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(2300)).await;
+                redis::cmd("CLIENT")
+                    .arg("PAUSE")
+                    .arg(HANG.as_millis() as u64)
+                    .arg("ALL")
+                    .query_async::<()>(&mut redis)
+                    .await
+                    .unwrap();
+                tokio::time::sleep(HANG - BOUND).await;
             };
             let (_, degraded) = traffic(world, &mut readers, &writes, hang).await.report("hanging");
             assert!(degraded > 0);
