@@ -23,6 +23,19 @@ const FAILURES: u32 = 3;
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
+/// How long a change waits for an answer while the breaker is open.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What happens to an operation while the breaker is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum While {
+    /// It is refused: the facts answer instead.
+    Refused,
+    /// It is tried all the same, with little patience: a change of the facts that one function keeps from a Redis that has come back would
+    /// be missing in views that another function has built there meanwhile.
+    Tried,
+}
+
 type Pauses = Chain<array::IntoIter<Duration, 3>, Repeat<Duration>>;
 
 /// The breaker of one connection; clones share it.
@@ -55,12 +68,17 @@ impl Breaker {
         Self { state: Config::new().failure_policy(policy).instrument(Log).build() }
     }
 
-    /// Runs one operation, or refuses at once. Only a Redis that does not answer counts as a failure.
+    /// Runs one operation, or does with it what is asked for while the breaker is open. Only a Redis that does not answer counts as a failure.
     pub(super) async fn run<T>(
         &self,
         operation: &'static str,
+        open: While,
         call: impl Future<Output = Result<T, ViewError>>,
     ) -> Result<T, ViewError> {
+        if open == While::Tried && !self.state.is_call_permitted() {
+            let late = |_| ViewError::Unavailable { operation, source: "no answer while the circuit breaker is open".into() };
+            return tokio::time::timeout(PATIENCE, call).await.map_err(late)?;
+        }
         let is_failure = |error: &ViewError| matches!(error, ViewError::Unavailable { .. });
         match self.state.call_with(is_failure, call).await {
             Ok(value) => Ok(value),
@@ -85,25 +103,27 @@ mod tests {
         let breaker = Breaker::new();
         let mut asked = 0;
         for _ in 0..2 {
-            assert!(breaker.run("test", async { Err::<(), _>(unavailable()) }).await.is_err());
+            assert!(breaker.run("test", While::Refused, async { Err::<(), _>(unavailable()) }).await.is_err());
         }
         // What is wrong with a value is not wrong with Redis, and an answer ends the row.
         let damaged = ViewError::Damaged { detail: String::new() };
-        assert!(breaker.run("test", async { Err::<(), _>(damaged) }).await.is_err());
+        assert!(breaker.run("test", While::Refused, async { Err::<(), _>(damaged) }).await.is_err());
         for _ in 0..10 {
             let call = async {
                 asked += 1;
                 Err::<(), _>(unavailable())
             };
-            assert!(breaker.run("test", call).await.is_err());
+            assert!(breaker.run("test", While::Refused, call).await.is_err());
         }
         assert_eq!(asked, 3, "three in a row, then nobody asks");
         let opened = Instant::now();
-        while breaker.run("test", async { Ok(()) }).await.is_err() {
+        assert!(breaker.run("test", While::Tried, async { Ok(()) }).await.is_ok(), "a change is tried");
+        assert!(breaker.run("test", While::Tried, std::future::pending::<Result<(), _>>()).await.is_err(), "and not for long");
+        while breaker.run("test", While::Refused, async { Ok(()) }).await.is_err() {
             assert!(opened.elapsed() < LONGEST_PAUSE, "asked again in time");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(opened.elapsed() >= PAUSES[0] / 2);
-        assert!(breaker.run("test", async { Ok(()) }).await.is_ok());
+        assert!(breaker.run("test", While::Refused, async { Ok(()) }).await.is_ok());
     }
 }

@@ -9,7 +9,7 @@ use redis::{
 };
 
 use super::{
-    breaker::Breaker,
+    breaker::{Breaker, While},
     library::{Function, LIBRARY},
 };
 use crate::ports::ViewError;
@@ -61,7 +61,7 @@ impl Redis {
         Ok(Self { client, config, manager: Arc::new(ArcSwap::from_pointee(manager)), breaker: Breaker::new() })
     }
 
-    /// Calls one function of the library.
+    /// Calls one function of the library. It changes something, and so is tried also while the breaker is open, as [`change`](Self::change) is.
     pub(super) async fn call<T: FromRedisValue>(
         &self,
         function: Function,
@@ -70,10 +70,11 @@ impl Redis {
     ) -> Result<T, ViewError> {
         let command = fcall(function, keys, args);
         let name = function.source_name();
-        match self.query(name, &command).await {
+        let call = || self.run(name, While::Tried, async |mut manager| command.query_async(&mut manager).await);
+        match call().await {
             Err(error) if is_unknown_function(&error) => {
                 self.load_library().await?;
-                self.query(name, &command).await
+                call().await
             }
             other => other,
         }
@@ -89,26 +90,31 @@ impl Redis {
         for command in then {
             pipeline.add_command(command.clone()).ignore();
         }
-        match self.pipeline(OPERATION, &pipeline).await {
+        match self.change(OPERATION, &pipeline).await {
             Err(error) if is_unknown_function(&error) => {
                 self.load_library().await?;
-                self.pipeline(OPERATION, &pipeline).await
+                self.change(OPERATION, &pipeline).await
             }
             other => other,
         }
     }
 
+    /// Runs a pipeline of changes that follow from facts: it is tried also while the breaker is open, and its answers are ignored.
+    pub(super) async fn change(&self, operation: &'static str, pipeline: &Pipeline) -> Result<(), ViewError> {
+        self.run(operation, While::Tried, async |mut manager| pipeline.query_async(&mut manager).await).await
+    }
+
     /// Runs one command.
     pub(super) async fn query<T: FromRedisValue>(&self, operation: &'static str, command: &Cmd) -> Result<T, ViewError> {
-        self.run(operation, async |mut manager| command.query_async(&mut manager).await).await
+        self.run(operation, While::Refused, async |mut manager| command.query_async(&mut manager).await).await
     }
 
     /// Runs a pipeline.
     pub(super) async fn pipeline<T: FromRedisValue>(&self, operation: &'static str, pipeline: &Pipeline) -> Result<T, ViewError> {
-        self.run(operation, async |mut manager| pipeline.query_async(&mut manager).await).await
+        self.run(operation, While::Refused, async |mut manager| pipeline.query_async(&mut manager).await).await
     }
 
-    async fn run<T, F>(&self, operation: &'static str, call: impl Fn(ConnectionManager) -> F) -> Result<T, ViewError>
+    async fn run<T, F>(&self, operation: &'static str, open: While, call: impl Fn(ConnectionManager) -> F) -> Result<T, ViewError>
     where
         F: Future<Output = Result<T, RedisError>>,
     {
@@ -124,7 +130,7 @@ impl Redis {
             }
             outcome.map_err(|error| view_error(operation, error))
         };
-        self.breaker.run(operation, attempts).await
+        self.breaker.run(operation, open, attempts).await
     }
 
     /// The next call makes a connection of its own: one that does not answer may belong to a node that is gone without a word.
@@ -138,7 +144,9 @@ impl Redis {
     async fn load_library(&self) -> Result<(), ViewError> {
         let mut command = redis::cmd("FUNCTION");
         command.arg("LOAD").arg("REPLACE").arg(LIBRARY.code.as_str());
-        self.query::<String>("load_library", &command).await.map(|_| ())
+        self.run("load_library", While::Tried, async |mut manager| command.query_async::<String>(&mut manager).await)
+            .await
+            .map(|_| ())
     }
 }
 

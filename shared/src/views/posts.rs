@@ -50,7 +50,7 @@ impl PostViews for Redis {
         let tombstone = PostSummary { id: post.post, title: String::new(), created_at: post.at, deleted: true };
         let mut pipeline = redis::pipe();
         set(&mut pipeline, &tombstone).ignore();
-        self.pipeline("bury", &pipeline).await
+        self.change("bury", &pipeline).await
     }
 }
 

@@ -118,7 +118,7 @@ impl RelationViews for Redis {
     }
 
     async fn forget_counters(&self, user: UserId) -> Result<(), ViewError> {
-        self.query::<u8>("forget_counters", redis::cmd("DEL").arg(&keys::counters(user))).await.map(|_| ())
+        self.change("forget_counters", redis::pipe().del(&keys::counters(user)[..]).ignore()).await
     }
 }
 
