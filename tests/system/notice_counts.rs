@@ -44,14 +44,23 @@ async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
 
 /// The key that takes most memory, of all there are.
 async fn largest_key(world: &World) -> (u64, String) {
-    let mut redis = world.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
-    let mut pipeline = redis::pipe();
-    for key in &keys {
-        pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+    let (mut redis, mut largest, mut cursor) = (world.redis().await, (0, String::new()), 0_u64);
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("COUNT").arg(1_000);
+        let (next, keys): (u64, Vec<String>) = scan.query_async(&mut redis).await.unwrap();
+        let mut pipeline = redis::pipe();
+        for key in &keys {
+            pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+        }
+        let sizes: Vec<Option<u64>> = pipeline.query_async(&mut redis).await.unwrap();
+        let sizes = sizes.into_iter().zip(keys).filter_map(|(size, key)| Some((size?, key)));
+        largest = sizes.chain([largest]).max().unwrap();
+        cursor = next;
+        if cursor == 0 {
+            return largest;
+        }
     }
-    let sizes: Vec<u64> = pipeline.query_async(&mut redis).await.unwrap();
-    sizes.into_iter().zip(keys).max().unwrap()
 }
 
 /// What everybody has read, as plain sets.
