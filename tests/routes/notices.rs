@@ -181,11 +181,15 @@ async fn an_edit_replaces_and_notifying_again_makes_it_unread_for_everybody() {
         for reader in [&one, &two] {
             reader.post("/v1/notices/reads", &json!({ "platform": 5, "through": 3 })).await.ok();
         }
+        let titles = async || {
+            let items = one.walk("/v1/notices?platform=5", 2).await;
+            items.iter().map(|item| item["title"].clone()).collect::<Vec<Value>>()
+        };
+        assert_eq!(titles().await, ["c", "b", "a"]);
         let edited = put(&admin, "/v1/notices/5-2", json!({ "title": "B", "body": "new" })).await.ok();
         assert_eq!((&edited["title"], &edited["body"], &edited["expires_at"]), (&json!("B"), &json!("new"), &Value::Null));
         assert_eq!((counts(&one, 5).await, readers(&admin, "5-2").await), ((0, 3), 2), "an edit alone leaves it read");
-        let titles: Vec<Value> = one.walk("/v1/notices?platform=5", 2).await.iter().map(|item| item["title"].clone()).collect();
-        assert_eq!(titles, ["c", "B", "a"]);
+        assert_eq!(titles().await, ["c", "B", "a"]);
 
         put(&admin, "/v1/notices/5-2", json!({ "title": "B!", "renotify": true })).await.ok();
         let expected = [("5-3".to_owned(), true), ("5-2".to_owned(), false), ("5-1".to_owned(), true)];

@@ -8,6 +8,7 @@ mod histories;
 mod killed;
 mod likes;
 mod notice_counts;
+mod notice_histories;
 mod notices;
 mod outage;
 mod pages;

@@ -6,10 +6,12 @@ use futures::{StreamExt, future::join_all, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use tidemark::{
-    domain::{NoticeId, NoticeReads, Platform, UserId},
+    domain::{NoticeReads, UserId},
     ports::{NoticeRecord, NoticeView},
 };
 use tidemark_tests::{User, World, world};
+
+use crate::notices::{administrator, board, platform};
 
 const SEED: u64 = 20_261_121;
 const PLATFORMS: [u16; 3] = [1, 2, 65_535];
@@ -21,14 +23,8 @@ const READERS: u64 = 2_000;
 /// Requests at the same time.
 const LANES: usize = 16;
 
-fn administrator(world: &World) -> User {
-    world.stranger(Some("900 notices:write"))
-}
-
 async fn counts(user: &User, platform: u16) -> (u64, u64) {
-    let answer = user.get(&format!("/v1/notices/unread?platform={platform}")).await;
-    assert_eq!(answer.header("degraded"), None);
-    let counts = answer.ok();
+    let counts = user.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
     (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
 }
 
@@ -48,14 +44,23 @@ async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
 
 /// The key that takes most memory, of all there are.
 async fn largest_key(world: &World) -> (u64, String) {
-    let mut redis = world.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
-    let mut pipeline = redis::pipe();
-    for key in &keys {
-        pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+    let (mut redis, mut largest, mut cursor) = (world.redis().await, (0, String::new()), 0_u64);
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("COUNT").arg(1_000);
+        let (next, keys): (u64, Vec<String>) = scan.query_async(&mut redis).await.unwrap();
+        let mut pipeline = redis::pipe();
+        for key in &keys {
+            pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+        }
+        let sizes: Vec<Option<u64>> = pipeline.query_async(&mut redis).await.unwrap();
+        let sizes = sizes.into_iter().zip(keys).filter_map(|(size, key)| Some((size?, key)));
+        largest = sizes.chain([largest]).max().unwrap();
+        cursor = next;
+        if cursor == 0 {
+            return largest;
+        }
     }
-    let sizes: Vec<u64> = pipeline.query_async(&mut redis).await.unwrap();
-    sizes.into_iter().zip(keys).max().unwrap()
 }
 
 /// What everybody has read, as plain sets.
@@ -113,6 +118,8 @@ async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut St
 }
 
 async fn compare(world: &World, ledger: &Ledger, readers: &[u64]) -> u64 {
+    // A busy machine may have left a view to a worker.
+    world.idle().await;
     let wanted = readers.iter().flat_map(|&user| PLATFORMS.map(|platform| (user, platform)));
     let compared = stream::iter(wanted.map(async |(user, platform)| {
         assert_eq!(counts(&world.user(user), platform).await, ledger.counts(user, platform), "{user} on {platform}");
@@ -182,9 +189,9 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
         for seq in 1..=300 {
             admin.post("/v1/notices", &json!({ "platforms": [9], "title": format!("{seq}") })).await.ok();
         }
-        let platform = Platform::new(9).unwrap();
-        let views = world.stack.app("notice").unwrap().notices.views.clone();
-        counts(&world.user(1), 9).await;
+        let (board, platform) = (board(world), platform(9));
+        let views = board.views.clone();
+        board.board(platform, UserId::MIN).await.unwrap();
         let used = async || {
             let info: String = redis::cmd("INFO").arg("memory").query_async(&mut world.redis().await).await.unwrap();
             info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse::<u64>().unwrap()
@@ -212,7 +219,8 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
             expected.iter().step_by((MANY / ASKED) as usize).map(|(&id, &unread)| (id, unread)).collect();
         let (commands, trips) = activity(world).await;
         for &(id, unread) in &asked {
-            assert_eq!(counts(&world.user(id), 9).await, (unread, 300 - unread), "{id}");
+            let counts = board.board(platform, UserId::new(id).unwrap()).await.unwrap().counts();
+            assert_eq!((counts.unread, counts.read), (unread, 300 - unread), "{id}");
         }
         let (after, trips_after) = activity(world).await;
         let made: BTreeMap<&String, u64> = after
@@ -227,7 +235,6 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
         let (bytes, key) = largest_key(world).await;
         println!("largest key {key}: {bytes} bytes");
         assert!(bytes < 8_000);
-        assert_eq!(admin.get("/v1/notices/9-1").await.ok()["id"], json!("9-1".parse::<NoticeId>().unwrap()));
     })
     .await;
 }

@@ -7,6 +7,9 @@
 //! | F3 | A read fact never covers a post that does not exist. |
 //! | F4 | A watermark never goes back. |
 //! | F5 | A post's likes and favorites are as many as users' reaction facts say so, and an author's are those of all posts, deleted ones included. |
+//! | N1 | A slot of a platform is given once. A notice is live when the head lists it and it has not expired, and nothing else says so. |
+//! | N2 | The number of readers of a live notice is the number of read states that hold its slot. |
+//! | N3 | A reader's unread notices are the live ones whose slot the read state does not hold, in the view as in the facts. |
 //! | V1 | A view has a field for an author only while the reader follows it: an unfollow leaves no ghost, whatever arrives late. |
 //! | V2 | Unread = delivered, not read, not deleted, and nothing else counts. |
 //! | V3 | A post is in the feed when it is in the counts: both change in the same call. |

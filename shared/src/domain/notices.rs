@@ -186,9 +186,13 @@ impl PlatformHead {
         })
     }
 
-    /// Publishes one notice at `at`, which becomes `latest_at`, and prunes what has expired by then; `None` when the platform is full.
+    /// Leaves out what has expired. It does not come back, and no version tells of it: it was nowhere to be seen.
+    pub fn prune(&mut self, now: Timestamp) {
+        self.live.retain(|notice| !notice.is_expired(now));
+    }
+
+    /// Publishes one notice at `at`, which becomes `latest_at`; `None` when the platform is full.
     pub fn publish(&mut self, at: Timestamp, expires_at: Option<Timestamp>) -> Option<LiveNotice> {
-        self.live.retain(|notice| !notice.is_expired(at));
         if self.live.len() >= MAX_LIVE {
             return None;
         }
@@ -361,13 +365,16 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_notice_is_nowhere_and_the_next_publish_prunes_it() {
+    fn an_expired_notice_is_nowhere_and_does_not_come_back() {
         let mut head = head(1);
         head.publish(at(1_001), Some(at(2_000))).unwrap();
         assert_eq!(head.counts(&SeqSet::default(), at(1_999)).unread, 2);
         assert_eq!(head.counts(&SeqSet::default(), at(2_000)).unread, 1);
         assert_eq!(head.find(2, at(2_000)), None);
         assert_eq!(head.edit(2, None, true, at(2_000)), None, "it does not come back");
+        head.prune(at(1_999));
+        assert_eq!(head.live.len(), 2);
+        head.prune(at(2_000));
         head.publish(at(2_000), None).unwrap();
         assert_eq!(head.live.iter().map(|notice| notice.seq).collect::<Vec<_>>(), [1, 3]);
     }

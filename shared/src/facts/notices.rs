@@ -75,6 +75,7 @@ impl Notices for DynamoFacts {
             for &platform in platforms {
                 let before = heads.remove(&platform).unwrap_or_default();
                 let mut head = before.clone();
+                head.prune(now);
                 let Some(LiveNotice { seq, revision, .. }) = head.publish(at, content.expires_at) else {
                     return Ok(NoticesPublished::Full(platform));
                 };

@@ -1,0 +1,252 @@
+//! Random histories of notices against a model: notices that come, change, expire and go; readers who read, unread and mark through, on several devices at
+//! once; time that passes, views that are lost, late and repeated.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use tidemark::{
+    SystemClock,
+    domain::{NoticeId, Platform, Seq, Timestamp},
+    notices::NoticeBoard,
+    ports::{Clock, NoticeView, NoticesPublished},
+};
+use tidemark_tests::{World, world};
+
+use crate::notices::{board, content, platform, user};
+
+/// A clock that the test moves.
+#[derive(Clone)]
+struct TestClock(Arc<AtomicU64>);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[derive(Clone)]
+struct Live {
+    expires_at: Option<u64>,
+    /// The operation that published it or notified again.
+    notified: usize,
+    read_by: BTreeSet<u64>,
+}
+
+/// What one platform must answer.
+#[derive(Default)]
+struct Model {
+    latest: Seq,
+    notices: BTreeMap<Seq, Live>,
+    /// How far each reader has marked, and in which operation.
+    through: BTreeMap<u64, (Seq, usize)>,
+}
+
+impl Model {
+    fn live(&self, now: u64) -> impl DoubleEndedIterator<Item = (Seq, &Live)> {
+        let live = self.notices.iter().filter(move |(_, notice)| notice.expires_at.is_none_or(|at| at > now));
+        live.map(|(&seq, notice)| (seq, notice))
+    }
+
+    fn is_live(&self, seq: Seq, now: u64) -> bool {
+        self.live(now).any(|(live, _)| live == seq)
+    }
+
+    fn list(&self, user: u64, now: u64) -> Vec<(Seq, bool)> {
+        self.live(now).rev().map(|(seq, notice)| (seq, notice.read_by.contains(&user))).collect()
+    }
+
+    fn mark(&mut self, user: u64, seq: Seq, read: bool, now: u64) {
+        if !self.is_live(seq, now) {
+            return;
+        }
+        let readers = &mut self.notices.get_mut(&seq).unwrap().read_by;
+        if read {
+            readers.insert(user)
+        } else {
+            readers.remove(&user)
+        };
+    }
+
+    fn mark_through(&mut self, user: u64, seq: Seq, step: usize, now: u64) {
+        let seq = seq.min(self.latest);
+        let (reached, when) = self.through.get(&user).copied().unwrap_or_default();
+        let live: Vec<Seq> = self.live(now).map(|(seq, _)| seq).filter(|&live| live <= seq).collect();
+        for live in live {
+            let notice = self.notices.get_mut(&live).unwrap();
+            if seq >= reached || notice.notified > when {
+                notice.read_by.insert(user);
+            }
+        }
+        if seq >= reached {
+            self.through.insert(user, (seq, step));
+        }
+    }
+}
+
+struct History {
+    board: NoticeBoard,
+    clock: TestClock,
+    platform: Platform,
+    users: Vec<u64>,
+    rng: StdRng,
+    model: Model,
+    /// Views as they once were.
+    old: Vec<NoticeView>,
+}
+
+impl History {
+    fn now(&self) -> u64 {
+        self.clock.now().ms()
+    }
+
+    fn id(&self, seq: Seq) -> NoticeId {
+        NoticeId { platform: self.platform, seq }
+    }
+
+    fn expiry(&mut self) -> Option<Timestamp> {
+        let after = self.rng.random_range(1..40_000);
+        self.rng.random_bool(0.4).then(|| Timestamp::from_ms(self.now() + after))
+    }
+
+    async fn operate(&mut self, world: &World, step: usize) {
+        let id = self.users[self.rng.random_range(0..self.users.len())];
+        let seq = self.rng.random_range(1..=self.model.latest + 1);
+        match self.rng.random_range(0..100) {
+            0..22 => {
+                let expires_at = self.expiry();
+                let content = content(&format!("{step}"), expires_at);
+                let published = self.board.publish(user(id), &[self.platform], &content, None).await.unwrap();
+                let NoticesPublished::Created(created) = published else { panic!("{published:?}") };
+                self.model.latest += 1;
+                assert_eq!(created[0].0.id.seq, self.model.latest);
+                let notice = Live { expires_at: expires_at.map(Timestamp::ms), notified: step, read_by: BTreeSet::new() };
+                self.model.notices.insert(self.model.latest, notice);
+            }
+            22..32 => {
+                let (expires_at, renotify, now) = (self.expiry(), self.rng.random(), self.now());
+                let edited = self.board.edit(self.id(seq), &content("edited", expires_at), renotify).await.unwrap();
+                assert_eq!(edited.is_some(), self.model.is_live(seq, now), "seq {seq}");
+                if edited.is_some() {
+                    let notice = self.model.notices.get_mut(&seq).unwrap();
+                    notice.expires_at = expires_at.map(Timestamp::ms);
+                    if renotify {
+                        *notice = Live { notified: step, read_by: BTreeSet::new(), ..notice.clone() };
+                    }
+                }
+            }
+            32..37 => {
+                self.board.remove(&[self.id(seq), self.id(seq + 3)]).await.unwrap();
+                self.model.notices.remove(&seq);
+                self.model.notices.remove(&(seq + 3));
+            }
+            37..57 => {
+                let (read, now) = (self.rng.random_bool(0.7), self.now());
+                let marked = self.board.mark(user(id), self.id(seq), read).await.unwrap();
+                assert_eq!(marked.is_some(), self.model.is_live(seq, now), "seq {seq}");
+                self.model.mark(id, seq, read, now);
+            }
+            57..64 => {
+                self.board.mark_through(user(id), self.platform, seq).await.unwrap();
+                let now = self.now();
+                self.model.mark_through(id, seq, step, now);
+            }
+            64..70 => self.burst(id).await,
+            70..76 => {
+                self.clock.0.fetch_add(self.rng.random_range(1..20_000), Ordering::SeqCst);
+            }
+            76..80 => world.flush_redis().await,
+            80..90 => {
+                let (head, reads) = self.board.facts.state(self.platform, user(id)).await.unwrap();
+                self.old.push(NoticeView::Head(self.platform, head));
+                self.old.push(NoticeView::Reads(user(id), self.platform, reads));
+            }
+            _ => self.late().await,
+        }
+    }
+
+    /// Several devices of one reader at once.
+    async fn burst(&mut self, id: u64) {
+        let seqs: Vec<Seq> = (0..6).map(|_| self.rng.random_range(1..=self.model.latest + 1)).collect();
+        join_all(seqs.iter().map(|&seq| self.board.mark(user(id), self.id(seq), true)))
+            .await
+            .into_iter()
+            .for_each(|marked| drop(marked.unwrap()));
+        let now = self.now();
+        seqs.into_iter().for_each(|seq| self.model.mark(id, seq, true, now));
+    }
+
+    /// What was true once comes late, from a handler that was slow or a worker: it changes nothing.
+    async fn late(&mut self) {
+        let Some(view) = self.old.choose(&mut self.rng).cloned() else { return };
+        match self.rng.random_range(0..3) {
+            0 => self.board.views.replace_notices(&view).await.unwrap(),
+            // Without the lease, which it had, and which was taken from it since.
+            1 => self.board.views.fill_notices(&[view], self.rng.random()).await.unwrap(),
+            _ => {
+                let reader = user(self.users[self.rng.random_range(0..self.users.len())]);
+                self.board.sync(self.platform, self.rng.random::<bool>().then_some(reader)).await.unwrap();
+            }
+        }
+    }
+
+    async fn compare(&mut self, seed: u64, step: usize) {
+        let id = self.users[self.rng.random_range(0..self.users.len())];
+        let (mut listed, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.board.page(self.platform, user(id), before, 4).await.unwrap();
+            assert!(!page.degraded);
+            listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        let expected = self.model.list(id, self.now());
+        assert_eq!(listed, expected, "seed {seed}, after operation {step}, user {id}");
+        let counts = self.board.board(self.platform, user(id)).await.unwrap().counts();
+        let read = expected.iter().filter(|(_, read)| *read).count() as u64;
+        assert_eq!((counts.unread, counts.read), (expected.len() as u64 - read, read), "seed {seed}, after operation {step}");
+    }
+}
+
+#[tokio::test]
+async fn random_histories_of_notices_end_as_the_model_says() {
+    const TOGETHER: u64 = 12;
+    const OPERATIONS: usize = 150;
+    world(async |world| {
+        println!("histories with seeds 0 to {}", TOGETHER - 1);
+        join_all((0..TOGETHER).map(async |seed| {
+            let clock = TestClock(Arc::new(AtomicU64::new(SystemClock.now().ms())));
+            let board = NoticeBoard { clock: Arc::new(clock.clone()), ..board(world) };
+            let users = (0..4).map(|index| if index % 2 == 0 { u64::MAX - seed * 10 - index } else { seed * 10 + index + 1 });
+            let mut history = History {
+                board,
+                clock,
+                platform: platform(100 + seed as u16),
+                users: users.collect(),
+                rng: StdRng::seed_from_u64(seed),
+                model: Model::default(),
+                old: Vec::new(),
+            };
+            for step in 1..=OPERATIONS {
+                history.operate(world, step).await;
+                history.compare(seed, step).await;
+            }
+            let head = history.board.facts.head(history.platform).await.unwrap();
+            for (seq, notice) in history.model.live(history.now()) {
+                let live = head.find(seq, history.clock.now()).unwrap();
+                let readers = history.board.readers(history.platform, live).await.unwrap();
+                assert_eq!(readers, notice.read_by.len() as u64, "seed {seed}: readers of {seq}");
+            }
+        }))
+        .await;
+    })
+    .await;
+}
