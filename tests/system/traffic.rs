@@ -55,7 +55,7 @@ impl Tally {
             [&self.requests, &self.degraded, &self.errors, &self.wrong, &self.slowest_ms]
                 .map(|count| count.load(Ordering::Relaxed));
         println!("{phase}: {requests} requests, {degraded} degraded, {errors} errors, {wrong} wrong, slowest {slowest} ms");
-        assert!(requests > 50, "there was traffic");
+        assert!(requests > 0, "there was traffic");
         assert!(Duration::from_millis(slowest as u64) < BOUND, "{phase}: {slowest} ms");
         assert_eq!((errors, wrong), (0, 0), "{phase}");
         (requests, degraded)
