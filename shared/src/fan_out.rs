@@ -243,7 +243,7 @@ impl FanOuts {
         if self.is_wanted(fan_out).await? {
             match fan_out.kind {
                 FanOutKind::Deliver => self.views.deliver(users, fan_out.key(), fan_out.modes).await?,
-                FanOutKind::Retract => self.views.retract(users, fan_out.key(), fan_out.deletions).await?,
+                FanOutKind::Retract => self.views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?,
             };
         }
         Ok(())

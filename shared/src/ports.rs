@@ -405,7 +405,7 @@ pub trait ReaderViews: Send + Sync {
     /// Puts a post into the views of these users, with how its author's posts reach readers from now on; how many have a view that follows the author.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, ViewError>;
     /// Takes a deleted post out of the views of these users.
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32) -> Result<u64, ViewError>;
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, ViewError>;
 }
 
 /// Heads of authors whose readers pull.

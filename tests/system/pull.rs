@@ -113,3 +113,27 @@ async fn a_mode_that_changes_in_the_middle_of_a_fan_out_loses_and_doubles_nothin
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_change_of_mode_is_told_although_its_post_is_deleted_before_it_is_delivered() {
+    for pulled_before_the_deletion in [false, true] {
+        small_world(async |world| {
+            let (reader, author) = (world.user(1), world.user(10));
+            world.follow(1..=3, 10).await;
+            reader.feed_ids().await;
+            world.stack.pause("fan-out").await.unwrap();
+            let told = author.publish("pushed, the last one").await;
+            if pulled_before_the_deletion {
+                author.publish("pulled").await;
+            }
+            author.delete(&format!("/v1/posts/{told}")).await.ok();
+            if !pulled_before_the_deletion {
+                author.publish("pulled").await;
+            }
+            world.stack.resume("fan-out").unwrap();
+            world.idle().await;
+            assert_eq!((reader.unread_total().await, reader.feed_ids().await), (1, vec!["10-2".to_owned()]));
+        })
+        .await;
+    }
+}

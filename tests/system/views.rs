@@ -86,7 +86,9 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     for operation in &repeated {
         match operation {
             Operation::Deliver(seq) => drop(views.deliver(&[user], key(*seq), Modes::default()).await.unwrap()),
-            Operation::Retract(seq, deletions) => drop(views.retract(&[user], key(*seq), *deletions).await.unwrap()),
+            Operation::Retract(seq, deletions) => {
+                views.retract(&[user], key(*seq), *deletions, Modes::default()).await.unwrap();
+            }
             Operation::Read(facts) => {
                 let state = AuthorState::undelivered(&edge, &facts.0, &facts.1);
                 let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();

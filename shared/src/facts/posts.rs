@@ -88,8 +88,12 @@ impl Posts for DynamoFacts {
             }
             known.deleted = true;
             known.title.clear();
-            known.delivery.retraction_pages = pages_of(head.modes.current(), followers);
-            if known.delivery.state == DeliveryState::Pending {
+            let pending = known.delivery.state == DeliveryState::Pending;
+            // A delivery that may not have told all views of a change of mode leaves that to the retraction, also when readers pull by now.
+            let untold = pending && known.delivery.mode == DeliveryMode::Push;
+            let mode = if untold { DeliveryMode::Push } else { head.modes.current() };
+            known.delivery.retraction_pages = pages_of(mode, followers);
+            if pending {
                 known.delivery.state = DeliveryState::Cancelled;
             }
             head.deleted.insert(post.seq);

@@ -150,9 +150,15 @@ impl ReaderViews for Redis {
         self.for_users(Function::Deliver, users, &args).await
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32) -> Result<u64, ViewError> {
-        let args: Vec<Arg> =
-            vec![post.post.author.get().into(), post.post.seq.into(), u64::from(deletions).into(), post.entry().into()];
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, ViewError> {
+        let args: Vec<Arg> = vec![
+            post.post.author.get().into(),
+            post.post.seq.into(),
+            u64::from(deletions).into(),
+            post.entry().into(),
+            u64::from(modes.changes).into(),
+            modes.pulled.into(),
+        ];
         self.for_users(Function::Retract, users, &args).await
     }
 }

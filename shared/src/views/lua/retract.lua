@@ -1,11 +1,11 @@
 -- retract: takes a deleted post out of live views, the inverse of deliver. Idempotent and commutative, also with deliver (V4).
 --
 -- KEYS     for every user: state hash, feed
--- ARGV     [1] author  [2] seq  [3] the author's deletions including this one  [4] entry
+-- ARGV     [1] author  [2] seq  [3] the author's deletions including this one  [4] entry  [5] changes and [6] pulled, the author's modes
 -- Returns  how many of the users have a view
--- Keeps    V2: the deleted bit outlives a delivery that comes later.
+-- Keeps    V2: the deleted bit outlives a delivery that comes later. The modes that the deleted post's delivery would have told are told.
 local function retract(keys, argv)
-  local seq, deletions = tonumber(argv[2]), tonumber(argv[3])
+  local seq, deletions, changes, pulled = tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[5]), tonumber(argv[6])
   local reached = 0
   for first = 1, #keys, 2 do
     local state, feed = keys[first], keys[first + 1]
@@ -20,6 +20,7 @@ local function retract(keys, argv)
         -- It will never be delivered: without its bit `through` would stop here for good.
         set_delivered(e, seq)
         if deletions > e.deletions then e.deletions = deletions end
+        set_modes(e, changes, pulled)
         redis.call('HSET', state, argv[1], pack_author(e))
       end
       if redis.call('LREM', feed, -1, argv[4]) == 1 and redis.call('EXISTS', feed) == 0 then
