@@ -13,7 +13,7 @@ use crate::{
     domain::Timestamp,
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
-    ports::{Clock, Edges, Failures, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Failures, Imports, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
     relations::{FirstPages, Relations},
@@ -31,6 +31,8 @@ pub struct App {
     pub posts: Arc<dyn Posts>,
     /// Read facts.
     pub reads: Arc<dyn Reads>,
+    /// What migration writes.
+    pub imports: Arc<dyn Imports>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
     /// Stream records that the projector gave up.
@@ -153,7 +155,8 @@ impl App {
             settings,
             edges: stores.clone(),
             posts: stores.clone(),
-            reads: stores,
+            reads: stores.clone(),
+            imports: stores,
             queue,
             projector_failures: Arc::new(failures),
             views: views.clone(),

@@ -1,5 +1,7 @@
 //! What the use cases need of the outside world: one small trait per capability, speaking domain types.
 
+mod imports;
+
 use std::{
     collections::{HashMap, HashSet},
     error::Error as StdError,
@@ -8,6 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+
+pub use imports::{BLOGS_PER_IMPORT, ImportRecord, ImportedPosts, Imports, NewFollow, StoredProgress};
 
 use crate::{
     domain::{

@@ -39,6 +39,7 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "mark-read" => tidemark_mark_read::handle,
     "relation-projector" => tidemark_relation_projector::handle,
     "reconcile" => tidemark_reconcile::handle,
+    "migrate" => tidemark_migrate::handle,
 };
 
 /// A function in this process.

@@ -76,6 +76,11 @@ impl SeqSet {
         Self(&self.0 | &other.0)
     }
 
+    /// This set without the members of the other.
+    pub fn without(&self, other: &Self) -> Self {
+        Self(&self.0 - &other.0)
+    }
+
     /// Those above `after`, ascending.
     pub fn above(&self, after: Seq) -> impl Iterator<Item = Seq> + '_ {
         let mut iter = self.0.iter();

@@ -17,8 +17,24 @@ use super::{
 };
 use crate::{
     domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS},
-    ports::{Edges, FactsError, Followed},
+    ports::{Edges, FactsError, Followed, NewFollow},
 };
+
+/// Where a follow comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The follower makes it now: it is later than whatever was.
+    Made,
+    /// It began elsewhere and earlier.
+    Imported,
+}
+
+impl Kind {
+    /// Whether an unfollow stands against the follow.
+    fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
+        self == Self::Imported && tombstone.since >= follow.since
+    }
+}
 
 /// Edges in one transaction: three items each and the follower's counter, of at most 100.
 const EDGES_PER_TRANSACTION: usize = 33;
@@ -44,62 +60,12 @@ impl Edges for DynamoFacts {
         heads: &HashMap<UserId, AuthorHead>,
         now: Timestamp,
     ) -> Result<Vec<Followed>, FactsError> {
-        let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
-        let mut attempt = 0;
-        // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
-        let mut together = EDGES_PER_TRANSACTION;
-        loop {
-            let missing: Vec<UserId> = authors.iter().copied().filter(|author| !outcomes.contains_key(author)).collect();
-            let (known, followings) = self.edges_and_followings(user, &missing).await?;
-            for edge in known.values().filter(|edge| edge.following) {
-                outcomes.insert(edge.author, Followed::Existing(edge.clone()));
-            }
-            let missing: Vec<UserId> = missing.into_iter().filter(|author| !outcomes.contains_key(author)).collect();
-            if missing.is_empty() {
-                break;
-            }
-            let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
-            if room == 0 {
-                outcomes.extend(missing.iter().map(|&author| (author, Followed::LimitReached)));
-                break;
-            }
-            for chunk in missing[..missing.len().min(room)].chunks(together) {
-                let edges: Vec<Edge> = chunk
-                    .iter()
-                    .map(|&author| {
-                        let empty = AuthorHead::default();
-                        let head = heads.get(&author).unwrap_or(&empty);
-                        Edge {
-                            user,
-                            author,
-                            following: true,
-                            since: next_since(known.get(&author), now),
-                            rev: next_rev(known.get(&author), now),
-                            base: head.latest_seq,
-                            floor: head.backlog_floor(),
-                        }
-                    })
-                    .collect();
-                match self.write_follows(&edges, &known).await? {
-                    Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
-                    Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
-                        outcomes.insert(chunk[0], Followed::LimitReached);
-                        break;
-                    }
-                    Err(_) => {
-                        debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
-                        together = 1;
-                        back_off(attempt).await;
-                        break;
-                    }
-                }
-            }
-            attempt += 1;
-            if attempt > ATTEMPTS + authors.len() as u32 {
-                return Err(FactsError::Contention { operation: "follow" });
-            }
-        }
-        authors.iter().map(|author| outcomes.get(author).cloned().ok_or(FactsError::Contention { operation: "follow" })).collect()
+        let empty = AuthorHead::default();
+        let follow = |author: &UserId| {
+            let head = heads.get(author).unwrap_or(&empty);
+            NewFollow { author: *author, since: now, base: head.latest_seq, floor: head.backlog_floor() }
+        };
+        self.make_follows(user, &authors.iter().map(follow).collect::<Vec<_>>(), now, Kind::Made).await
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
@@ -158,6 +124,72 @@ impl Edges for DynamoFacts {
 }
 
 impl DynamoFacts {
+    /// Makes follows of one user, several a transaction; one outcome each, in order.
+    pub(super) async fn make_follows(
+        &self,
+        user: UserId,
+        follows: &[NewFollow],
+        now: Timestamp,
+        kind: Kind,
+    ) -> Result<Vec<Followed>, FactsError> {
+        let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
+        let mut attempt = 0;
+        // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
+        let mut together = EDGES_PER_TRANSACTION;
+        loop {
+            let missing: Vec<&NewFollow> = follows.iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
+            let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
+            let (known, followings) = self.edges_and_followings(user, &authors).await?;
+            for follow in &missing {
+                if let Some(edge) = known.get(&follow.author).filter(|edge| edge.following || kind.yields_to(edge, follow)) {
+                    outcomes.insert(edge.author, Followed::Existing(edge.clone()));
+                }
+            }
+            let missing: Vec<&NewFollow> = missing.into_iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
+            if missing.is_empty() {
+                break;
+            }
+            let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
+            if room == 0 {
+                outcomes.extend(missing.iter().map(|follow| (follow.author, Followed::LimitReached)));
+                break;
+            }
+            for chunk in missing[..missing.len().min(room)].chunks(together) {
+                let edges: Vec<Edge> = chunk
+                    .iter()
+                    .map(|follow| Edge {
+                        user,
+                        author: follow.author,
+                        following: true,
+                        since: next_since(known.get(&follow.author), follow.since),
+                        rev: next_rev(known.get(&follow.author), now),
+                        base: follow.base,
+                        floor: follow.floor,
+                    })
+                    .collect();
+                match self.write_follows(&edges, &known).await? {
+                    Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
+                    Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
+                        outcomes.insert(chunk[0].author, Followed::LimitReached);
+                        break;
+                    }
+                    Err(_) => {
+                        debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
+                        together = 1;
+                        back_off(attempt).await;
+                        break;
+                    }
+                }
+            }
+            attempt += 1;
+            if attempt > ATTEMPTS + follows.len() as u32 {
+                return Err(FactsError::Contention { operation: "follow" });
+            }
+        }
+        let outcome = |follow: &NewFollow| outcomes.get(&follow.author).cloned();
+        follows.iter().map(|follow| outcome(follow).ok_or(FactsError::Contention { operation: "follow" })).collect()
+    }
+
     /// The edges to these authors and how many authors the user follows, read together.
     async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), FactsError> {
         let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();

@@ -4,6 +4,7 @@
 
 mod edges;
 mod followers;
+mod imports;
 mod item;
 mod posts;
 mod reads;
@@ -38,6 +39,8 @@ pub struct Tables {
     pub reads: String,
     /// Idempotency records.
     pub idempotency: String,
+    /// What migration has done.
+    pub migration: String,
 }
 
 /// All fact stores on one DynamoDB client.

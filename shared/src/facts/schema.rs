@@ -2,24 +2,28 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow |
-//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow |
-//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow |
-//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N | publish, delete |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S | publish, delete, fan-out, reconcile |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow, migrate |
+//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
+//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow, migrate |
+//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N | publish, delete, migrate |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed) | mark-read |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S, `expires_at` N s | publish |
+//! | migration | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S | migrate |
+//! | migration | `key` S `author#<author>` | what was imported of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N | migrate |
+//! | migration | `key` S `run#<run>` | how far a migration is | `version` N, `progress` S (JSON) | migrate |
 //!
-//! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one.
+//! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one;
+//! migrate writes up to 49 posts with head, mappings and record in one, and an edge as follow does.
 
 use std::{collections::HashMap, ops::Range};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
-use crate::domain::{PostId, Relation, Seq, Timestamp, UserId};
+use crate::domain::{PostId, Relation, Seq, Timestamp, UserId, legacy::BlogId};
 
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
@@ -144,6 +148,31 @@ pub fn publish_record(user: UserId, idempotency_key: &str) -> Item {
     key([("key", string(format!("{user}#publish#{idempotency_key}")))])
 }
 
+/// migration: the post that a legacy blog became.
+pub fn mapping(blog: BlogId) -> Item {
+    key([("key", string(format!("blog#{blog}")))])
+}
+
+/// migration: the blog in a mapping's key.
+pub fn mapped_blog(key: &str) -> Option<BlogId> {
+    key.strip_prefix("blog#")?.parse().ok()
+}
+
+/// migration: what was imported of an author.
+pub fn import_record(author: UserId) -> Item {
+    key([("key", string(format!("author#{author}")))])
+}
+
+/// migration: the author in a record's key.
+pub fn imported_author(key: &str) -> Option<UserId> {
+    key.strip_prefix("author#")?.parse().ok()
+}
+
+/// migration: how far a run is.
+pub fn run(run: &str) -> Item {
+    key([("key", string(format!("run#{run}")))])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +200,11 @@ mod tests {
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), string("000000000000005#0000000000000003"));
         assert_eq!(text(&publish_record(user, "k"), "key"), "1042#publish#k");
+        assert_eq!(text(&mapping(u64::MAX), "key"), "blog#18446744073709551615");
+        assert_eq!(mapped_blog("blog#7"), Some(7));
+        assert_eq!(text(&import_record(author), "key"), "author#7");
+        assert_eq!(imported_author("author#7"), Some(author));
+        assert_eq!(text(&run("abc"), "key"), "run#abc");
         assert_eq!(follower_range(&(0..4096)), (string("0000#"), string("0fff$")));
     }
 }
