@@ -6,6 +6,7 @@ mod delivery;
 mod events;
 mod histories;
 mod killed;
+mod migration;
 mod outage;
 mod pages;
 mod poison;
