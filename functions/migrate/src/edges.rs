@@ -178,7 +178,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
         if !read.is_empty() {
             run.app.imports.import_reads(user, *author, &read).await?;
         }
-        new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base) });
+        new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base), exact: false });
     }
     Ok(new)
 }

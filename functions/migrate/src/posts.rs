@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
+    App,
     domain::{
-        DeliveryState, Post, Relation, Seq, Timestamp, UserId,
+        DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId,
         legacy::{self, Blog, BlogId, Layout, Reason},
     },
     ports::{BLOGS_PER_IMPORT, FanOut, ImportedPosts},
@@ -87,7 +88,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     for (author, mut blogs) in by_author {
         blogs.sort_unstable_by_key(Blog::order);
         for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
-            import_some(run, author, blogs, tally).await?;
+            import_some(run, author, blogs, false, tally).await?;
         }
     }
     Ok(())
@@ -126,12 +127,15 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
         }
     }
     blogs.sort_unstable_by_key(Blog::order);
-    for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
+    let mut rest = blogs.as_slice();
+    while !rest.is_empty() {
         if run.is_over() {
             return Ok(Outcome::GoesOn(REST));
         }
-        run.has_read(blogs.len());
-        import_some(run, author, blogs, tally).await?;
+        let (some, more) = rest.split_at(rest.len().min(BLOGS_PER_IMPORT));
+        run.has_read(some.len());
+        import_some(run, author, some, !more.is_empty(), tally).await?;
+        rest = more;
     }
     if !run.dry_run {
         run.app.relations.forget_counters(author).await?;
@@ -139,18 +143,17 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
     Ok(Outcome::Done)
 }
 
-async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut Tally) -> Result<(), MigrateError> {
+async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, tally: &mut Tally) -> Result<(), MigrateError> {
     if run.dry_run {
         tally.wrote(blogs.len() as u64);
         return Ok(());
     }
     let followers = run.app.edges.follower_counts(author).await?.iter().sum();
-    let ImportedPosts { written, head } = run.app.imports.import_posts(author, blogs, followers, run.now).await?;
+    let ImportedPosts { written, head } = run.app.imports.import_posts(author, blogs, more, followers, run.now).await?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
-    let pending: Vec<Seq> =
-        written.iter().filter(|post| post.delivery.state == DeliveryState::Pending).map(|post| post.id.seq).collect();
-    if let Some((&first, &last)) = pending.first().zip(pending.last()) {
+    let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);
+    if let Some((first, last)) = told().min().zip(told().max()) {
         settle(run, author, first, last).await?;
     }
     run.app.relations.forget_counters(author).await?;
@@ -160,37 +163,48 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut 
     Ok(())
 }
 
-/// Tells those who follow an author here already of imported posts: what is older than the follow is read, then the posts are delivered.
+/// Tells those who follow an author here already of imported posts: what is older than the follow is read, then the posts are delivered. Looks for them
+/// after the import: a follow that came before it is found, one that comes after it knows the posts.
 async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
+    let App { edges, posts, imports, views, fan_outs, .. } = run.app;
+    if edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
+        return Ok(imports.settle(author, last).await?);
+    }
     let limit = usize::try_from(last.saturating_sub(first) + 1).unwrap_or(usize::MAX);
-    let posts = run.app.posts.timeline(author, first.saturating_sub(1), last, limit).await?;
-    let told: Vec<&Post> = posts.iter().rev().filter(|post| post.is_in_feeds()).collect();
-    let Some(oldest) = told.first().map(|post| post.created_at) else { return Ok(run.app.imports.settle(author, last).await?) };
+    let imported = posts.timeline(author, first.saturating_sub(1), last, limit).await?;
+    let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
+    // Those that were thought to have no followers when they were imported have no fan-out of their own.
+    let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
+    let head = posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
     let mut before: Option<Relation> = None;
     loop {
-        let page = run.app.edges.followers_by_time(author, before, FOLLOWERS).await?;
-        // Newest first: whoever followed before the oldest of the posts has none of them behind.
-        let later = page.iter().take_while(|relation| relation.since >= oldest);
-        let work = later.map(|relation| mark_older(run, author, *relation, &told).boxed());
+        let page = edges.followers_by_time(author, before, FOLLOWERS).await?;
+        let work = page.iter().map(|relation| mark_older(run, author, *relation, &told).boxed());
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
-        before = page.last().copied().filter(|relation| page.len() == FOLLOWERS && relation.since >= oldest);
+        let users: Vec<UserId> = page.iter().map(|relation| relation.user).collect();
+        for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
+            views.deliver(&users, post.key(), head.modes).await?;
+        }
+        before = page.last().copied().filter(|_| page.len() == FOLLOWERS);
         if before.is_none() {
             break;
         }
     }
-    let head = run.app.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-    for post in told.iter().filter(|post| post.delivery.state == DeliveryState::Pending) {
-        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, &head)).await {
+    for post in pending {
+        if let Err(error) = fan_outs.start(FanOut::of(post, &head)).await {
             warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }
-    Ok(run.app.imports.settle(author, last).await?)
+    Ok(imports.settle(author, last).await?)
 }
 
 /// Posts from before a follow are read.
 async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[&Post]) -> Result<(), MigrateError> {
     let is_older = |at: Timestamp| at <= follower.since;
-    let seqs = posts.iter().filter(|post| is_older(post.created_at)).map(|post| post.id.seq).collect();
+    let seqs: SeqSet = posts.iter().filter(|post| is_older(post.created_at)).map(|post| post.id.seq).collect();
+    if seqs.is_empty() {
+        return Ok(());
+    }
     run.app.imports.import_reads(follower.user, author, &seqs).await?;
     in_line::reads(run.app, follower.user, &[author]).await
 }

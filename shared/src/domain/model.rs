@@ -41,6 +41,8 @@ pub struct AuthorHead {
     pub deleted: SeqSet,
     /// How the next post will reach readers.
     pub modes: Modes,
+    /// More posts from before are about to be appended by migration.
+    pub importing: bool,
 }
 
 impl AuthorHead {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
+use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 use futures::future::try_join_all;
 use tracing::debug;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS},
-    ports::{Edges, FactsError, Followed, NewFollow},
+    ports::{Edges, FactsError, Followed, NewFollow, Posts},
 };
 
 /// Where a follow comes from.
@@ -36,8 +36,8 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction: three items each and the follower's counter, of at most 100.
-const EDGES_PER_TRANSACTION: usize = 33;
+/// Edges in one transaction: three items each, perhaps a look at the author's head, and the follower's counter, of at most 100.
+const EDGES_PER_TRANSACTION: usize = 24;
 
 #[async_trait]
 impl Edges for DynamoFacts {
@@ -60,12 +60,7 @@ impl Edges for DynamoFacts {
         heads: &HashMap<UserId, AuthorHead>,
         now: Timestamp,
     ) -> Result<Vec<Followed>, FactsError> {
-        let empty = AuthorHead::default();
-        let follow = |author: &UserId| {
-            let head = heads.get(author).unwrap_or(&empty);
-            NewFollow { author: *author, since: now, base: head.latest_seq, floor: head.backlog_floor() }
-        };
-        self.make_follows(user, &authors.iter().map(follow).collect::<Vec<_>>(), now, Kind::Made).await
+        self.make_follows(user, follows_from_now(authors, heads, now), now, Kind::Made).await
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
@@ -128,7 +123,7 @@ impl DynamoFacts {
     pub(super) async fn make_follows(
         &self,
         user: UserId,
-        follows: &[NewFollow],
+        mut follows: Vec<NewFollow>,
         now: Timestamp,
         kind: Kind,
     ) -> Result<Vec<Followed>, FactsError> {
@@ -149,12 +144,14 @@ impl DynamoFacts {
             if missing.is_empty() {
                 break;
             }
+            let mut again = false;
             let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
             if room == 0 {
                 outcomes.extend(missing.iter().map(|follow| (follow.author, Followed::LimitReached)));
                 break;
             }
             for chunk in missing[..missing.len().min(room)].chunks(together) {
+                let exact: Vec<UserId> = chunk.iter().filter(|follow| follow.exact).map(|follow| follow.author).collect();
                 let edges: Vec<Edge> = chunk
                     .iter()
                     .map(|follow| Edge {
@@ -167,7 +164,7 @@ impl DynamoFacts {
                         floor: follow.floor,
                     })
                     .collect();
-                match self.write_follows(&edges, &known).await? {
+                match self.write_follows(&edges, &known, &exact).await? {
                     Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
                     Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
                         outcomes.insert(chunk[0].author, Followed::LimitReached);
@@ -176,9 +173,17 @@ impl DynamoFacts {
                     Err(_) => {
                         debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
                         together = 1;
-                        back_off(attempt).await;
+                        again = true;
                         break;
                     }
+                }
+            }
+            if again {
+                back_off(attempt).await;
+                if kind == Kind::Made {
+                    // Perhaps posts have been imported meanwhile.
+                    let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
+                    follows = follows_from_now(&authors, &self.heads(&authors).await?, now);
                 }
             }
             attempt += 1;
@@ -204,7 +209,13 @@ impl DynamoFacts {
         Ok((edges, followings))
     }
 
-    async fn write_follows(&self, edges: &[Edge], known: &HashMap<UserId, Edge>) -> Result<Result<(), Cancelled>, FactsError> {
+    /// Writes edges on the condition that none of their pairs has changed, and that of `exact` authors the base is still the latest post.
+    async fn write_follows(
+        &self,
+        edges: &[Edge],
+        known: &HashMap<UserId, Edge>,
+        exact: &[UserId],
+    ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "follow";
         let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
         let added = edges.len() as u64;
@@ -224,6 +235,15 @@ impl DynamoFacts {
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, follower.build())?).build())
                 .transact_items(update(OPERATION, count)?);
+            if exact.contains(&edge.author) {
+                let check = ConditionCheck::builder().table_name(&self.tables.posts).set_key(Some(schema::head(edge.author)));
+                let check = match edge.base {
+                    0 => check.condition_expression("attribute_not_exists(latest_seq)"),
+                    base => check.condition_expression("latest_seq = :base").expression_attribute_values(":base", number(base)),
+                };
+                transaction = transaction
+                    .transact_items(TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build());
+            }
         }
         Self::transact(OPERATION, transaction).await
     }
@@ -296,6 +316,17 @@ impl DynamoFacts {
         }
         Ok(followers)
     }
+}
+
+/// Follows that begin now: of authors without posts, or whose posts are being imported, the base is made sure of.
+fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now: Timestamp) -> Vec<NewFollow> {
+    let empty = AuthorHead::default();
+    let follow = |&author: &UserId| {
+        let head = heads.get(&author).unwrap_or(&empty);
+        let exact = head.importing || head.latest_seq == 0;
+        NewFollow { author, since: now, base: head.latest_seq, floor: head.backlog_floor(), exact }
+    };
+    authors.iter().map(follow).collect()
 }
 
 /// Now, but later than the pair's last change: the time of a change also orders it.

@@ -45,6 +45,7 @@ impl Imports for DynamoFacts {
         &self,
         author: UserId,
         blogs: &[Blog],
+        more: bool,
         followers: u64,
         now: Timestamp,
     ) -> Result<ImportedPosts, FactsError> {
@@ -62,12 +63,11 @@ impl Imports for DynamoFacts {
             if news.is_empty() {
                 return Ok(ImportedPosts { written: Vec::new(), head: before });
             }
-            let mut head = before.clone();
+            let mut head = AuthorHead { importing: more, ..before.clone() };
             let written: Vec<(Post, Timestamp)> = news.iter().map(|blog| self.append(&mut head, blog, followers, now)).collect();
             let known = record.posts.clone();
             record.posts.insert_range(before.latest_seq + 1, head.latest_seq);
-            let pending = written.iter().find(|(post, _)| post.delivery.state == DeliveryState::Pending);
-            if let Some((first, _)) = pending {
+            if let Some((first, _)) = written.iter().find(|(post, _)| !post.archived) {
                 let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
                 record.unsettled = Some((first, head.latest_seq));
             }
@@ -97,7 +97,7 @@ impl Imports for DynamoFacts {
     }
 
     async fn import_follows(&self, user: UserId, follows: &[NewFollow], now: Timestamp) -> Result<Vec<Followed>, FactsError> {
-        self.make_follows(user, follows, now, Kind::Imported).await
+        self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
     }
 
     async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, FactsError> {
@@ -220,11 +220,14 @@ impl DynamoFacts {
             .expression_attribute_values(":at", number(after.latest_at.ms()))
             .expression_attribute_values(":changes", number(after.modes.changes.into()))
             .expression_attribute_values(":pulled", number(after.modes.pulled))
-            .expression_attribute_values(":more", number(written.len() as u64));
+            .expression_attribute_values(":importing", AttributeValue::Bool(after.importing))
+            .expression_attribute_values(":count", number(written.len() as u64));
         if before.latest_seq > 0 {
             head = head.expression_attribute_values(":previous", number(before.latest_seq));
         }
-        let mut sets = "SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled".to_owned();
+        let mut sets =
+            "SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled, importing = :importing"
+                .to_owned();
         if archived {
             sets.push_str(", deleted = :deleted, deletions = :deletions");
             conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));
@@ -235,7 +238,7 @@ impl DynamoFacts {
                 head = head.expression_attribute_values(":deletions_before", number(before.deleted.len()));
             }
         }
-        let head = head.update_expression(format!("{sets} ADD posts :more")).condition_expression(conditions.join(" AND "));
+        let head = head.update_expression(format!("{sets} ADD posts :count")).condition_expression(conditions.join(" AND "));
 
         let mut item = schema::import_record(author);
         item.insert("posts".to_owned(), set(&record.posts));

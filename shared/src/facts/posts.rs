@@ -452,6 +452,7 @@ pub(super) fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
         latest_at: reader.time("latest_at")?,
         posts: reader.number("posts")?,
         deleted: reader.seqs("deleted")?,
+        importing: reader.flag("importing"),
         modes: Modes {
             changes: u32::try_from(reader.optional_number("mode_changes")?.unwrap_or(0))
                 .map_err(|_| reader.damaged("mode_changes"))?,

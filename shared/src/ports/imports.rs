@@ -24,6 +24,8 @@ pub struct NewFollow {
     pub base: Seq,
     /// Posts up to it are not shown.
     pub floor: Seq,
+    /// Whether `base` must still be the author's latest post when the edge is made: older posts may be on their way by migration, and are no news.
+    pub exact: bool,
 }
 
 /// What was imported of an author.
@@ -62,11 +64,12 @@ pub trait Imports: Send + Sync {
     async fn import_records(&self, authors: &[UserId]) -> Result<HashMap<UserId, ImportRecord>, FactsError>;
     /// Makes posts of one author's blogs, which are ordered by time and at most [`BLOGS_PER_IMPORT`]: head, posts, mappings and record in one transaction.
     /// They take the author's next sequence numbers. One that is older than the author's latest post is archived. When there are `followers`, the posts'
-    /// fan-outs are pending and the record says that they are unsettled.
+    /// fan-outs are pending. The record says that they are unsettled, and the head whether there are `more` blogs.
     async fn import_posts(
         &self,
         author: UserId,
         blogs: &[Blog],
+        more: bool,
         followers: u64,
         now: Timestamp,
     ) -> Result<ImportedPosts, FactsError>;

@@ -61,6 +61,8 @@ fn decode(bytes: &[u8]) -> Option<AuthorHead> {
         posts,
         deleted: SeqSet::from_bytes(deleted).ok()?,
         modes: Modes { changes: u32::try_from(changes).ok()?, pulled },
+        // Of the facts' use alone.
+        importing: false,
     })
 }
 

@@ -65,7 +65,7 @@ async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next()
             })
             .collect();
         let now = app(world).clock.now();
-        let imported = app(world).imports.import_posts(id(AUTHOR), &posts, 1, now).await.unwrap();
+        let imported = app(world).imports.import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&answer, "author-blogs"), [30, 0, 30, 0]);
