@@ -13,6 +13,7 @@ use crate::{
     domain::Timestamp,
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
+    notices::NoticeBoard,
     ports::{Clock, Edges, Failures, Imports, Posts, ProgressViews, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
@@ -45,6 +46,8 @@ pub struct App {
     pub readers: Readers,
     /// The relation side.
     pub relations: Relations,
+    /// The notices' side.
+    pub notices: NoticeBoard,
     /// The fan-out side.
     pub fan_outs: FanOuts,
     /// Time.
@@ -141,12 +144,20 @@ impl App {
             token: rand::random,
             first_pages: FirstPages::default(),
         };
+        let notices = NoticeBoard {
+            facts: stores.clone(),
+            views: views.clone(),
+            queue: queue.clone(),
+            clock: clock.clone(),
+            token: rand::random,
+        };
         let fan_outs = FanOuts {
             edges: stores.clone(),
             posts: stores.clone(),
             queue: queue.clone(),
             views: views.clone(),
             progress: views.clone(),
+            notices: notices.clone(),
             readers: readers.clone(),
             relations: relations.clone(),
             clock: clock.clone(),
@@ -163,6 +174,7 @@ impl App {
             progress: views,
             readers,
             relations,
+            notices,
             fan_outs,
             clock,
             facts,

@@ -12,6 +12,7 @@ use crate::{
         AuthorHead, DeliveryState, Edge, FeedKey, Post, PostId, Timestamp, UserId,
         pages::{INLINE_PAGES, page_buckets, page_tasks},
     },
+    notices::NoticeBoard,
     ports::{
         Clock, Edges, FactsError, FanOut, FanOutKind, Posts, ProgressViews, QueueError, ReaderViews, Task, TaskQueue, ViewError,
     },
@@ -55,6 +56,8 @@ pub struct FanOuts {
     pub views: Arc<dyn ReaderViews>,
     /// Progress.
     pub progress: Arc<dyn ProgressViews>,
+    /// For tasks that bring a view of notices in line.
+    pub notices: NoticeBoard,
     /// For tasks that bring one pair in line.
     pub readers: Readers,
     /// For the same, and for counters of what was published.
@@ -151,6 +154,7 @@ impl FanOuts {
                 self.page_done(*fan_out, *page, users.len() as u64).await
             }
             Task::List { fan_out, from, to } => self.list(*fan_out, *from..*to, out_of_time).await,
+            Task::Notices { platform, user } => Ok(self.notices.sync(*platform, *user).await?),
             Task::Sync { user, author } => {
                 let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
                 self.relations.apply(&edges).await?;

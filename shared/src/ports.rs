@@ -1,6 +1,7 @@
 //! What the use cases need of the outside world: one small trait per capability, speaking domain types.
 
 mod imports;
+mod notices;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,11 +16,13 @@ pub use imports::{BLOGS_PER_IMPORT, ImportRecord, ImportedPosts, Imports, NewFol
 
 use crate::{
     domain::{
-        AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Post, PostId, PostSummary, ReadState, ReaderState,
-        Relation, Seq, Timestamp, UserId,
+        AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, ReadState,
+        ReaderState, Relation, Seq, Timestamp, UserId,
     },
     relations::Start,
 };
+
+pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 
 /// The error beneath an adapter's.
 pub type Source = Box<dyn StdError + Send + Sync>;
@@ -268,14 +271,23 @@ pub enum Task {
         /// The author.
         author: UserId,
     },
+    /// The same for notices: a platform's head, or what a user has read on it.
+    Notices {
+        /// The platform.
+        platform: Platform,
+        /// The user; none for the head.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<UserId>,
+    },
 }
 
 impl Task {
-    /// Whose task it is: nobody's tasks wait behind all of somebody else's.
-    pub fn group(&self) -> UserId {
+    /// Whose task it is, an author, a reader or a platform: nobody's tasks wait behind all of somebody else's.
+    pub fn group(&self) -> String {
         match self {
-            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } => fan_out.post.author,
-            Self::Sync { user, .. } => *user,
+            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } => fan_out.post.author.to_string(),
+            Self::Sync { user, .. } | Self::Notices { user: Some(user), .. } => user.to_string(),
+            Self::Notices { platform, user: None } => format!("platform-{platform}"),
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::{facts::Tables, views::RedisOptions};
 /// Everything a function is told by its environment. The template sets all of it.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`.
+    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`, `NOTICE_READS_TABLE`,
+    /// `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
@@ -82,6 +83,8 @@ impl Settings {
                 counters: required("COUNTERS_TABLE")?,
                 posts: required("POSTS_TABLE")?,
                 reads: required("READS_TABLE")?,
+                notices: required("NOTICES_TABLE")?,
+                notice_reads: required("NOTICE_READS_TABLE")?,
                 idempotency: required("IDEMPOTENCY_TABLE")?,
                 migration: required("MIGRATION_TABLE")?,
             },

@@ -6,6 +6,7 @@ mod errors;
 mod feed;
 mod following;
 mod health;
+mod notices;
 mod posts;
 mod reads;
 mod relations;

@@ -25,7 +25,13 @@ fn routes_of_template() -> BTreeSet<String> {
 
 #[test]
 fn functions_and_template_have_the_same_routes() {
-    let functions = [tidemark_follow::ROUTES, tidemark_publish::ROUTES, tidemark_read_feed::ROUTES, tidemark_mark_read::ROUTES];
+    let functions = [
+        tidemark_follow::ROUTES,
+        tidemark_publish::ROUTES,
+        tidemark_read_feed::ROUTES,
+        tidemark_mark_read::ROUTES,
+        tidemark_notice::ROUTES,
+    ];
     let routes: BTreeSet<String> = functions.into_iter().flatten().map(|route| (*route).to_owned()).collect();
     assert_eq!(routes, routes_of_template());
 }

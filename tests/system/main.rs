@@ -7,6 +7,8 @@ mod events;
 mod histories;
 mod killed;
 mod migration;
+mod notice_counts;
+mod notices;
 mod outage;
 mod pages;
 mod poison;

@@ -19,7 +19,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     let page = Page::of(request)?;
     let below = page.position(|cursor| match cursor {
         Cursor::Relation(relation) => Some(relation),
-        Cursor::Feed(_) | Cursor::Author(_) => None,
+        Cursor::Feed(_) | Cursor::Author(_) | Cursor::Notice(_) => None,
     })?;
     let start = match (offset(request)?, below) {
         (Some(_), Some(_)) => return Err(Problem::invalid("offset", "does not go with a cursor")),

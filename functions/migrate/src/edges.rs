@@ -174,7 +174,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
         let began = latest_at(run, *author, head, *since).await?;
         let floor = head.backlog_floor_at(began);
         let base = unread.above(0).next().map_or(began, |first| began.min(first - 1));
-        let read: SeqSet = record.posts.without(&unread).above(base).collect();
+        let read: SeqSet = record.posts.minus(&unread).above(base).collect();
         if !read.is_empty() {
             run.app.imports.import_reads(user, *author, &read).await?;
         }

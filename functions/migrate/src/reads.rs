@@ -61,7 +61,7 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
     let authors: Vec<UserId> = by_author.keys().copied().collect();
     let imported = run.app.imports.imported_reads(user, &authors).await?;
     let nothing = SeqSet::default();
-    let news = by_author.iter().map(|(author, seqs)| (*author, seqs, seqs.without(imported.get(author).unwrap_or(&nothing))));
+    let news = by_author.iter().map(|(author, seqs)| (*author, seqs, seqs.minus(imported.get(author).unwrap_or(&nothing))));
     let (read, new): (Vec<u64>, Vec<(UserId, SeqSet)>) = news.map(|(author, seqs, new)| (seqs.len(), (author, new))).unzip();
     let read: u64 = read.iter().sum();
     let write = new.iter().filter(|(_, new)| !new.is_empty()).map(|(author, new)| write(run, user, *author, new).boxed());

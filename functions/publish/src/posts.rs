@@ -1,31 +1,22 @@
 //! One post: publish, read, delete.
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use tidemark::{
     App,
     domain::NewPost,
     http::{Answer, Problem, Request},
-    ports::{Deleted, FanOut, IdempotencyKey, Published},
+    ports::{Deleted, FanOut, Published},
 };
 
 use crate::deliver;
-
-const MAX_TITLE: usize = 200;
-const MAX_BODY: usize = 64 * 1024;
-const MAX_KEY: usize = 128;
 
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
     let author = request.caller()?;
     let body = request.body()?;
-    let title = body.text("title", 1, MAX_TITLE)?.to_owned();
-    let text = body.optional_text("body", 0, MAX_BODY)?.map(str::to_owned);
-    if text.as_ref().is_some_and(|text| text.len() > MAX_BODY) {
-        return Err(Problem::invalid("body", format!("must have at most {MAX_BODY} bytes")));
-    }
+    let (title, text) = body.title_and_text()?;
     let new = NewPost { author, title, body: text };
-    let key = idempotency_key(request, &new)?;
+    let key = request.idempotency_key(&json!([new.title, new.body]))?;
 
     let counts = app.edges.follower_counts(author).await?;
     let post = match app.posts.publish(&new, counts.iter().sum(), key.as_ref(), app.clock.now()).await? {
@@ -91,12 +82,4 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
         Deleted::Unknown => return Err(Problem::not_found(format!("no post {id}"))),
     }
     Ok(Answer::no_content())
-}
-
-/// The `Idempotency-Key` header and what the request hashes to.
-fn idempotency_key(request: &Request, post: &NewPost) -> Result<Option<IdempotencyKey>, Problem> {
-    let Some(key) = request.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
-    let body = json!([post.title, post.body]).to_string();
-    let fingerprint = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
 }

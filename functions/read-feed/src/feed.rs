@@ -15,7 +15,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let page = Page::of(request)?;
     let before = page.position(|cursor| match cursor {
         Cursor::Feed(key) => Some(key),
-        Cursor::Author(_) | Cursor::Relation(_) => None,
+        Cursor::Author(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
     })?;
     let feed = app.readers.feed_page(caller, status, before, page.limit).await?;
     let items = feed.items.iter().map(|item| crate::item(&item.post, item.read)).collect();

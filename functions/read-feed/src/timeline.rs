@@ -16,7 +16,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let page = Page::of(request)?;
     let before = page.position(|cursor| match cursor {
         Cursor::Author(seq) => Some(seq),
-        Cursor::Feed(_) | Cursor::Relation(_) => None,
+        Cursor::Feed(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
     })?;
     let flags = app.readers.flags(caller, author).await?;
     let latest = flags.head().latest_seq;

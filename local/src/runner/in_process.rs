@@ -37,6 +37,7 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "fan-out" => tidemark_fan_out::handle,
     "read-feed" => tidemark_read_feed::handle,
     "mark-read" => tidemark_mark_read::handle,
+    "notice" => tidemark_notice::handle,
     "relation-projector" => tidemark_relation_projector::handle,
     "reconcile" => tidemark_reconcile::handle,
     "migrate" => tidemark_migrate::handle,

@@ -16,6 +16,8 @@ pub enum Cursor {
     Author(Seq),
     /// A relation list, below this entry.
     Relation(Relation),
+    /// A platform's notices, below this sequence number.
+    Notice(Seq),
 }
 
 impl Cursor {
@@ -25,6 +27,7 @@ impl Cursor {
             Self::Feed(key) => (1, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
             Self::Author(seq) => (2, vec![seq]),
             Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()]),
+            Self::Notice(seq) => (4, vec![seq]),
         };
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
@@ -42,6 +45,7 @@ impl Cursor {
             (3, &[since, user]) if since <= Timestamp::MAX.ms() => {
                 Some(Self::Relation(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }))
             }
+            (4, &[seq]) => Some(Self::Notice(seq)),
             _ => None,
         }
     }
@@ -55,11 +59,11 @@ mod tests {
     fn cursors_come_back_and_nonsense_does_not() {
         let key = FeedKey { at: Timestamp::from_ms(9), post: "7-3".parse().unwrap() };
         let relation = Relation { since: Timestamp::from_ms(9), user: UserId::MIN };
-        for cursor in [Cursor::Feed(key), Cursor::Author(12), Cursor::Relation(relation)] {
+        for cursor in [Cursor::Feed(key), Cursor::Author(12), Cursor::Relation(relation), Cursor::Notice(12)] {
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
         }
         assert_eq!(Cursor::from_bytes(&[]), None);
-        assert_eq!(Cursor::from_bytes(&[4; 9]), None);
+        assert_eq!(Cursor::from_bytes(&[5; 9]), None);
     }
 }

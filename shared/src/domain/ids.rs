@@ -19,7 +19,7 @@ pub const SHARDS: u16 = 16;
 /// Why a text is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ParseIdError(&'static str);
+pub struct ParseIdError(pub(super) &'static str);
 
 /// A user: any unsigned 64-bit number but zero. Travels as a decimal string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

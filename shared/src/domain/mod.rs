@@ -8,6 +8,7 @@ pub mod ids;
 pub mod invariants;
 pub mod legacy;
 pub mod model;
+pub mod notices;
 pub mod pages;
 pub mod reader_state;
 pub mod seq_set;
@@ -20,6 +21,7 @@ pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation,
 };
+pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;
 pub use time::Timestamp;

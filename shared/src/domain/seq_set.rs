@@ -44,6 +44,11 @@ impl SeqSet {
         self.0.remove(seq)
     }
 
+    /// Adds one, or removes it; whether that changed anything.
+    pub fn set(&mut self, seq: Seq, present: bool) -> bool {
+        if present { self.0.insert(seq) } else { self.0.remove(seq) }
+    }
+
     /// Adds all from `first` to `last`, both included.
     pub fn insert_range(&mut self, first: Seq, last: Seq) {
         if first <= last {
@@ -76,9 +81,20 @@ impl SeqSet {
         Self(&self.0 | &other.0)
     }
 
-    /// This set without the members of the other.
-    pub fn without(&self, other: &Self) -> Self {
+    /// What is in this set and not in the other.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
         Self(&self.0 - &other.0)
+    }
+
+    /// The smallest and the greatest; `None` when it holds none.
+    pub fn bounds(&self) -> Option<(Seq, Seq)> {
+        self.0.min().zip(self.0.max())
+    }
+
+    /// All, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.0.iter()
     }
 
     /// Those above `after`, ascending.

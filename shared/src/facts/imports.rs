@@ -119,7 +119,7 @@ impl Imports for DynamoFacts {
                 Some(item) => (read_reads(item)?.1, Reader { table: "reads", item }.seqs("imported")?),
                 None => Default::default(),
             };
-            let news = seqs.without(&known);
+            let news = seqs.minus(&known);
             if news.is_empty() {
                 return Ok(0);
             }

@@ -54,6 +54,10 @@ impl Reader<'_> {
         SeqSet::from_bytes(bytes.as_ref()).map_err(|_| self.damaged(name))
     }
 
+    pub(super) fn bytes(&self, name: &str) -> Result<&[u8], FactsError> {
+        self.item.get(name).and_then(|value| value.as_b().ok()).map(AsRef::as_ref).ok_or_else(|| self.damaged(name))
+    }
+
     pub(super) fn damaged(&self, name: &str) -> FactsError {
         FactsError::Damaged { table: self.table, detail: format!("attribute {name}") }
     }

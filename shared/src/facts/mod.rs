@@ -6,6 +6,7 @@ mod edges;
 mod followers;
 mod imports;
 mod item;
+mod notices;
 mod posts;
 mod reads;
 pub mod schema;
@@ -16,11 +17,14 @@ use aws_sdk_dynamodb::{
     Client,
     error::SdkError,
     operation::transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder},
-    types::{AttributeValue, KeysAndAttributes},
+    types::{AttributeValue, KeysAndAttributes, Put},
 };
 use rand::Rng;
 
-use crate::{domain::UserId, ports::FactsError};
+use crate::{
+    domain::{Timestamp, UserId},
+    ports::FactsError,
+};
 use item::Item;
 pub use item::edge_of_record;
 
@@ -37,6 +41,10 @@ pub struct Tables {
     pub posts: String,
     /// Read states.
     pub reads: String,
+    /// Heads of platforms, notices.
+    pub notices: String,
+    /// Read states of notices.
+    pub notice_reads: String,
     /// Idempotency records.
     pub idempotency: String,
     /// What migration has done.
@@ -153,6 +161,17 @@ impl DynamoFacts {
             back_off(attempt).await;
         }
         Err(FactsError::Contention { operation })
+    }
+
+    /// The write of an idempotency record, which lives 24 hours and takes the place of an expired one only.
+    fn record_put(&self, operation: &'static str, mut record: Item, now: Timestamp) -> Result<Put, FactsError> {
+        record.insert("expires_at".to_owned(), number(now.seconds() + schema::IDEMPOTENCY_SECONDS));
+        let put = Put::builder()
+            .table_name(&self.tables.idempotency)
+            .set_item(Some(record))
+            .condition_expression("attribute_not_exists(fingerprint) OR expires_at <= :now")
+            .expression_attribute_values(":now", number(now.seconds()));
+        build(operation, put.build())
     }
 
     /// Sends a transaction; the inner error says why it was cancelled.

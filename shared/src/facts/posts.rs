@@ -291,25 +291,22 @@ impl DynamoFacts {
             item.insert("body".to_owned(), string(body));
             puts.push(put(&self.tables.posts, item));
         }
+        let mut records = Vec::new();
         if let Some(record) = idempotency {
             let mut item = schema::publish_record(author, &record.key);
             item.extend([
                 ("fingerprint".to_owned(), string(&record.fingerprint)),
                 ("post".to_owned(), string(post.id.to_string())),
-                ("expires_at".to_owned(), number(now.seconds() + schema::IDEMPOTENCY_SECONDS)),
             ]);
-            puts.push(
-                put(&self.tables.idempotency, item)
-                    .condition_expression("attribute_not_exists(fingerprint) OR expires_at <= :now")
-                    .expression_attribute_values(":now", number(now.seconds())),
-            );
+            records.push(self.record_put(OPERATION, item, now)?);
         }
         let mut transaction = self
             .client
             .transact_write_items()
             .transact_items(TransactWriteItem::builder().update(build(OPERATION, head.build())?).build());
+        let puts = puts.into_iter().map(|put| build(OPERATION, put.build())).chain(records.into_iter().map(Ok));
         for put in puts {
-            transaction = transaction.transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build());
+            transaction = transaction.transact_items(TransactWriteItem::builder().put(put?).build());
         }
         Self::transact(OPERATION, transaction).await
     }

@@ -10,20 +10,26 @@
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
-//! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S, `expires_at` N s | publish |
+//! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](crate::domain::PlatformHead::encode_live)) | notice |
+//! | notices | `platform` N, `item` S `notice#<seq>` | notice; gone when deleted, some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
+//! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate |
+//! | counters | `counter` S `n#<platform>#<shard>#<block>` | users of that shard who have read what has the slots of that block, 32 to a block | `s<slot % 32>` N | notice, migrate |
+//! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //! | migration | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S | migrate |
 //! | migration | `key` S `author#<author>` | what was imported of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N | migrate |
+//! | migration | `key` S `notice#<platform>#<legacy notice>#<block>` | which bits of a block of a legacy notice's bitmap were imported | `users` B (roaring) | migrate |
 //! | migration | `key` S `run#<run>` | how far a migration is | `version` N, `progress` S (JSON) | migrate |
 //!
-//! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one;
-//! migrate writes up to 49 posts with head, mappings and record in one, and an edge as follow does.
+//! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one. A
+//! notice is written with its platform's head, a read state with the counters of the slots that changed. Migrate writes up to 49 posts with head,
+//! mappings and record in one, and an edge as follow does.
 
 use std::{collections::HashMap, ops::Range};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
-use crate::domain::{PostId, Relation, Seq, Timestamp, UserId, legacy::BlogId};
+use crate::domain::{NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS, legacy::BlogId};
 
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
@@ -173,6 +179,57 @@ pub fn run(run: &str) -> Item {
     key([("key", string(format!("run#{run}")))])
 }
 
+/// notices: a platform's head.
+pub fn platform_head(platform: Platform) -> Item {
+    key([("platform", number(platform.get().into())), ("item", string("head"))])
+}
+
+/// notices: one notice.
+pub fn notice(notice: NoticeId) -> Item {
+    key([("platform", number(notice.platform.get().into())), ("item", string(format!("notice#{:016}", notice.seq)))])
+}
+
+/// notices: the sequence number in a notice's sort key.
+pub fn notice_seq(sort_key: &str) -> Option<Seq> {
+    sort_key.strip_prefix("notice#")?.parse().ok()
+}
+
+/// notice_reads: what a user has read on a platform.
+pub fn notice_reads(user: UserId, platform: Platform) -> Item {
+    key([("user", number(user.get())), ("platform", number(platform.get().into()))])
+}
+
+/// counters: parts that the readers of a platform's notices are counted in, so that many can read at once.
+pub const READER_SHARDS: u16 = 64;
+
+/// counters: slots that are counted in one item, which stays below a write unit.
+const READER_SLOTS: u64 = 32;
+
+/// counters: the part that a user is counted in.
+pub fn reader_shard(user: UserId) -> u16 {
+    user.bucket() / (BUCKETS / READER_SHARDS)
+}
+
+/// counters: where a slot is counted: the block, and its place in it.
+pub fn reader_block(slot: Slot) -> (u64, u64) {
+    (slot / READER_SLOTS, slot % READER_SLOTS)
+}
+
+/// counters: readers of the slots of a block in one shard.
+pub fn notice_readers(platform: Platform, shard: u16, block: u64) -> Item {
+    key([("counter", string(format!("n#{platform}#{shard:02}#{block}")))])
+}
+
+/// counters: the attribute of one place in a block.
+pub fn reader_count(place: u64) -> String {
+    format!("s{place}")
+}
+
+/// idempotency: one record of a publish of notices.
+pub fn notices_record(user: UserId, idempotency_key: &str) -> Item {
+    key([("key", string(format!("{user}#notices#{idempotency_key}")))])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +262,20 @@ mod tests {
         assert_eq!(text(&import_record(author), "key"), "author#7");
         assert_eq!(imported_author("author#7"), Some(author));
         assert_eq!(text(&run("abc"), "key"), "run#abc");
+        let id: NoticeId = "7-300".parse().unwrap();
+        assert_eq!(
+            (text(&platform_head(id.platform), "platform"), text(&platform_head(id.platform), "item")),
+            ("7".into(), "head".into())
+        );
+        assert_eq!(text(&notice(id), "item"), "notice#0000000000000300");
+        assert_eq!(notice_seq("notice#0000000000000300"), Some(300));
+        assert_eq!(
+            (text(&notice_reads(user, id.platform), "user"), text(&notice_reads(user, id.platform), "platform")),
+            ("1042".into(), "7".into())
+        );
+        assert_eq!(text(&notice_readers(id.platform, reader_shard(user), reader_block(300).0), "counter"), "n#7#12#9");
+        assert_eq!(reader_count(reader_block(300).1), "s12");
+        assert_eq!(text(&notices_record(user, "k"), "key"), "1042#notices#k");
         assert_eq!(follower_range(&(0..4096)), (string("0000#"), string("0fff$")));
     }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{Answer, boxed};
 use crate::{
+    domain::{Platform, notices::MAX_LIVE},
     fan_out::FanOutError,
     ports::{FactsError, QueueError, Source, ViewError},
     reader::ReaderError,
@@ -37,6 +38,7 @@ enum Kind {
     TooLarge,
     SelfFollow,
     FollowingLimit,
+    NoticeLimit,
     KeyReused,
     Internal,
     Unavailable,
@@ -50,7 +52,7 @@ impl Kind {
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::TooLarge => 413,
-            Self::SelfFollow | Self::FollowingLimit | Self::KeyReused => 422,
+            Self::SelfFollow | Self::FollowingLimit | Self::NoticeLimit | Self::KeyReused => 422,
             Self::Internal => 500,
             Self::Unavailable => 503,
         }
@@ -65,6 +67,7 @@ impl Kind {
             Self::TooLarge => "body-too-large",
             Self::SelfFollow => "self-follow",
             Self::FollowingLimit => "following-limit",
+            Self::NoticeLimit => "notice-limit",
             Self::KeyReused => "idempotency-key-reused",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
@@ -80,6 +83,7 @@ impl Kind {
             Self::TooLarge => "The body is too large",
             Self::SelfFollow => "Nobody follows themselves",
             Self::FollowingLimit => "The caller follows as many authors as allowed",
+            Self::NoticeLimit => "The platform holds as many notices as it can",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::Internal => "The server made an error",
             Self::Unavailable => "The server cannot answer at the moment",
@@ -127,6 +131,12 @@ impl Problem {
     /// 422 for one followee too many.
     pub fn following_limit(limit: u64) -> Self {
         Self::new(Kind::FollowingLimit, format!("at most {limit} authors can be followed"))
+    }
+
+    /// 422 for one notice too many.
+    pub fn notice_limit(platform: Platform) -> Self {
+        let detail = format!("platform {platform} has {MAX_LIVE} live notices, which is the most; nothing was published");
+        Self::new(Kind::NoticeLimit, detail)
     }
 
     /// 422 for another body under the same key.

@@ -5,12 +5,23 @@ use std::{borrow::Cow, str::FromStr};
 use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use super::Problem;
-use crate::domain::{PostId, Seq, Timestamp, UserId, ids::parse_decimal};
+use crate::{
+    domain::{NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal},
+    ports::IdempotencyKey,
+};
 
 /// Bytes of a body.
 const MAX_BODY: usize = 256 * 1024;
+
+/// Characters of a title, and bytes of the text below it.
+const MAX_TITLE: usize = 200;
+const MAX_TEXT: usize = 64 * 1024;
+
+/// Characters of an idempotency key.
+const MAX_KEY: usize = 128;
 
 /// One HTTP request.
 #[derive(Debug)]
@@ -53,6 +64,34 @@ impl Request {
         self.caller.ok_or_else(Problem::unauthorized)
     }
 
+    /// Refuses a caller whose token does not have this scope.
+    ///
+    /// # Errors
+    /// 401 without an identity, 403 without the scope.
+    pub fn require_scope(&self, scope: &str) -> Result<(), Problem> {
+        self.caller()?;
+        if self.has_scope(scope) { Ok(()) } else { Err(Problem::forbidden(format!("the token lacks the scope {scope}"))) }
+    }
+
+    /// Whether the verified token has this scope: in its `scope` claim (RFC 8693, words between spaces), or among those that API Gateway found.
+    pub fn has_scope(&self, scope: &str) -> bool {
+        let Some(jwt) = self.event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref()) else {
+            return false;
+        };
+        let claimed = jwt.claims.get("scope").is_some_and(|scopes| scopes.split_ascii_whitespace().any(|word| word == scope));
+        claimed || jwt.scopes.iter().flatten().any(|word| word == scope)
+    }
+
+    /// The `Idempotency-Key` header, with what the request is: `meaning` is the body as it was understood.
+    ///
+    /// # Errors
+    /// 400 when the key is not 1 to 128 printable ASCII characters.
+    pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
+        let Some(key) = self.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
+        let fingerprint = Sha256::digest(meaning.to_string()).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
+    }
+
     /// A header's value; nothing when it is not visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.event.headers.get(name).and_then(|value| value.to_str().ok())
@@ -93,6 +132,14 @@ impl Request {
     /// 400 when it is not one.
     pub fn post_parameter(&self) -> Result<PostId, Problem> {
         self.parameter("post")
+    }
+
+    /// The notice in the path.
+    ///
+    /// # Errors
+    /// 400 when it is not one.
+    pub fn notice_parameter(&self) -> Result<NoticeId, Problem> {
+        self.parameter("notice")
     }
 
     fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
@@ -165,6 +212,45 @@ impl Body {
         self.optional_text(name, min, max)?.ok_or_else(|| Problem::invalid(name, "is required"))
     }
 
+    /// `title`, 1 to 200 characters, and `body`, at most 64 KiB.
+    ///
+    /// # Errors
+    /// 400 when the title is absent or one of them is anything else.
+    pub fn title_and_text(&self) -> Result<(String, Option<String>), Problem> {
+        let title = self.text("title", 1, MAX_TITLE)?.to_owned();
+        let text = self.optional_text("body", 0, MAX_TEXT)?.map(str::to_owned);
+        if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
+            return Err(Problem::invalid("body", format!("must have at most {MAX_TEXT} bytes")));
+        }
+        Ok((title, text))
+    }
+
+    /// A boolean; false when absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else.
+    pub fn flag(&self, name: &str) -> Result<bool, Problem> {
+        let Some(value) = self.get(name) else { return Ok(false) };
+        value.as_bool().ok_or_else(|| Problem::invalid(name, "must be true or false"))
+    }
+
+    /// A platform, as a number or a decimal string.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn platform(&self, name: &str) -> Result<Platform, Problem> {
+        parse_platform(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
+    }
+
+    /// A list of 1 to `max` platforms, each as a number or a decimal string.
+    ///
+    /// # Errors
+    /// 400 when it is absent, empty, too long, or an item is not a platform.
+    pub fn platforms(&self, name: &str, max: usize) -> Result<Vec<Platform>, Problem> {
+        let items = self.list(name, max)?.iter().enumerate();
+        items.map(|(index, item)| parse_platform(&format!("{name}[{index}]"), item)).collect()
+    }
+
     /// A user id.
     ///
     /// # Errors
@@ -198,11 +284,21 @@ impl Body {
     /// # Errors
     /// 400 when it is absent, empty, too long, or an item is not an id.
     pub fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        let items = self.list(name, max)?.iter().enumerate();
+        items.map(|(index, item)| parse_text(&format!("{name}[{index}]"), item)).collect()
+    }
+
+    fn list(&self, name: &str, max: usize) -> Result<&Vec<Value>, Problem> {
         let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
         let items = value.as_array().filter(|items| (1..=max).contains(&items.len()));
-        let items = items.ok_or_else(|| Problem::invalid(name, format!("must be a list of 1 to {max} ids")))?;
-        items.iter().enumerate().map(|(index, item)| parse_text(&format!("{name}[{index}]"), item)).collect()
+        items.ok_or_else(|| Problem::invalid(name, format!("must be a list of 1 to {max} ids")))
     }
+}
+
+fn parse_platform(name: &str, value: &Value) -> Result<Platform, Problem> {
+    let number = value.as_u64().map(|number| number.to_string());
+    let text = number.as_deref().or_else(|| value.as_str()).ok_or_else(|| Problem::invalid(name, "must be a platform"))?;
+    text.parse().map_err(|error: ParseIdError| Problem::invalid(name, error.to_string()))
 }
 
 fn parse_text<T: FromStr<Err: std::fmt::Display>>(name: &str, value: &Value) -> Result<T, Problem> {

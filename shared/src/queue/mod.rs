@@ -1,7 +1,7 @@
 //! The task queue on SQS.
 //!
 //! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`. Its group is the author
-//! (for a sync task the reader), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
+//! (for a sync task the reader or the platform), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
 
 use async_trait::async_trait;
 use aws_sdk_sqs::{
@@ -10,10 +10,7 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    domain::UserId,
-    ports::{Failures, QueueError, Task, TaskQueue},
-};
+use crate::ports::{Failures, QueueError, Task, TaskQueue};
 
 /// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -77,11 +74,11 @@ impl SqsTasks {
         Self { client, queue_url }
     }
 
-    async fn send_batch(&self, messages: &[(String, UserId)]) -> Result<(), QueueError> {
+    async fn send_batch(&self, messages: &[(String, String)]) -> Result<(), QueueError> {
         let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
         for (index, (body, group)) in messages.iter().enumerate() {
             let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
-            let entry = entry.message_group_id(group.to_string()).build();
+            let entry = entry.message_group_id(group).build();
             request = request.entries(entry.map_err(|error| failed("build", error))?);
         }
         let answer = request.send().await.map_err(|error| failed("send", error))?;
@@ -168,12 +165,16 @@ mod tests {
             Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] },
             Task::List { fan_out, from: 0, to: 2 },
             Task::Sync { user: "1".parse().unwrap(), author: "7".parse().unwrap() },
+            Task::Notices { platform: "7".parse().unwrap(), user: None },
+            Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()) },
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
         let bodies = [
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
             format!(r#"{{"v":1,"type":"list",{fan_out},"from":0,"to":2}}"#),
             r#"{"v":1,"type":"sync","user":"1","author":"7"}"#.to_owned(),
+            r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
+            r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
         ];
         for (task, body) in tasks.iter().zip(bodies) {
             assert_eq!(encode(task).unwrap(), body);

@@ -13,6 +13,10 @@
 //! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately | 3 s | apply | |
 //! | `{bucket}:p:<post>` | string | [summary](crate::domain::PostSummary) of a post, or that it is deleted; the author's bucket | 7 days | remember, bury | posts |
 //! | `{bucket}:h:<author>` | string | [head](crate::domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
+//! | `{bucket}:n:<user>:<platform>` | string | what a user has read on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
+//! | `{n<platform>}:h` | string | [head](crate::domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
+//! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of who stores it | 1 s | store, replace | |
+//! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember | notices |
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
 //! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
 //!
@@ -21,8 +25,8 @@
 use std::time::Duration;
 
 use crate::{
-    domain::{PostId, UserId},
-    ports::{FanOutKind, List},
+    domain::{NoticeId, PostId, UserId},
+    ports::{FanOutKind, List, NoticeRecord},
 };
 
 /// How long a view lives after its reader's last read.
@@ -51,6 +55,12 @@ pub const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long a head is kept: whatever goes wrong with one is over after that.
 pub const HEAD_LIFETIME: Duration = Duration::from_secs(60);
+
+/// How long a read state of notices is kept after it was last written.
+pub const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// How long reading a platform's head or a read state of notices may take.
+pub const NOTICE_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
 /// How long progress is kept.
 pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -95,6 +105,20 @@ pub fn changed(user: UserId) -> String {
     format!("{{{}}}:changed:{user}", user.bucket())
 }
 
+/// The head of a platform, or what a user has read on it, and the lease for storing it.
+pub fn notice_record(record: NoticeRecord) -> [String; 2] {
+    let key = match record {
+        NoticeRecord::Head(platform) => format!("{{n{platform}}}:h"),
+        NoticeRecord::Reads(user, platform) => format!("{{{}}}:n:{user}:{platform}", user.bucket()),
+    };
+    [key.clone(), format!("{key}:lease")]
+}
+
+/// Time and title of a notice.
+pub fn notice_title(notice: NoticeId, revision: u64) -> String {
+    format!("{{n{}}}:t:{}:{revision}", notice.platform, notice.seq)
+}
+
 /// The bitmap of pages done.
 pub fn pages_done(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:pages:{}", kind_name(kind))
@@ -131,6 +155,11 @@ mod tests {
         assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
         assert_eq!(changed(user), "{831}:changed:1042");
         assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
+        let notice: NoticeId = "7-300".parse().unwrap();
+        assert_eq!(notice_record(NoticeRecord::Head(notice.platform)), ["{n7}:h", "{n7}:h:lease"]);
+        let reads = notice_record(NoticeRecord::Reads(user, notice.platform));
+        assert_eq!(reads, ["{831}:n:1042:7", "{831}:n:1042:7:lease"]);
+        assert_eq!(notice_title(notice, 12), "{n7}:t:300:12");
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
         assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");
     }

@@ -18,14 +18,15 @@ pub(super) enum Function {
     Progress,
     Relate,
     Fill,
-    StoreCounters,
+    Store,
     Advance,
+    Replace,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -37,8 +38,9 @@ impl Function {
         Self::Progress,
         Self::Relate,
         Self::Fill,
-        Self::StoreCounters,
+        Self::Store,
         Self::Advance,
+        Self::Replace,
     ];
 
     /// The name in the script and the script.
@@ -55,8 +57,9 @@ impl Function {
             Self::Progress => ("progress", include_str!("lua/progress.lua")),
             Self::Relate => ("relate", include_str!("lua/relate.lua")),
             Self::Fill => ("fill", include_str!("lua/fill.lua")),
-            Self::StoreCounters => ("store_counters", include_str!("lua/store_counters.lua")),
+            Self::Store => ("store", include_str!("lua/store.lua")),
             Self::Advance => ("advance", include_str!("lua/advance.lua")),
+            Self::Replace => ("replace", include_str!("lua/replace.lua")),
         }
     }
 

@@ -7,6 +7,7 @@ mod connection;
 mod heads;
 pub mod keys;
 mod library;
+mod notices;
 mod posts;
 mod progress;
 mod readers;

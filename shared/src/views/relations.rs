@@ -114,7 +114,7 @@ impl RelationViews for Redis {
 
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError> {
         let args = [token_arg(token), encode(counters).into(), ms(keys::RELATIONS_LIFETIME)];
-        self.call::<u8>(Function::StoreCounters, &keys::counters(user), &args).await.map(|_| ())
+        self.call::<u8>(Function::Store, &keys::counters(user), &args).await.map(|_| ())
     }
 
     async fn forget_counters(&self, user: UserId) -> Result<(), ViewError> {

@@ -1,0 +1,190 @@
+//! [`NoticeViews`] on Redis.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use integer_encoding::VarInt;
+
+use super::{
+    connection::{Arg, Redis, ms},
+    keys,
+    library::Function,
+    readers::token_arg,
+};
+use crate::{
+    domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap},
+    ports::{NoticeRecord, NoticeView, NoticeViews, ViewError},
+};
+
+/// Bytes of the version that a head and a read state begin with, little-endian; the script reads it too.
+const VERSION: usize = 6;
+
+/// First byte of a read state after its version: a bitmap and where it begins, or a roaring bitmap; whichever is shorter.
+const BITS: u8 = 0;
+const ROARING: u8 = 1;
+
+#[async_trait]
+impl NoticeViews for Redis {
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), ViewError> {
+        let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
+        let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
+        let mut pipeline = redis::pipe();
+        pipeline.get(head).get(reads);
+        let (head, reads): (Option<Vec<u8>>, Option<Vec<u8>>) = self.pipeline("notice_state", &pipeline).await?;
+        // What cannot be read counts as unknown: the facts are asked, and their answer is stored over it.
+        Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
+    }
+
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, ViewError> {
+        let mut pipeline = redis::pipe();
+        for &record in records {
+            let [_, lease] = keys::notice_record(record);
+            let lifetime = keys::NOTICE_LEASE_LIFETIME.as_millis() as u64;
+            pipeline.cmd("SET").arg(lease).arg(&token.to_le_bytes()[..]).arg("NX").arg("PX").arg(lifetime);
+        }
+        let taken: Vec<bool> = self.pipeline("lease_notices", &pipeline).await?;
+        Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
+    }
+
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), ViewError> {
+        let call = |view: &NoticeView| {
+            let (_, record, lifetime) = encode(view);
+            (Function::Store, keys::notice_record(view.record()).to_vec(), vec![token_arg(token), record, lifetime])
+        };
+        let calls: Vec<_> = views.iter().map(call).collect();
+        self.call_all(&calls, &[]).await
+    }
+
+    async fn replace_notices(&self, view: &NoticeView) -> Result<(), ViewError> {
+        let (version, record, lifetime) = encode(view);
+        let args = [version.into(), record, lifetime];
+        self.call::<u8>(Function::Replace, &keys::notice_record(view.record()), &args).await.map(|_| ())
+    }
+
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, ViewError> {
+        if notices.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut command = redis::cmd("MGET");
+        for &(id, revision) in notices {
+            command.arg(keys::notice_title(id, revision));
+        }
+        let values: Vec<Option<Vec<u8>>> = self.query("notice_titles", &command).await?;
+        Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?)?))).collect())
+    }
+
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), ViewError> {
+        let mut pipeline = redis::pipe();
+        for notice in notices {
+            let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
+            let key = keys::notice_title(notice.id, notice.revision);
+            pipeline.cmd("SET").arg(key).arg(value).arg("PX").arg(keys::POST_LIFETIME.as_millis() as u64).ignore();
+        }
+        self.pipeline("remember_titles", &pipeline).await
+    }
+}
+
+/// Version, record and lifetime of a view.
+fn encode(view: &NoticeView) -> (u64, Arg, Arg) {
+    let (version, rest, lifetime) = match view {
+        NoticeView::Head(_, head) => (head.version, encode_head(head), keys::HEAD_LIFETIME),
+        NoticeView::Reads(_, _, reads) => (reads.version, encode_reads(&reads.read), keys::NOTICE_READS_LIFETIME),
+    };
+    let record = [&version.to_le_bytes()[..VERSION], &rest].concat();
+    (version, record.into(), ms(lifetime))
+}
+
+fn encode_head(head: &PlatformHead) -> Vec<u8> {
+    let numbers = [head.latest_seq, head.latest_slot, head.latest_at.ms()];
+    let mut bytes: Vec<u8> = numbers.into_iter().flat_map(VarInt::encode_var_vec).collect();
+    bytes.extend(head.encode_live());
+    bytes
+}
+
+fn decode_head(record: &[u8]) -> Option<PlatformHead> {
+    let (version, mut rest) = record.split_at_checked(VERSION)?;
+    let version = version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte));
+    let mut next = || {
+        let (number, length) = u64::decode_var(rest)?;
+        rest = &rest[length..];
+        Some(number)
+    };
+    let (latest_seq, latest_slot, latest_at) = (next()?, next()?, Timestamp::from_ms(next()?));
+    PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest).ok()
+}
+
+fn encode_reads(read: &SeqSet) -> Vec<u8> {
+    let (first, last) = read.bounds().unwrap_or_default();
+    let (base, roaring) = (first / 8, read.to_bytes());
+    if last / 8 - base >= roaring.len() as u64 {
+        return [&[ROARING], roaring.as_slice()].concat();
+    }
+    let mut bits = Bitmap::default();
+    for slot in read.iter() {
+        bits.set(slot - base * 8);
+    }
+    [&[BITS], base.encode_var_vec().as_slice(), bits.as_bytes()].concat()
+}
+
+fn decode_reads(record: &[u8]) -> Option<SeqSet> {
+    let (&kind, rest) = record.get(VERSION..)?.split_first()?;
+    match kind {
+        ROARING => SeqSet::from_bytes(rest).ok(),
+        BITS => {
+            let (base, length) = u64::decode_var(rest)?;
+            let base: Slot = base.checked_mul(8)?;
+            let bits = Bitmap::from_bytes(&rest[length..]);
+            let end = bits.end().unwrap_or(0);
+            base.checked_add(end)?;
+            Some((0..end).filter(|&bit| bits.get(bit)).map(|bit| base + bit).collect())
+        }
+        _ => None,
+    }
+}
+
+fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
+    let (at, title) = value.split_first_chunk::<6>()?;
+    let at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
+    Some((String::from_utf8(title.to_vec()).ok()?, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_and_damaged_ones_are_unknown() {
+        let mut head = PlatformHead::default();
+        for index in 0..300 {
+            let expires_at = (index % 3 == 0).then(|| Timestamp::from_ms(1_900_000_000_000 + index));
+            head.publish(Timestamp::from_ms(1_700_000_000_000 + index), expires_at).unwrap();
+        }
+        head.edit(7, None, true, Timestamp::from_ms(0)).unwrap();
+        let record = [&head.version.to_le_bytes()[..VERSION], &encode_head(&head)].concat();
+        assert!(record.len() < 3_200, "{} bytes", record.len());
+        assert_eq!(decode_head(&record), Some(head));
+        assert_eq!(decode_head(&record[..record.len() - 1]), None);
+        assert_eq!(decode_head(&record[..9]), None);
+        assert_eq!(decode_head(b""), None);
+    }
+
+    #[test]
+    fn read_states_come_back_in_the_shorter_form() {
+        let sets: [(SeqSet, u8, usize); 5] = [
+            (SeqSet::default(), BITS, 2),
+            ((1..=300).collect(), ROARING, 28),
+            ((1..=300).filter(|slot| slot % 7 != 0).collect(), BITS, 40),
+            ((100_000..=100_300).step_by(2).collect(), BITS, 42),
+            ([5, 8_000_000].into_iter().collect(), ROARING, 60),
+        ];
+        for (set, kind, most) in sets {
+            let rest = encode_reads(&set);
+            assert!(rest[0] == kind && rest.len() <= most, "{} bytes: {set:?}", rest.len());
+            let record = [&[0; VERSION], rest.as_slice()].concat();
+            assert_eq!(decode_reads(&record), Some(set));
+        }
+        for damaged in [&b""[..], b"\0\0\0\0\0\0", b"\0\0\0\0\0\0\x02", b"\0\0\0\0\0\0\x01x", b"\0\0\0\0\0\0\0\xff"] {
+            assert_eq!(decode_reads(damaged), None);
+        }
+    }
+}

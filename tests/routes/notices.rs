@@ -1,0 +1,338 @@
+//! `/v1/notices`.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark_tests::{Answer, User, World, world};
+
+fn administrator(world: &World) -> User {
+    world.stranger(Some("900 notices:write"))
+}
+
+async fn publish(admin: &User, platforms: Value, title: &str) -> Vec<String> {
+    let notices = admin.post("/v1/notices", &json!({ "platforms": platforms, "title": title })).await.ok();
+    notices["items"].as_array().unwrap().iter().map(|notice| notice["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn put(user: &User, path: &str, body: Value) -> Answer {
+    user.send(Method::PUT, path, &[], Some(body.to_string())).await
+}
+
+async fn counts(user: &User, platform: u16) -> (u64, u64) {
+    let counts = user.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
+    (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
+}
+
+/// Ids and read flags of the whole list.
+async fn list(user: &User, platform: u16) -> Vec<(String, bool)> {
+    let items = user.walk(&format!("/v1/notices?platform={platform}"), 3).await;
+    items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["read"].as_bool().unwrap())).collect()
+}
+
+async fn readers(admin: &User, notice: &str) -> u64 {
+    admin.get(&format!("/v1/notices/{notice}")).await.ok()["readers"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_notice_is_published_on_platforms_read_and_deleted() {
+    world(async |world| {
+        let (admin, reader) = (administrator(world), world.user(u64::MAX));
+        let body = json!({ "platforms": [7, "65535", 7], "title": "Maintenance", "body": "On Sunday.", "expires_at": "2099-01-01T00:00:00Z" });
+        let answer = admin.post("/v1/notices", &body).await;
+        assert_eq!(answer.status, 201);
+        let items = answer.ok()["items"].clone();
+        let created_at = items[0]["created_at"].clone();
+        let expected = |id: &str, platform: u16| json!({
+            "id": id, "platform": platform, "seq": 1, "title": "Maintenance", "body": "On Sunday.",
+            "created_at": created_at, "expires_at": "2099-01-01T00:00:00.000Z",
+        });
+        assert_eq!(items, json!([expected("7-1", 7), expected("65535-1", 65_535)]), "one notice a platform");
+
+        let page = reader.get("/v1/notices?platform=7").await.ok();
+        let item = json!({ "id": "7-1", "title": "Maintenance", "created_at": created_at, "read": false });
+        assert_eq!(page, json!({ "items": [item], "next_cursor": null }));
+        for _ in 0..2 {
+            assert_eq!(reader.put("/v1/notices/7-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
+        }
+        assert_eq!((counts(&reader, 7).await, counts(&reader, 65_535).await, counts(&reader, 8).await), ((0, 1), (1, 0), (0, 0)));
+        let seen = reader.get("/v1/notices/7-1").await.ok();
+        let mut whole = expected("7-1", 7);
+        whole["read"] = json!(true);
+        assert_eq!(seen, whole, "nobody but an administrator is told how many have read it");
+        assert_eq!(readers(&admin, "7-1").await, 1);
+        for _ in 0..2 {
+            assert_eq!(reader.delete("/v1/notices/7-1/read").await.ok(), json!({ "read": false, "unread": 1 }));
+        }
+        assert_eq!((counts(&reader, 7).await, readers(&admin, "7-1").await), ((1, 0), 0));
+
+        for _ in 0..2 {
+            assert_eq!(admin.delete("/v1/notices/7-1").await.status, 204);
+        }
+        assert_eq!((list(&reader, 7).await, counts(&reader, 7).await), (vec![], (0, 0)));
+        for path in ["/v1/notices/7-1", "/v1/notices/7-2"] {
+            assert_eq!(reader.get(path).await.problem(), (404, "/problems/not-found"));
+            assert_eq!(put(&admin, path, json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
+            assert_eq!(reader.put(&format!("{path}/read")).await.problem(), (404, "/problems/not-found"));
+            assert_eq!(reader.delete(&format!("{path}/read")).await.problem(), (404, "/problems/not-found"));
+        }
+        assert_eq!(publish(&admin, json!([7]), "Next").await, ["7-2"], "a number is never given twice");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_the_scope_allows_to_write() {
+    world(async |world| {
+        let admin = administrator(world);
+        publish(&admin, json!([1]), "x").await;
+        let new = json!({ "platforms": [1], "title": "x" });
+        for token in ["7", "7 notices:read", "7 notices", "7 notices:writes"] {
+            let user = world.stranger(Some(token));
+            let answers = [
+                user.post("/v1/notices", &new).await,
+                put(&user, "/v1/notices/1-1", json!({ "title": "y" })).await,
+                user.delete("/v1/notices/1-1").await,
+                user.delete("/v1/notices?id=1-1").await,
+                user.post("/v1/notices", &json!({})).await,
+            ];
+            assert!(answers.iter().all(|answer| answer.problem() == (403, "/problems/forbidden")), "{token}: {answers:?}");
+            let seen = user.get("/v1/notices/1-1").await.ok();
+            assert_eq!((&seen["title"], seen.get("readers")), (&json!("x"), None), "{token}");
+        }
+        let several = world.stranger(Some("7 posts:write notices:write"));
+        assert_eq!(several.get("/v1/notices/1-1").await.ok()["readers"], 0);
+        for (method, path) in
+            [(Method::POST, "/v1/notices"), (Method::GET, "/v1/notices/unread?platform=1"), (Method::PUT, "/v1/notices/1-1/read")]
+        {
+            assert_eq!(world.stranger(None).send(method, path, &[], None).await.problem(), (401, "/problems/unauthorized"));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_and_changes_nothing() {
+    world(async |world| {
+        let admin = administrator(world);
+        let cases = [
+            (json!({ "title": "x" }), "platforms"),
+            (json!({ "platforms": [], "title": "x" }), "platforms"),
+            (json!({ "platforms": 1, "title": "x" }), "platforms"),
+            (json!({ "platforms": (1..=33).collect::<Vec<_>>(), "title": "x" }), "platforms"),
+            (json!({ "platforms": [1, 0], "title": "x" }), "platforms[1]"),
+            (json!({ "platforms": [65_536], "title": "x" }), "platforms[0]"),
+            (json!({ "platforms": ["01"], "title": "x" }), "platforms[0]"),
+            (json!({ "platforms": [1.5], "title": "x" }), "platforms[0]"),
+            (json!({ "platforms": [-1], "title": "x" }), "platforms[0]"),
+            (json!({ "platforms": [1] }), "title"),
+            (json!({ "platforms": [1], "title": "" }), "title"),
+            (json!({ "platforms": [1], "title": "x".repeat(201) }), "title"),
+            (json!({ "platforms": [1], "title": "x", "body": "ü".repeat(40_000) }), "body"),
+            (json!({ "platforms": [1], "title": "x", "expires_at": "tomorrow" }), "expires_at"),
+            (json!({ "platforms": [1], "title": "x", "expires_at": 5 }), "expires_at"),
+            (json!({ "platforms": [1], "title": "x", "expires_at": "2020-01-01T00:00:00Z" }), "expires_at"),
+        ];
+        for (body, field) in cases {
+            assert_eq!(admin.post("/v1/notices", &body).await.field(), field, "{body:.80}");
+        }
+        assert_eq!(publish(&admin, json!([1]), &"ü".repeat(200)).await, ["1-1"], "what was refused changed nothing");
+        for (body, field) in [
+            (json!({}), "title"),
+            (json!({ "title": "x", "renotify": "yes" }), "renotify"),
+            (json!({ "title": "x", "expires_at": "2020-01-01T00:00:00Z" }), "expires_at"),
+        ] {
+            assert_eq!(put(&admin, "/v1/notices/1-1", body).await.field(), field);
+        }
+        for id in ["1", "0-1", "1-0", "65536-1", "01-1", "x-1", "unknown"] {
+            assert_eq!(put(&admin, &format!("/v1/notices/{id}"), json!({ "title": "x" })).await.field(), "notice", "{id}");
+            assert_eq!(admin.put(&format!("/v1/notices/{id}/read")).await.field(), "notice", "{id}");
+        }
+        for query in ["", "?platform=", "?platform=0", "?platform=65536", "?platform=x", "?platform=01"] {
+            assert_eq!(admin.get(&format!("/v1/notices{query}")).await.field(), "platform", "{query}");
+            assert_eq!(admin.get(&format!("/v1/notices/unread{query}")).await.field(), "platform", "{query}");
+        }
+        for (query, field) in [("limit=0", "limit"), ("limit=101", "limit"), ("cursor=x", "cursor")] {
+            assert_eq!(admin.get(&format!("/v1/notices?platform=1&{query}")).await.field(), field);
+        }
+        for (body, field) in [
+            (json!({ "through": 1 }), "platform"),
+            (json!({ "platform": 0, "through": 1 }), "platform"),
+            (json!({ "platform": 1 }), "through"),
+            (json!({ "platform": 1, "through": "-1" }), "through"),
+        ] {
+            assert_eq!(admin.post("/v1/notices/reads", &body).await.field(), field, "{body}");
+        }
+        let many: Vec<String> = (1..=101).map(|seq| format!("id=1-{seq}")).collect();
+        for query in ["", "?id=1", "?id=1-1&id=x", &format!("?{}", many.join("&"))] {
+            assert_eq!(admin.delete(&format!("/v1/notices{query}")).await.field(), "id", "{query:.20}");
+        }
+        assert_eq!(counts(&admin, 1).await, (1, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_edit_replaces_and_notifying_again_makes_it_unread_for_everybody() {
+    world(async |world| {
+        let (admin, one, two) = (administrator(world), world.user(1), world.user(2));
+        for title in ["a", "b", "c"] {
+            publish(&admin, json!([5]), title).await;
+        }
+        for reader in [&one, &two] {
+            reader.post("/v1/notices/reads", &json!({ "platform": 5, "through": 3 })).await.ok();
+        }
+        let edited = put(&admin, "/v1/notices/5-2", json!({ "title": "B", "body": "new" })).await.ok();
+        assert_eq!((&edited["title"], &edited["body"], &edited["expires_at"]), (&json!("B"), &json!("new"), &Value::Null));
+        assert_eq!((counts(&one, 5).await, readers(&admin, "5-2").await), ((0, 3), 2), "an edit alone leaves it read");
+        let titles: Vec<Value> = one.walk("/v1/notices?platform=5", 2).await.iter().map(|item| item["title"].clone()).collect();
+        assert_eq!(titles, ["c", "B", "a"]);
+
+        put(&admin, "/v1/notices/5-2", json!({ "title": "B!", "renotify": true })).await.ok();
+        let expected = [("5-3".to_owned(), true), ("5-2".to_owned(), false), ("5-1".to_owned(), true)];
+        for reader in [&one, &two] {
+            assert_eq!((list(reader, 5).await, counts(reader, 5).await), (expected.to_vec(), (1, 2)));
+            assert_eq!(reader.get("/v1/notices/5-2").await.ok()["read"], false);
+        }
+        assert_eq!(readers(&admin, "5-2").await, 0);
+        assert_eq!(admin.get("/v1/notices/5-2").await.ok()["body"], Value::Null, "what a PUT leaves out is gone");
+        one.put("/v1/notices/5-2/read").await.ok();
+        assert_eq!((readers(&admin, "5-2").await, counts(&one, 5).await, counts(&two, 5).await), (1, (0, 3), (1, 2)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn through_marks_all_up_to_there_and_never_goes_back() {
+    world(async |world| {
+        let (admin, reader) = (administrator(world), world.user(1));
+        for number in 1..=6 {
+            publish(&admin, json!([5]), &format!("{number}")).await;
+        }
+        let through = async |seq: Value| reader.post("/v1/notices/reads", &json!({ "platform": "5", "through": seq })).await.ok();
+        for changed in [4, 0] {
+            assert_eq!(through(json!(4)).await, json!({ "changed": changed, "unread": 2, "read": 4 }));
+        }
+        reader.delete("/v1/notices/5-2/read").await.ok();
+        assert_eq!(through(json!("3")).await, json!({ "changed": 0, "unread": 3, "read": 3 }), "an older one changes nothing");
+        put(&admin, "/v1/notices/5-1", json!({ "title": "again", "renotify": true })).await.ok();
+        assert_eq!(counts(&reader, 5).await, (4, 2));
+        assert_eq!(
+            through(json!(3)).await,
+            json!({ "changed": 1, "unread": 3, "read": 3 }),
+            "but it covers what was notified again"
+        );
+        assert_eq!(through(json!(1000)).await, json!({ "changed": 3, "unread": 0, "read": 6 }));
+        publish(&admin, json!([5]), "later").await;
+        assert_eq!(counts(&reader, 5).await, (1, 6), "what comes later stays unread");
+        for (seq, expected) in (1..=6).map(|seq| (seq, 1)).chain([(7, 0)]) {
+            assert_eq!(readers(&admin, &format!("5-{seq}")).await, expected, "{seq}");
+        }
+        assert_eq!(world.user(2).post("/v1/notices/reads", &json!({ "platform": 6, "through": 9 })).await.ok()["unread"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_are_deleted_at_once() {
+    world(async |world| {
+        let (admin, reader) = (administrator(world), world.user(1));
+        for _ in 0..60 {
+            publish(&admin, json!([1, 2]), "x").await;
+        }
+        reader.post("/v1/notices/reads", &json!({ "platform": 1, "through": 30 })).await.ok();
+        let ids: Vec<String> = (1..=50).flat_map(|seq| [format!("id=1-{seq}"), format!("id=2-{}", seq + 5)]).collect();
+        for _ in 0..2 {
+            assert_eq!(admin.delete(&format!("/v1/notices?{}", ids.join("&"))).await.status, 204);
+        }
+        assert_eq!((counts(&reader, 1).await, counts(&reader, 2).await), ((10, 0), (10, 0)));
+        let left: Vec<u64> = [60, 59, 58, 57, 56, 5, 4, 3, 2, 1].to_vec();
+        assert_eq!(list(&reader, 2).await, left.iter().map(|seq| (format!("2-{seq}"), false)).collect::<Vec<_>>());
+        assert_eq!(admin.delete("/v1/notices?id=1-999&id=9-1&id=1-51&id=1-51").await.status, 204);
+        assert_eq!(counts(&reader, 1).await, (9, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pages_give_each_notice_once_while_notices_arrive() {
+    world(async |world| {
+        let (admin, reader) = (administrator(world), world.user(1));
+        for number in 1..=11 {
+            publish(&admin, json!([5]), &format!("{number}")).await;
+        }
+        let (mut seen, mut path) = (Vec::new(), "/v1/notices?platform=5&limit=3".to_owned());
+        for round in 0.. {
+            let page = reader.get(&path).await;
+            let next = page.header("link").map(|link| link.trim_start_matches('<').split_once('>').unwrap().0.to_owned());
+            let body = page.ok();
+            seen.extend(body["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap().to_owned()));
+            assert_eq!(body["next_cursor"].is_string(), next.is_some());
+            publish(&admin, json!([5]), "new").await;
+            if round == 1 {
+                // What is notified again keeps its place, what is deleted on the way is not shown.
+                put(&admin, "/v1/notices/5-10", json!({ "title": "10", "renotify": true })).await.ok();
+                admin.delete("/v1/notices/5-4").await.ok();
+            }
+            match next {
+                Some(next) => path = next,
+                None => break,
+            }
+        }
+        assert_eq!(seen, ["11", "10", "9", "8", "7", "6", "5", "3", "2", "1"]);
+        let cursor = reader.get("/v1/notices?platform=5&limit=3").await.ok()["next_cursor"].as_str().unwrap().to_owned();
+        assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor", "of another list");
+        assert_eq!(reader.get("/v1/notices?platform=5&limit=20").await.ok()["next_cursor"], Value::Null);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_key_publishes_once() {
+    world(async |world| {
+        let admin = administrator(world);
+        let publish = |key: &str, title: &str| {
+            let (admin, key) = (admin.clone(), key.to_owned());
+            let body = json!({ "platforms": [1, 2], "title": title, "expires_at": "2099-01-01T00:00:00Z" }).to_string();
+            async move { admin.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await }
+        };
+        let answers = join_all((0..8).map(|_| publish("k", "Same"))).await;
+        let first = answers[0].clone().ok();
+        assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == first), "{answers:?}");
+        assert_eq!((&first["items"][0]["id"], &first["items"][1]["id"]), (&json!("1-1"), &json!("2-1")));
+        assert_eq!(publish("k", "Other").await.problem(), (422, "/problems/idempotency-key-reused"));
+        assert_eq!(publish("l", "Other").await.ok()["items"][1]["id"], "2-2");
+        assert_eq!(publish("", "x").await.field(), "Idempotency-Key");
+        admin.delete("/v1/notices?id=1-1&id=2-1").await;
+        put(&admin, "/v1/notices/1-2", json!({ "title": "changed" })).await.ok();
+        assert_eq!(publish("k", "Same").await.ok(), first, "the first answer, though the notices are gone");
+        let post = json!({ "title": "a post" }).to_string();
+        assert_eq!(
+            admin.send(Method::POST, "/v1/posts", &[("idempotency-key", "k")], Some(post)).await.status,
+            201,
+            "a key of its own"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn concurrent_publishes_leave_no_gap_and_concurrent_readers_are_all_counted() {
+    world(async |world| {
+        let admin = administrator(world);
+        let published = join_all((0..20).map(|_| publish(&admin, json!([3]), "x"))).await;
+        let mut seqs: Vec<u64> = published.iter().map(|ids| ids[0].split_once('-').unwrap().1.parse().unwrap()).collect();
+        seqs.sort_unstable();
+        assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
+        // Each reader on four devices at once, and some of them change their mind.
+        let marks = (1..=30_u64).flat_map(|user| (0..4).map(move |device| (user, device)));
+        join_all(marks.map(async |(user, device)| match device {
+            0 => drop(world.user(user).post("/v1/notices/reads", &json!({ "platform": 3, "through": 20 })).await.ok()),
+            _ => drop(world.user(user).put("/v1/notices/3-7/read").await.ok()),
+        }))
+        .await;
+        join_all((1..=10).map(async |user| world.user(user).delete("/v1/notices/3-7/read").await.ok())).await;
+        assert_eq!((readers(&admin, "3-7").await, readers(&admin, "3-20").await), (20, 30));
+        assert_eq!((counts(&world.user(5), 3).await, counts(&world.user(15), 3).await), ((1, 19), (0, 20)));
+    })
+    .await;
+}

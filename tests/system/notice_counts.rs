@@ -1,0 +1,233 @@
+//! Notices by the numbers: many readers of any id, every count against one made independently, what a count asks of Redis, and what Redis keeps.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use futures::{StreamExt, future::join_all, stream};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::json;
+use tidemark::{
+    domain::{NoticeId, NoticeReads, Platform, UserId},
+    ports::{NoticeRecord, NoticeView},
+};
+use tidemark_tests::{User, World, world};
+
+const SEED: u64 = 20_261_121;
+const PLATFORMS: [u16; 3] = [1, 2, 65_535];
+const NOTICES: u64 = 100;
+
+/// Readers with ids spread over all 64 bits, and as many with the smallest ids there are.
+const READERS: u64 = 2_000;
+
+/// Requests at the same time.
+const LANES: usize = 16;
+
+fn administrator(world: &World) -> User {
+    world.stranger(Some("900 notices:write"))
+}
+
+async fn counts(user: &User, platform: u16) -> (u64, u64) {
+    let answer = user.get(&format!("/v1/notices/unread?platform={platform}")).await;
+    assert_eq!(answer.header("degraded"), None);
+    let counts = answer.ok();
+    (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
+}
+
+/// What Redis has done so far: commands by name, and how often it has read from a connection.
+async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
+    let info =
+        async |section: &str| redis::cmd("INFO").arg(section).query_async::<String>(&mut world.redis().await).await.unwrap();
+    let stats = info("commandstats").await;
+    let commands = stats.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+    });
+    let reads = info("stats").await;
+    let reads = reads.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap().trim().parse().unwrap();
+    (commands.collect(), reads)
+}
+
+/// The key that takes most memory, of all there are.
+async fn largest_key(world: &World) -> (u64, String) {
+    let mut redis = world.redis().await;
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
+    let mut pipeline = redis::pipe();
+    for key in &keys {
+        pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+    }
+    let sizes: Vec<u64> = pipeline.query_async(&mut redis).await.unwrap();
+    sizes.into_iter().zip(keys).max().unwrap()
+}
+
+/// What everybody has read, as plain sets.
+#[derive(Default)]
+struct Ledger {
+    live: BTreeSet<(u16, u64)>,
+    read: HashSet<(u64, u16, u64)>,
+}
+
+impl Ledger {
+    fn counts(&self, user: u64, platform: u16) -> (u64, u64) {
+        let live = self.live.range((platform, 0)..=(platform, u64::MAX)).count() as u64;
+        let read = self.live.iter().filter(|(of, seq)| *of == platform && self.read.contains(&(user, *of, *seq))).count() as u64;
+        (live - read, read)
+    }
+}
+
+/// One random mark of every reader, many side by side; in the middle of them Redis is flushed, if asked. Only the first time something is marked
+/// through: an older one changes nothing, which is another test's.
+async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut StdRng, again: bool) {
+    let kinds = if again { 3..10 } else { 0..10 };
+    let plan: Vec<(u64, u16, u64, u8)> = readers
+        .iter()
+        .map(|&user| (user, PLATFORMS[rng.random_range(0..3)], rng.random_range(1..=NOTICES), rng.random_range(kinds.clone())))
+        .collect();
+    for &(user, platform, seq, kind) in &plan {
+        match kind {
+            0..3 => {
+                let live = ledger.live.range((platform, 0)..=(platform, seq)).map(|(_, seq)| (user, platform, *seq));
+                ledger.read.extend(live);
+            }
+            3..8 if ledger.live.contains(&(platform, seq)) => {
+                ledger.read.insert((user, platform, seq));
+            }
+            _ => {
+                ledger.read.remove(&(user, platform, seq));
+            }
+        }
+    }
+    let half = plan.len() / 2;
+    let requests = plan.into_iter().enumerate().map(async |(index, (user, platform, seq, kind))| {
+        if again && index == half {
+            world.flush_redis().await;
+        }
+        let (user, path) = (world.user(user), format!("/v1/notices/{platform}-{seq}/read"));
+        let answer = match kind {
+            0..3 => user.post("/v1/notices/reads", &json!({ "platform": platform, "through": seq })).await,
+            3..8 => user.put(&path).await,
+            _ => user.delete(&path).await,
+        };
+        // What is deleted can be neither read nor unread.
+        assert!(matches!(answer.status, 200 | 404), "{}", answer.body);
+    });
+    stream::iter(requests).buffer_unordered(LANES).collect::<Vec<()>>().await;
+}
+
+async fn compare(world: &World, ledger: &Ledger, readers: &[u64]) -> u64 {
+    let wanted = readers.iter().flat_map(|&user| PLATFORMS.map(|platform| (user, platform)));
+    let compared = stream::iter(wanted.map(async |(user, platform)| {
+        assert_eq!(counts(&world.user(user), platform).await, ledger.counts(user, platform), "{user} on {platform}");
+    }));
+    compared.buffer_unordered(LANES).count().await as u64
+}
+
+#[tokio::test]
+async fn every_count_equals_an_independent_one_also_after_redis_is_flushed() {
+    println!("seed {SEED}");
+    world(async |world| {
+        let mut rng = StdRng::seed_from_u64(SEED);
+        let admin = administrator(world);
+        let mut ledger = Ledger::default();
+        for seq in 1..=NOTICES {
+            admin.post("/v1/notices", &json!({ "platforms": PLATFORMS, "title": format!("{seq}") })).await.ok();
+            ledger.live.extend(PLATFORMS.map(|platform| (platform, seq)));
+        }
+        let sparse = (0..READERS - 1).map(|_| rng.random_range(READERS + 1..u64::MAX));
+        let readers: Vec<u64> = sparse.chain([u64::MAX]).chain(1..=READERS).collect();
+
+        marks(world, &mut ledger, &readers, &mut rng, false).await;
+        let compared = compare(world, &ledger, &readers).await;
+
+        // Some are deleted, some notified again; then more marks, and in the middle of them everything in Redis is lost.
+        for platform in PLATFORMS {
+            for seq in [3, 50, 99] {
+                admin.delete(&format!("/v1/notices/{platform}-{seq}")).await.ok();
+                ledger.live.remove(&(platform, seq));
+            }
+            let body = json!({ "title": "again", "renotify": true }).to_string();
+            admin.send(reqwest::Method::PUT, &format!("/v1/notices/{platform}-7"), &[], Some(body)).await.ok();
+            ledger.read.retain(|(_, of, seq)| (*of, *seq) != (platform, 7));
+        }
+        marks(world, &mut ledger, &readers, &mut rng, true).await;
+        let compared = compared + compare(world, &ledger, &readers).await;
+        world.flush_redis().await;
+        let compared = compared + compare(world, &ledger, &readers).await;
+
+        for platform in PLATFORMS {
+            let wanted = (1..=NOTICES).filter(|seq| ledger.live.contains(&(platform, *seq)));
+            join_all(wanted.map(async |seq| {
+                let notice = admin.get(&format!("/v1/notices/{platform}-{seq}")).await.ok();
+                let expected = readers.iter().filter(|&&user| ledger.read.contains(&(user, platform, seq))).count();
+                assert_eq!(notice["readers"], expected, "{platform}-{seq}");
+            }))
+            .await;
+        }
+        let (bytes, key) = largest_key(world).await;
+        println!(
+            "{compared} counts and {} numbers of readers as they must be; largest key {key}: {bytes} bytes",
+            ledger.live.len()
+        );
+        assert!(bytes < 1 << 20);
+    })
+    .await;
+}
+
+/// A hundred thousand readers whose views are there, and no facts: whatever asked for those would count wrong.
+#[tokio::test]
+async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_readers() {
+    const MANY: u64 = 100_000;
+    const ASKED: u64 = 500;
+    println!("seed {SEED}");
+    world(async |world| {
+        let (admin, mut rng) = (administrator(world), StdRng::seed_from_u64(SEED));
+        for seq in 1..=300 {
+            admin.post("/v1/notices", &json!({ "platforms": [9], "title": format!("{seq}") })).await.ok();
+        }
+        let platform = Platform::new(9).unwrap();
+        let views = world.stack.app("notice").unwrap().notices.views.clone();
+        counts(&world.user(1), 9).await;
+        let used = async || {
+            let info: String = redis::cmd("INFO").arg("memory").query_async(&mut world.redis().await).await.unwrap();
+            info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse::<u64>().unwrap()
+        };
+        let before = used().await;
+        let mut expected = BTreeMap::new();
+        for first in (0..MANY).step_by(1_000) {
+            let readers: Vec<NoticeView> = (first..first + 1_000)
+                .map(|number| {
+                    let id = if number % 2 == 0 { number + 10 } else { rng.random_range(MANY * 2..u64::MAX) };
+                    // Some have read nothing, some everything, most something.
+                    let share: f64 = [0.0, 1.0, rng.random(), rng.random()][(number % 4) as usize];
+                    let read = (1..=300).filter(|_| rng.random_bool(share)).collect();
+                    let reads = NoticeReads { version: 1, read, ..NoticeReads::default() };
+                    expected.insert(id, 300 - reads.read.len());
+                    NoticeView::Reads(UserId::new(id).unwrap(), platform, reads)
+                })
+                .collect();
+            let records: Vec<NoticeRecord> = readers.iter().map(NoticeView::record).collect();
+            assert_eq!(views.lease_notices(&records, first).await.unwrap().len(), 1_000);
+            views.fill_notices(&readers, first).await.unwrap();
+        }
+        let each = (used().await - before) / MANY;
+        let asked: Vec<(u64, u64)> =
+            expected.iter().step_by((MANY / ASKED) as usize).map(|(&id, &unread)| (id, unread)).collect();
+        let (commands, trips) = activity(world).await;
+        for &(id, unread) in &asked {
+            assert_eq!(counts(&world.user(id), 9).await, (unread, 300 - unread), "{id}");
+        }
+        let (after, trips_after) = activity(world).await;
+        let made: BTreeMap<&String, u64> = after
+            .iter()
+            .map(|(name, calls)| (name, calls - commands.get(name).copied().unwrap_or(0)))
+            .filter(|(name, calls)| *calls > 0 && !matches!(name.as_str(), "info" | "client|setinfo" | "select"))
+            .collect();
+        println!("{} counts: {made:?}, {} reads of a socket; {each} bytes a reader", asked.len(), trips_after - trips);
+        assert_eq!(made, BTreeMap::from([(&"get".to_owned(), asked.len() as u64 * 2)]));
+        // The test's own connections to ask for these numbers come on top.
+        assert!(trips_after - trips <= asked.len() as u64 + 12);
+        let (bytes, key) = largest_key(world).await;
+        println!("largest key {key}: {bytes} bytes");
+        assert!(bytes < 8_000);
+        assert_eq!(admin.get("/v1/notices/9-1").await.ok()["id"], json!("9-1".parse::<NoticeId>().unwrap()));
+    })
+    .await;
+}
