@@ -6,6 +6,7 @@
 mod edges;
 mod feed;
 mod in_line;
+mod notices;
 mod posts;
 mod progress;
 mod reads;
@@ -13,12 +14,14 @@ mod report;
 mod run;
 mod source;
 
+use std::collections::BTreeMap;
+
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidemark::{
     App,
-    domain::legacy::Layout,
+    domain::{NoticeId, Timestamp, legacy::Layout},
     ports::{FactsError, QueueError, ViewError},
     reader::ReaderError,
 };
@@ -46,6 +49,9 @@ pub struct Request {
     /// Where a dry run goes on. A real run knows by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// The notices here that legacy ones, `{platform}:{notice}`, were published as: nothing in the source says what a notice is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notices: BTreeMap<String, NoticeId>,
     /// Import follows although the first run began so long ago that unfollows of since then may be forgotten.
     #[serde(default)]
     pub again: bool,
@@ -76,7 +82,7 @@ pub enum MigrateError {
     #[error(
         "the first run of this source began on {0}, too long ago to tell unfollowed from never imported; see docs/migration.md"
     )]
-    TooLate(tidemark::domain::Timestamp),
+    TooLate(Timestamp),
 }
 
 impl MigrateError {

@@ -1,8 +1,11 @@
 //! One invocation: from the saved position on, group of keys by group of keys, saving after each.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -12,8 +15,8 @@ use sha2::{Digest, Sha256};
 use tidemark::{
     App,
     domain::{
-        Seq, Timestamp, UserId,
-        legacy::{Layout, Reason},
+        NoticeId, Seq, Timestamp, UserId,
+        legacy::{self, Layout, LegacyNotice, Reason},
     },
     ports::StoredProgress,
 };
@@ -22,7 +25,7 @@ use tracing::info;
 use crate::{
     MigrateError, Request,
     edges::{self, Side},
-    feed, posts,
+    feed, notices, posts,
     progress::{Pending, Progress},
     reads,
     report::{self, Tally},
@@ -48,6 +51,8 @@ pub(crate) struct Run<'a> {
     pub(crate) source: Source,
     pub(crate) dry_run: bool,
     pub(crate) now: Timestamp,
+    /// The notices here that legacy ones were published as.
+    pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
     /// Times of an author's posts that have an order, by the author's latest post: they never change.
     pub(crate) times: Cache<(UserId, Seq), Arc<Vec<(Timestamp, Seq)>>>,
     stop_at: u64,
@@ -90,6 +95,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         source,
         dry_run: request.dry_run,
         now,
+        notices: notices(&request)?,
         times: Cache::new(TIMES_KEPT),
         stop_at: deadline.saturating_sub(RESERVE_MS),
         limit: request.limit.unwrap_or(u64::MAX),
@@ -122,8 +128,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
 
     let mut overtaken = false;
     while let Some(layout) = progress.layout {
-        let makes_edges = layout >= Layout::Following;
-        if makes_edges && !request.again && now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
+        if layout.is_of_follows() && !request.again && now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
             return Err(MigrateError::TooLate(progress.first_begun));
         }
         step(&run, &layouts, layout, &mut progress).await?;
@@ -180,34 +185,60 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
 /// Works on one key.
 async fn key(run: &Run<'_>, layout: Layout, pending: Pending) -> Result<(Tally, Option<Pending>), MigrateError> {
     let mut tally = Tally::default();
-    let id = match layout.id_of(&pending.key) {
-        Ok(id) => id,
+    let worked = match members(run, layout, &pending, &mut tally).await {
+        Err(MigrateError::Source(SourceError::WrongType)) => Err(Reason::WrongType),
+        other => other?,
+    };
+    let goes_on = match worked {
+        Ok(Outcome::Done) => None,
+        Ok(Outcome::GoesOn(at)) => Some(Pending { at: Some(at), ..pending }),
         Err(reason) => {
             tally.refuse(reason, pending.key.as_bytes(), None);
-            return Ok((tally, None));
+            None
         }
     };
-    let worked = match layout {
-        Layout::AuthorBlogs => posts::author(run, id, &pending, &mut tally).await,
-        // Looked up many at a time instead.
-        Layout::BlogInfo => Ok(Outcome::Done),
-        Layout::UserRead => reads::user(run, id, Shape::Set, &pending, &mut tally).await,
-        Layout::BlogRead => reads::user(run, id, Shape::SortedSet, &pending, &mut tally).await,
-        Layout::Following => edges::list(run, Side::Follower(id), 1, &pending, &mut tally).await,
-        Layout::UFollow => edges::list(run, Side::Follower(id), 1_000, &pending, &mut tally).await,
-        Layout::Fans => edges::list(run, Side::Followee(id), 1, &pending, &mut tally).await,
-        Layout::UFans => edges::list(run, Side::Followee(id), 1_000, &pending, &mut tally).await,
-        Layout::Feed => feed::user(run, id, &pending, &mut tally).await,
-    };
-    match worked {
-        Ok(Outcome::Done) => Ok((tally, None)),
-        Ok(Outcome::GoesOn(at)) => Ok((tally, Some(Pending { at: Some(at), ..pending }))),
-        Err(MigrateError::Source(SourceError::WrongType)) => {
-            tally.refuse(Reason::WrongType, pending.key.as_bytes(), None);
-            Ok((tally, None))
-        }
-        Err(error) => Err(error),
+    Ok((tally, goes_on))
+}
+
+/// Works on the members of one key; the inner error says why the key has none.
+async fn members(
+    run: &Run<'_>,
+    layout: Layout,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<Result<Outcome, Reason>, MigrateError> {
+    if layout == Layout::Notices {
+        return match legacy::notice(&pending.key) {
+            Ok(notice) => notices::bitmap(run, notice, pending, tally).await,
+            Err(reason) => Ok(Err(reason)),
+        };
     }
+    let id = match layout.id_of(&pending.key) {
+        Ok(id) => id,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let outcome = match layout {
+        Layout::AuthorBlogs => posts::author(run, id, pending, tally).await,
+        // Looked up many at a time instead; read above.
+        Layout::BlogInfo | Layout::Notices => Ok(Outcome::Done),
+        Layout::UserRead => reads::user(run, id, Shape::Set, pending, tally).await,
+        Layout::BlogRead => reads::user(run, id, Shape::SortedSet, pending, tally).await,
+        Layout::Following => edges::list(run, Side::Follower(id), 1, pending, tally).await,
+        Layout::UFollow => edges::list(run, Side::Follower(id), 1_000, pending, tally).await,
+        Layout::Fans => edges::list(run, Side::Followee(id), 1, pending, tally).await,
+        Layout::UFans => edges::list(run, Side::Followee(id), 1_000, pending, tally).await,
+        Layout::Feed => feed::user(run, id, pending, tally).await,
+    };
+    Ok(Ok(outcome?))
+}
+
+/// The event's notices, read.
+fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, MigrateError> {
+    let read = |(name, id): (&String, &NoticeId)| {
+        let notice = legacy::notice(&format!("{}{name}", Layout::Notices.prefix()));
+        notice.map(|notice| (notice, *id)).map_err(|_| MigrateError::Invalid(format!("`notices`: {name} is no platform:notice")))
+    };
+    request.notices.iter().map(read).collect()
 }
 
 /// The name of a run: what is imported from where, without saying where.

@@ -86,6 +86,11 @@ impl Source {
         Ok(Piece { members, next: (next != 0).then_some(next) })
     }
 
+    /// Some bytes of a string; fewer at its end.
+    pub(crate) async fn bytes(&self, key: &str, at: u64, length: u64) -> Result<Vec<u8>, SourceError> {
+        self.query(redis::cmd("GETRANGE").arg(key).arg(at).arg(at + length - 1)).await
+    }
+
     /// What `blog:info` says of these blogs, in their order.
     pub(crate) async fn infos(&self, blogs: &[BlogId]) -> Vec<Result<Vec<Option<Vec<u8>>>, SourceError>> {
         let mut found = Vec::with_capacity(blogs.len());

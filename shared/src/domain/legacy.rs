@@ -11,13 +11,14 @@
 //! | `fans` | `uf:fans:{user}` | sorted set | followers, score ms | follow edges |
 //! | `u-fans` | `u_fans:{user}` | sorted set | followers, score unix seconds | follow edges |
 //! | `feed` | `focusFeedKey{user}` | sorted set | blog ids, score creation ms; `0` with score 1 marks an empty feed | follow edges of users who have no list of their own |
-//! | `notices` | `notice:{platform}:{notice}` | bitmap | bit at offset = user id | read marks of notices |
+//! | `notices` | `notice:{platform}:{notice}` | bitmap | bit at offset = user id, from the first byte's highest bit | read marks of notices |
 //! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: asked for with every edge, what is in it stays unread |
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     ids::{UserId, parse_decimal},
+    notices::Platform,
     time::Timestamp,
 };
 
@@ -53,6 +54,8 @@ pub enum Layout {
     UFans,
     /// `focusFeedKey{user}`
     Feed,
+    /// `notice:{platform}:{notice}`
+    Notices,
 }
 
 /// Why something was not imported.
@@ -83,6 +86,8 @@ pub enum Reason {
     OtherAuthor,
     /// A blog that is no post: it was never imported, or is unreadable itself.
     UnknownPost,
+    /// The bitmap is of a notice that the event names no live one for.
+    UnknownNotice,
     /// The feed has posts of an author whom the user's own list does not name: left over from an unfollow.
     NotFollowed,
 }
@@ -108,7 +113,7 @@ pub const EMPTY_FEED_MARKER: &[u8] = b"0";
 
 impl Layout {
     /// All, in the order of import.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AuthorBlogs,
         Self::BlogInfo,
         Self::UserRead,
@@ -118,9 +123,10 @@ impl Layout {
         Self::Fans,
         Self::UFans,
         Self::Feed,
+        Self::Notices,
     ];
 
-    /// What every key of the layout begins with; an id follows.
+    /// What every key of the layout begins with; an id follows, of notices a platform and an id.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::AuthorBlogs => "author:blogs:",
@@ -132,7 +138,13 @@ impl Layout {
             Self::Fans => "uf:fans:",
             Self::UFans => "u_fans:",
             Self::Feed => "focusFeedKey",
+            Self::Notices => "notice:",
         }
+    }
+
+    /// Whether it becomes follow edges.
+    pub fn is_of_follows(self) -> bool {
+        (Self::Following..=Self::Feed).contains(&self)
     }
 
     /// The key of one user, author or blog.
@@ -147,6 +159,25 @@ impl Layout {
     pub fn id_of(self, key: &str) -> Result<UserId, Reason> {
         key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
     }
+}
+
+/// A notice of the source systems: they number notices across platforms.
+pub type LegacyNotice = (Platform, u64);
+
+/// The notice in `notice:{platform}:{notice}`.
+///
+/// # Errors
+/// The key does not end in a platform from 1 to 65535 and an id.
+pub fn notice(key: &str) -> Result<LegacyNotice, Reason> {
+    let parts = key.strip_prefix(Layout::Notices.prefix()).and_then(|rest| rest.split_once(':'));
+    let read = |(platform, notice): (&str, &str)| Some((platform.parse().ok()?, id(notice.as_bytes()).ok()?));
+    parts.and_then(read).ok_or(Reason::KeyWithoutId)
+}
+
+/// The offsets of the bits that are set in `bytes`, whose first bit has offset `first`.
+pub fn bits(first: u64, bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let set = (first..).step_by(8).zip(bytes).filter(|(_, byte)| **byte != 0);
+    set.flat_map(|(offset, byte)| (0..8).filter(move |bit| byte & (0x80 >> bit) != 0).map(move |bit| offset + bit))
 }
 
 /// `user:unread:{user}:{author}`: what a user has not read of an author.
@@ -248,12 +279,16 @@ mod tests {
             "u_fans:1042",
             "focusFeedKey1042",
         ];
-        assert_eq!(keys, expected);
-        for layout in Layout::ALL {
+        assert_eq!(keys[..9], expected);
+        for layout in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Notices) {
             assert_eq!(layout.id_of(&layout.key(1042)), Ok(UserId::new(1042).unwrap()));
             for bad in ["", "0", "01", "x", "18446744073709551616", "1:2"] {
                 assert_eq!(layout.id_of(&format!("{}{bad}", layout.prefix())), Err(Reason::KeyWithoutId), "{layout:?} {bad}");
             }
+        }
+        assert_eq!(notice("notice:3:57"), Ok((Platform::new(3).unwrap(), 57)));
+        for bad in ["notice:", "notice:3", "notice:0:1", "notice:65536:1", "notice:3:0", "notice:3:x", "notice:3:1:2"] {
+            assert_eq!(notice(bad), Err(Reason::KeyWithoutId), "{bad}");
         }
         assert_eq!(unread_key(UserId::MIN, UserId::new(7).unwrap()), "user:unread:1:7");
     }
@@ -273,6 +308,12 @@ mod tests {
         for bad in [&b"0"[..], b"", b"007", b"-1", b"1.5", b"18446744073709551616", b"abc", b"1\0", b"\xff"] {
             assert_eq!(id(bad), Err(Reason::NotAnId), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn bits_are_counted_from_the_highest_of_the_first_byte() {
+        assert_eq!(bits(0, &[0b1000_0001, 0, 0b0100_0000]).collect::<Vec<_>>(), [0, 7, 17]);
+        assert_eq!(bits(8_192, &[0xff]).collect::<Vec<_>>(), (8_192..8_200).collect::<Vec<_>>());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{
         AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
-        legacy::{Blog, BlogId},
+        legacy::{Blog, BlogId, LegacyNotice},
     },
     ports::{FactsError, Followed, ImportRecord, ImportedPosts, Imports, NewFollow, StoredProgress},
 };
@@ -132,6 +132,34 @@ impl Imports for DynamoFacts {
         Err(FactsError::Contention { operation: "import_reads" })
     }
 
+    async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, FactsError> {
+        let wanted = vec![(self.tables.migration.clone(), vec![schema::imported_bits(notice, block)])];
+        let found = self.batch_get("imported_bits", wanted).await?;
+        found.iter().flatten().next().map_or(Ok(SeqSet::default()), |item| Reader { table: TABLE, item }.seqs("users"))
+    }
+
+    async fn remember_bits(&self, notice: LegacyNotice, block: u64, bits: &SeqSet) -> Result<(), FactsError> {
+        for attempt in 0..ATTEMPTS {
+            let known = self.imported_bits(notice, block).await?;
+            let mut item = schema::imported_bits(notice, block);
+            item.insert("users".to_owned(), bytes_of(&known.union(bits)));
+            let put = self.client.put_item().table_name(&self.tables.migration).set_item(Some(item));
+            let put = if known.is_empty() {
+                put.condition_expression("attribute_not_exists(#users)").expression_attribute_names("#users", "users")
+            } else {
+                put.condition_expression("#users = :known")
+                    .expression_attribute_names("#users", "users")
+                    .expression_attribute_values(":known", bytes_of(&known))
+            };
+            match put.send().await {
+                Ok(_) => return Ok(()),
+                Err(error) if condition_failed(&error) => back_off(attempt).await,
+                Err(error) => return Err(unavailable("remember_bits", error)),
+            }
+        }
+        Err(FactsError::Contention { operation: "remember_bits" })
+    }
+
     async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, FactsError> {
         let wanted = vec![(self.tables.migration.clone(), vec![schema::run(run)])];
         let found = self.batch_get("progress", wanted).await?;
@@ -206,7 +234,6 @@ impl DynamoFacts {
     ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "import_posts";
         let Some(author) = blogs.first().map(|blog| blog.author) else { return Ok(Ok(())) };
-        let set = |seqs: &SeqSet| AttributeValue::B(Blob::new(seqs.to_bytes()));
         let count = |expected: u64, name: &str, value: &str| match expected {
             0 => format!("attribute_not_exists({name})"),
             _ => format!("{name} = {value}"),
@@ -232,7 +259,7 @@ impl DynamoFacts {
             sets.push_str(", deleted = :deleted, deletions = :deletions");
             conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));
             head = head
-                .expression_attribute_values(":deleted", set(&after.deleted))
+                .expression_attribute_values(":deleted", bytes_of(&after.deleted))
                 .expression_attribute_values(":deletions", number(after.deleted.len()));
             if !before.deleted.is_empty() {
                 head = head.expression_attribute_values(":deletions_before", number(before.deleted.len()));
@@ -241,7 +268,7 @@ impl DynamoFacts {
         let head = head.update_expression(format!("{sets} ADD posts :count")).condition_expression(conditions.join(" AND "));
 
         let mut item = schema::import_record(author);
-        item.insert("posts".to_owned(), set(&record.posts));
+        item.insert("posts".to_owned(), bytes_of(&record.posts));
         if let Some((first, last)) = record.unsettled {
             item.extend([("unsettled_first".to_owned(), number(first)), ("unsettled_last".to_owned(), number(last))]);
         }
@@ -249,7 +276,7 @@ impl DynamoFacts {
         let record = if known.is_empty() {
             put.condition_expression("attribute_not_exists(posts)")
         } else {
-            put.condition_expression("posts = :known").expression_attribute_values(":known", set(known))
+            put.condition_expression("posts = :known").expression_attribute_values(":known", bytes_of(known))
         };
         let mut transaction = self
             .client
@@ -274,6 +301,10 @@ impl DynamoFacts {
         }
         Self::transact(OPERATION, transaction).await
     }
+}
+
+fn bytes_of(seqs: &SeqSet) -> AttributeValue {
+    AttributeValue::B(Blob::new(seqs.to_bytes()))
 }
 
 fn read_mapping(item: &Item) -> Result<(BlogId, PostId), FactsError> {

@@ -29,7 +29,11 @@ use std::{collections::HashMap, ops::Range};
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
-use crate::domain::{NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS, legacy::BlogId};
+use crate::domain::{
+    NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId,
+    ids::BUCKETS,
+    legacy::{BlogId, LegacyNotice},
+};
 
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
@@ -174,6 +178,11 @@ pub fn imported_author(key: &str) -> Option<UserId> {
     key.strip_prefix("author#")?.parse().ok()
 }
 
+/// migration: what was imported of a block of a legacy notice's bitmap.
+pub fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
+    key([("key", string(format!("notice#{platform}#{notice}#{block}")))])
+}
+
 /// migration: how far a run is.
 pub fn run(run: &str) -> Item {
     key([("key", string(format!("run#{run}")))])
@@ -267,6 +276,7 @@ mod tests {
             (text(&platform_head(id.platform), "platform"), text(&platform_head(id.platform), "item")),
             ("7".into(), "head".into())
         );
+        assert_eq!(text(&imported_bits((id.platform, 57), 2), "key"), "notice#7#57#2");
         assert_eq!(text(&notice(id), "item"), "notice#0000000000000300");
         assert_eq!(notice_seq("notice#0000000000000300"), Some(300));
         assert_eq!(

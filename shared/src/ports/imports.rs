@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{FactsError, Followed};
 use crate::domain::{
     AuthorHead, Post, PostId, Seq, SeqSet, Timestamp, UserId,
-    legacy::{Blog, BlogId},
+    legacy::{Blog, BlogId, LegacyNotice},
 };
 
 /// Blogs that one import takes: with head, record and mappings they fill a transaction.
@@ -83,6 +83,10 @@ pub trait Imports: Send + Sync {
     /// Adds read marks and remembers them as imported; those imported before are left out, so that a post that was made unread here stays so. How many
     /// were new.
     async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, FactsError>;
+    /// Which bits of a block of a legacy notice's bitmap were imported.
+    async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, FactsError>;
+    /// Remembers more of them.
+    async fn remember_bits(&self, notice: LegacyNotice, block: u64, bits: &SeqSet) -> Result<(), FactsError>;
     /// How far a run is.
     async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, FactsError>;
     /// Writes progress whose version is one above the stored one; false, and nothing is written, when it is not.

@@ -223,3 +223,35 @@ async fn users_follow_unfollow_and_read_while_it_runs() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_notice_made_unread_here_stays_unread_and_readers_are_counted_once() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        // Two readers in the first block of the bitmap, one far behind in another piece.
+        let readers = [3_u64, 9, 3_000_000];
+        let commands = readers.map(|reader| command(&["SETBIT", "notice:2:57", &reader.to_string(), "1"]));
+        legacy.run(&commands).await;
+        let administrator = world.stranger(Some("7 notices:write"));
+        administrator.post("/v1/notices", &json!({ "platforms": [2], "title": "Notice" })).await.ok();
+        world.user(9).put("/v1/notices/2-1/read").await.ok();
+        let event = json!({ "source": legacy.url(), "notices": { "2:57": "2-1" } });
+        let mut limited = event.clone();
+        limited["limit"] = json!(1);
+        let (answer, _) = migrate(world, limited).await;
+        assert_eq!(counts(&answer, "notices"), [3, 2, 1, 0]);
+        let readers = async || administrator.get("/v1/notices/2-1").await.ok()["readers"].clone();
+        assert_eq!(readers().await, 3);
+        world.user(3).delete("/v1/notices/2-1/read").await.ok();
+        let before = facts(world).await;
+        let (again, _) = migrate(world, event.clone()).await;
+        assert_eq!(counts(&again, "notices"), [3, 0, 3, 0]);
+        assert_eq!(facts(world).await, before);
+        assert_eq!(readers().await, 2);
+        legacy.run(&[command(&["SETBIT", "notice:2:57", "4", "1"])]).await;
+        let (more, _) = migrate(world, event).await;
+        assert_eq!(counts(&more, "notices"), [4, 1, 3, 0]);
+        assert_eq!(world.user(4).get("/v1/notices/unread?platform=2").await.ok()["read"], 1);
+    })
+    .await;
+}

@@ -28,6 +28,8 @@ pub(super) struct Legacy {
     pub(super) follows: BTreeMap<(u64, u64), u64>,
     pub(super) read: BTreeMap<u64, BTreeSet<u64>>,
     pub(super) unread: BTreeMap<(u64, u64), BTreeSet<u64>>,
+    /// Readers by platform and notice.
+    pub(super) notices: BTreeMap<(u16, u64), BTreeSet<u64>>,
     /// What puts it there.
     pub(super) commands: Vec<Cmd>,
 }
@@ -67,6 +69,11 @@ impl Legacy {
         for &user in &users {
             legacy.user(&mut rng, user, &authors);
         }
+        for platform in 1..=3 {
+            for notice in [4, 57] {
+                legacy.notice(&mut rng, platform, notice);
+            }
+        }
         legacy
     }
 
@@ -82,6 +89,17 @@ impl Legacy {
             self.commands.push(info(author, blog));
         }
         self.blogs.insert(author, blogs.into_iter().collect());
+    }
+
+    /// A bitmap over those users whose ids it can hold.
+    fn notice(&mut self, rng: &mut StdRng, platform: u16, notice: u64) {
+        let dense = self.users.iter().copied().take_while(|user| *user < 1 << 20);
+        let readers: BTreeSet<u64> = dense.filter(|_| rng.random_bool(0.3)).collect();
+        for reader in &readers {
+            let key = format!("notice:{platform}:{notice}");
+            self.commands.push(cmd("SETBIT").arg(key).arg(reader).arg(1).to_owned());
+        }
+        self.notices.insert((platform, notice), readers);
     }
 
     fn user(&mut self, rng: &mut StdRng, user: u64, authors: &[u64]) {

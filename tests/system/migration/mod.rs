@@ -136,13 +136,22 @@ async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
             // feeds
             &["ZADD", "focusFeedKey3", "1748736000000", "100", "1", "0", "5", "12345", "-1", "101"],
             &["ZADD", "focusFeedKey1", "1748736000000", "105"],
+            // notices
+            &["SETBIT", "notice:1:5", "0", "1"],
+            &["SETBIT", "notice:1:5", "3", "1"],
+            &["SETBIT", "notice:1:6", "3", "1"],
+            &["SETBIT", "notice:0:5", "3", "1"],
+            &["SADD", "notice:1:7", "3"],
         ];
         commands.extend(damaged.iter().map(|parts| command(parts)));
         let mut binary = redis::cmd("SADD");
         commands.push(binary.arg(&b"user:read:\xff\xfe"[..]).arg(&b"\xff"[..]).to_owned());
         legacy.run(&commands).await;
 
-        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        let notice = json!({ "platforms": [1], "title": "Notice" });
+        world.stranger(Some("9 notices:write")).post("/v1/notices", &notice).await.ok();
+        let notices = json!({ "1:5": "1-1", "1:7": "1-1" });
+        let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
         let reasons = |layout: &str| {
             let reasons = answer["layouts"][layout]["reasons"].as_object().unwrap();
             reasons.iter().map(|(reason, found)| format!("{reason} {}", found["count"])).collect::<Vec<_>>().join(", ")
@@ -164,6 +173,8 @@ async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
         assert_eq!(reasons("u-fans"), "wrong-type 1");
         assert_eq!(reasons("following"), none);
         assert_eq!(reasons("feed"), "not-a-time 1, not-followed 1, unknown-post 1");
+        assert_eq!(reasons("notices"), "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1");
+        assert_eq!(world.user(3).get("/v1/notices/unread?platform=1").await.ok(), json!({ "unread": 0, "read": 1 }));
         let example = &answer["layouts"]["fans"]["reasons"]["time-ahead"]["examples"][0];
         assert_eq!(*example, json!({ "key": "uf:fans:7", "member": "2" }));
         for tally in answer["layouts"].as_object().unwrap().values() {

@@ -8,7 +8,7 @@ use std::{
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::domain::legacy::Layout;
+use tidemark::domain::{Platform, legacy::Layout};
 use tidemark_tests::{LegacyRedis, World, world};
 
 use super::{app, facts, id, invoke, legacy::Legacy, legacy::title, migrate};
@@ -32,10 +32,13 @@ async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_m
         legacy.run(&expected.commands).await;
         let entries = entries(&legacy).await;
 
+        let notices = publish_notices(world).await;
         let started = Instant::now();
-        let event = json!({ "source": legacy.url() });
+        let event = json!({ "source": legacy.url(), "notices": notices });
+        let mut limited = event.clone();
+        limited["limit"] = json!(300);
         // Once it stops by itself, in the posts; once it is cut off in the middle of the read marks, and once of the follows.
-        let stopped = world.stack.invoke("migrate", json!({ "source": legacy.url(), "limit": 300 })).await.unwrap();
+        let stopped = world.stack.invoke("migrate", limited).await.unwrap();
         assert_eq!((&stopped["done"], &stopped["layout"]), (&json!(false), &json!("author-blogs")));
         cut_off(world, &event, "user-read", async || !read_marks(world, &expected).await).await;
         cut_off(world, &event, "follows", async || !edges(world, &expected).await).await;
@@ -47,6 +50,7 @@ async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_m
         assert_eq!(answer["totals"]["unreadable"], 0, "{answer}");
         world.stack.idle_within(std::time::Duration::from_secs(1_200)).await.unwrap();
         compare(world, &expected).await;
+        compare_notices(world, &expected).await;
         sample(world, &expected).await;
 
         let before = facts(world).await;
@@ -70,6 +74,7 @@ async fn entries(legacy: &LegacyRedis) -> BTreeMap<String, u64> {
             count += match layout {
                 Layout::AuthorBlogs | Layout::UserRead => connection.scard::<_, u64>(key).await.unwrap(),
                 Layout::BlogInfo => 1,
+                Layout::Notices => redis::cmd("BITCOUNT").arg(key).query_async::<u64>(&mut connection).await.unwrap(),
                 Layout::Feed => connection.zcount::<_, _, _, u64>(key, "(1", "+inf").await.unwrap(),
                 _ => connection.zcard::<_, u64>(key).await.unwrap(),
             };
@@ -147,6 +152,37 @@ async fn compare(world: &World, expected: &Legacy) {
     assert_eq!(compared, USERS);
 }
 
+/// Publishes what the legacy notices said; which is which.
+async fn publish_notices(world: &World) -> BTreeMap<String, String> {
+    let administrator = world.stranger(Some("7 notices:write"));
+    let mut notices = BTreeMap::new();
+    for legacy in [4, 57] {
+        let body = json!({ "platforms": [1, 2, 3], "title": format!("Notice {legacy}") });
+        let published = administrator.post("/v1/notices", &body).await.ok();
+        for item in published["items"].as_array().unwrap() {
+            notices.insert(format!("{}:{legacy}", item["platform"]), item["id"].as_str().unwrap().to_owned());
+        }
+    }
+    notices
+}
+
+/// Every user's counts on every platform, and every notice's readers.
+async fn compare_notices(world: &World, expected: &Legacy) {
+    let administrator = world.stranger(Some("7 notices:write"));
+    for platform in 1..=3_u16 {
+        let of_platform = || expected.notices.iter().filter(move |((of, _), _)| *of == platform);
+        for (seq, (_, readers)) in (1..).zip(of_platform()) {
+            let notice = administrator.get(&format!("/v1/notices/{platform}-{seq}")).await.ok();
+            assert_eq!(notice["readers"], readers.len(), "{notice}");
+        }
+        for &user in &expected.users {
+            let board = app(world).notices.board(Platform::new(platform).unwrap(), id(user)).await.unwrap();
+            let read = of_platform().filter(|(_, readers)| readers.contains(&user)).count() as u64;
+            assert_eq!((board.counts().read, board.counts().unread), (read, 2 - read), "user {user} platform {platform}");
+        }
+    }
+}
+
 /// Some users as they see it.
 async fn sample(world: &World, expected: &Legacy) {
     for &user in expected.users.iter().step_by(expected.users.len() / SAMPLE) {
@@ -170,5 +206,4 @@ async fn sample(world: &World, expected: &Legacy) {
             caller.walk("/v1/feed", 50).await.iter().map(|item| item["created_at"].as_str().unwrap().to_owned()).collect();
         assert!(times.is_sorted_by(|a, b| a >= b), "user {user}: newest first");
     }
-    let _ = StreamExt::boxed(stream::iter(0..0));
 }
