@@ -18,7 +18,7 @@ use crate::{
     MigrateError,
     progress::Pending,
     report::Tally,
-    run::{Outcome, Run},
+    run::{Outcome, Run, Times},
     source::{Member, Shape, SourceError},
 };
 
@@ -216,7 +216,7 @@ async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timesta
             let limit = usize::try_from(TIMES).unwrap_or(usize::MAX);
             let posts = run.app.posts.timeline(author, 0, head.latest_seq, limit).await?;
             let ordered = posts.iter().rev().filter(|post| !post.archived).map(|post| (post.created_at, post.id.seq));
-            let times: Arc<Vec<(Timestamp, Seq)>> = Arc::new(ordered.collect());
+            let times: Times = Arc::new(ordered.collect());
             run.times.insert((author, head.latest_seq), Arc::clone(&times));
             times
         }

@@ -18,7 +18,7 @@ use crate::{
     progress::Pending,
     report::Tally,
     run::{Outcome, Run},
-    source::{Shape, SourceError},
+    source::{Info, Shape, SourceError},
 };
 
 /// Followers told of imported posts at a time, and side by side.
@@ -97,7 +97,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
 /// The blogs with these ids, or why they are none.
 async fn infos_of(run: &Run<'_>, ids: &[BlogId]) -> Result<Vec<(BlogId, Result<Blog, Reason>)>, MigrateError> {
     let fields = run.source.infos(ids).await;
-    let read = |(id, fields): (&BlogId, Result<Vec<Option<Vec<u8>>>, SourceError>)| match fields {
+    let read = |(id, fields): (&BlogId, Result<Info, SourceError>)| match fields {
         Ok(fields) => Ok((*id, Blog::read(*id, &fields, run.now))),
         Err(SourceError::WrongType) => Ok((*id, Err(Reason::WrongType))),
         Err(error) => Err(error.into()),

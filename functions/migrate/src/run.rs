@@ -54,11 +54,14 @@ pub(crate) struct Run<'a> {
     /// The notices here that legacy ones were published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
     /// Times of an author's posts that have an order, by the author's latest post: they never change.
-    pub(crate) times: Cache<(UserId, Seq), Arc<Vec<(Timestamp, Seq)>>>,
+    pub(crate) times: Cache<(UserId, Seq), Times>,
     stop_at: u64,
     limit: u64,
     read: AtomicU64,
 }
+
+/// Times and numbers of one author's posts, ascending.
+pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
 
 /// How far a key has come.
 pub(crate) enum Outcome {

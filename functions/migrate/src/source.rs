@@ -33,6 +33,9 @@ impl From<RedisError> for SourceError {
 /// A member, and its score as Redis writes it.
 pub(crate) type Member = (Vec<u8>, Option<f64>);
 
+/// What `blog:info` has in its fields, in their order.
+pub(crate) type Info = Vec<Option<Vec<u8>>>;
+
 /// Some members of a key, and where the others begin; `None` at the end.
 pub(crate) struct Piece {
     pub(crate) members: Vec<Member>,
@@ -92,7 +95,7 @@ impl Source {
     }
 
     /// What `blog:info` says of these blogs, in their order.
-    pub(crate) async fn infos(&self, blogs: &[BlogId]) -> Vec<Result<Vec<Option<Vec<u8>>>, SourceError>> {
+    pub(crate) async fn infos(&self, blogs: &[BlogId]) -> Vec<Result<Info, SourceError>> {
         let mut found = Vec::with_capacity(blogs.len());
         for blogs in blogs.chunks(MEMBERS_PER_SCAN) {
             let ask = |blog: &BlogId| {

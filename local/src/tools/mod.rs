@@ -1,6 +1,6 @@
-//! The command-line tools `load`, `demo`, `verify` and `bench`, and what they share.
+//! The command-line tools `load`, `demo`, `verify`, `migrate` and `bench`, and what they share.
 //!
-//! The first three know the running stack by its public API and the `/_local` routes alone: nothing of the functions' code is
+//! All but the last know the running stack by its public API and the `/_local` routes alone: nothing of the functions' code is
 //! used there, so that what they count is counted independently. [`bench`] measures that code itself.
 
 pub mod address;
@@ -9,6 +9,7 @@ pub mod bench;
 pub mod demo;
 pub mod edges;
 pub mod load;
+pub mod migrate;
 pub mod progress;
 pub mod signal;
 pub mod status;

@@ -334,7 +334,9 @@ mod tests {
     #[test]
     fn blog_infos_are_read_whole_or_refused_with_the_reason() {
         let info = |fields: [&str; 4]| fields.map(|field| (field != "-").then(|| field.as_bytes().to_vec()));
-        let read = |fields| Blog::read(7, &info(fields), now()).map(|blog| (blog.author.get(), blog.title, blog.created_at.ms()));
+        let read = |fields: [&str; 4]| {
+            Blog::read(7, &info(fields), now()).map(|blog| (blog.author.get(), blog.title, blog.created_at.ms()))
+        };
         assert_eq!(read(["7", "3", "Hello", "1700000000000"]), Ok((3, "Hello".to_owned(), 1_700_000_000_000)));
         assert_eq!(read(["7", "3", "Hello", "2023-11-14T22:13:20Z"]), Ok((3, "Hello".to_owned(), 1_700_000_000_000)));
         assert_eq!(read(["-", "-", "-", "-"]), Err(Reason::NoInfo));
@@ -346,8 +348,9 @@ mod tests {
         }
         assert_eq!(read(["7", "0", "Hello", "1700000000000"]), Err(Reason::NotAnId));
         assert_eq!(read(["7", "3", "", "1700000000000"]), Err(Reason::TitleLength));
-        assert_eq!(read(["7", "3", &"é".repeat(200), "1700000000000"]).unwrap().1.chars().count(), 200);
-        assert_eq!(read(["7", "3", &"é".repeat(201), "1700000000000"]), Err(Reason::TitleLength));
+        let [longest, longer] = [200, 201].map(|characters| "é".repeat(characters));
+        assert_eq!(read(["7", "3", &longest, "1700000000000"]).unwrap().1, longest);
+        assert_eq!(read(["7", "3", &longer, "1700000000000"]), Err(Reason::TitleLength));
         assert_eq!(read(["7", "3", "Hello", "yesterday"]), Err(Reason::NotATime));
         assert_eq!(read(["7", "3", "Hello", "9700000000000"]), Err(Reason::TimeAhead));
     }

@@ -78,6 +78,7 @@ mod tests {
             posts: 7,
             deleted: [2, 5].into_iter().collect(),
             modes: Modes { changes: 3, pulled: 8 },
+            ..Default::default()
         };
         let stored = [&[0; VERSION], encode(&head).as_slice()].concat();
         assert_eq!(decode(&stored), Some(head));
