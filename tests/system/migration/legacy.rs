@@ -61,7 +61,7 @@ impl Legacy {
         }
         legacy.users = ids.into_iter().collect();
         let users = legacy.users.clone();
-        let authors: Vec<u64> = users.iter().copied().filter(|_| rng.random_bool(0.1)).chain([users[0]]).collect();
+        let authors: Vec<u64> = users[1..].iter().copied().filter(|_| rng.random_bool(0.1)).chain([users[0]]).collect();
         for &author in &authors {
             let blogs = if author == users[0] { 700 } else { rng.random_range(0..14) };
             legacy.write(&mut rng, author, blogs);

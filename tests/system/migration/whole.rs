@@ -117,7 +117,8 @@ async fn compare(world: &World, expected: &Legacy) {
         let posts: Vec<(u64, u64, String)> =
             posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
         let wanted: Vec<(u64, u64, String)> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
-        assert_eq!(posts, wanted, "author {author}");
+        let differs = posts.iter().zip(&wanted).find(|(post, wanted)| post != wanted);
+        assert!(posts.len() == wanted.len() && differs.is_none(), "author {author}: {} posts, {differs:?}", posts.len());
     }
     let authors: BTreeMap<u64, u64> =
         expected.blogs.iter().flat_map(|(author, blogs)| blogs.iter().map(|blog| (blog.id, *author))).collect();
