@@ -1,9 +1,15 @@
 //! Users who are here already, and go on while their legacy keys are imported.
 
+use std::collections::HashMap;
+
 use futures::future::join;
 use redis::Cmd;
 use serde_json::json;
-use tidemark::domain::legacy::Layout;
+use tidemark::{
+    App,
+    domain::{Timestamp, legacy::Layout},
+    ports::Followed,
+};
 use tidemark_tests::{LegacyRedis, world};
 
 use super::{
@@ -16,6 +22,40 @@ const AUTHOR: u64 = 1_000;
 
 fn blogs(count: u64) -> Vec<Blog> {
     (1..=count).map(|id| Blog { at: THEN + id * 1_000, id }).collect()
+}
+
+/// Blogs as the importer has read them.
+fn read(blogs: &[Blog]) -> Vec<tidemark::domain::legacy::Blog> {
+    let read = |blog: &Blog| tidemark::domain::legacy::Blog {
+        id: blog.id,
+        author: id(AUTHOR),
+        title: format!("Blog {}", blog.id),
+        created_at: Timestamp::from_ms(blog.at),
+    };
+    blogs.iter().map(read).collect()
+}
+
+#[tokio::test]
+async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_news() {
+    world(async |world| {
+        let App { edges, posts, imports, clock, .. } = app(world);
+        let (blogs, author) = (read(&blogs(60)), id(AUTHOR));
+        let follow = async |user: u64, heads: &HashMap<_, _>| {
+            let followed = edges.follow(id(user), &[author], heads, clock.now()).await.unwrap().remove(0);
+            let Followed::Created(edge) = followed else { panic!("{followed:?}") };
+            edge.base
+        };
+        let before = posts.heads(&[author]).await.unwrap();
+        imports.import_posts(author, &blogs[..40], true, 0, clock.now()).await.unwrap();
+        assert_eq!(follow(1, &before).await, 40, "the author had no posts");
+        let between = posts.heads(&[author]).await.unwrap();
+        imports.import_posts(author, &blogs[40..], false, 0, clock.now()).await.unwrap();
+        assert_eq!(follow(2, &between).await, 60, "more were on their way");
+        let after = posts.heads(&[author]).await.unwrap();
+        world.user(AUTHOR).publish("news").await;
+        assert_eq!(follow(3, &after).await, 60, "a post of now is news to whoever began to follow before it");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -55,15 +95,7 @@ async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next()
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         reader.feed_ids().await;
         // The transaction of an import, and nothing after it.
-        let posts: Vec<_> = blogs(30)
-            .into_iter()
-            .map(|blog| tidemark::domain::legacy::Blog {
-                id: blog.id,
-                author: id(AUTHOR),
-                title: format!("Blog {}", blog.id),
-                created_at: tidemark::domain::Timestamp::from_ms(blog.at),
-            })
-            .collect();
+        let posts = read(&blogs(30));
         let now = app(world).clock.now();
         let imported = app(world).imports.import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);

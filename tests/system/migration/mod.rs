@@ -35,9 +35,12 @@ async fn invoke(world: &World, event: &Value) -> Value {
 
 /// Invokes until it is done; the last answer and how many there were.
 async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
+    let mut overtaken = 0;
     for invocations in 1..100_000 {
         let answer = world.stack.invoke("migrate", event).await.unwrap();
-        assert_eq!(answer["overtaken"], false, "nobody else is at it");
+        // The last save of an invocation that was dropped may still be on its way when the next one begins. Nobody else is at it.
+        overtaken += usize::from(answer["overtaken"] == true);
+        assert!(overtaken <= 1, "{answer}");
         if answer["done"] == true {
             return (answer, invocations);
         }
@@ -258,6 +261,24 @@ async fn a_source_that_was_restarted_begins_its_layout_again_and_counts_nothing_
 }
 
 #[tokio::test]
+async fn cursors_of_a_server_that_is_gone_are_not_used_on_its_successor() {
+    world(async |world| {
+        let mut legacy = LegacyRedis::start().await;
+        // More keys than one SCAN lists; blogs that nobody knows are read quickly.
+        let commands: Vec<Cmd> = (1..=3_000).map(|user| command(&["SADD", &Layout::UserRead.key(user), "7"])).collect();
+        legacy.run(&commands).await;
+        let event = json!({ "source": legacy.url(), "layout": ["user-read"], "limit": 1_500 });
+        let first = world.stack.invoke("migrate", event.clone()).await.unwrap();
+        assert!(first["done"] == false && counts(&first, "user-read")[0] >= 1_500, "{first}");
+        legacy.restart().await;
+        legacy.run(&commands).await;
+        let (answer, _) = migrate(world, event).await;
+        assert_eq!(counts(&answer, "user-read"), [3_000, 0, 0, 3_000]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
@@ -266,9 +287,14 @@ async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
         commands.extend(author_blogs(1_000, &blogs));
         legacy.run(&commands).await;
         let event = json!({ "source": legacy.url() });
-        let (one, other) = tokio::join!(invoke(world, &event), invoke(world, &event));
-        let overtaken = [&one, &other].map(|answer| answer["overtaken"] == true);
-        assert!(overtaken == [true, false] || overtaken == [false, true], "{one} {other}");
+        let mut limited = event.clone();
+        // Both begin together, and later both go on from the same place.
+        for limit in [100, u64::MAX] {
+            limited["limit"] = json!(limit);
+            let (one, other) = tokio::join!(invoke(world, &limited), invoke(world, &limited));
+            let overtaken = [&one, &other].map(|answer| answer["overtaken"] == true);
+            assert!(overtaken == [true, false] || overtaken == [false, true], "{one} {other}");
+        }
         migrate(world, event).await;
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 400);
         let head = app(world).posts.heads(&[id(1_000)]).await.unwrap().remove(&id(1_000)).unwrap();
