@@ -8,7 +8,7 @@ use serde_json::json;
 use tidemark::{
     App,
     domain::{Timestamp, legacy::Layout},
-    ports::Followed,
+    ports::{Followed, StoredProgress},
 };
 use tidemark_tests::{LegacyRedis, world};
 
@@ -284,6 +284,31 @@ async fn a_notice_made_unread_here_stays_unread_and_readers_are_counted_once() {
         let (more, _) = migrate(world, event).await;
         assert_eq!(counts(&more, "notices"), [4, 1, 3, 0]);
         assert_eq!(world.user(4).get("/v1/notices/unread?platform=2").await.ok()["read"], 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn follows_are_not_imported_when_unfollows_may_be_forgotten_unless_asked_for() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        legacy.run(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
+        let mut event = json!({ "source": legacy.url(), "layout": ["u-follow"] });
+        migrate(world, event.clone()).await;
+        // The run as if it had begun a week ago.
+        let imports = &app(world).imports;
+        let runs = world.dynamodb().await.scan().table_name("MigrationTable").send().await.unwrap();
+        let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#").map(str::to_owned)).unwrap();
+        let stored = imports.progress(&run).await.unwrap().unwrap();
+        let mut progress: serde_json::Value = serde_json::from_str(&stored.text).unwrap();
+        progress["first_begun"] = json!(Timestamp::from_ms(app(world).clock.now().ms() - 7 * 86_400_000));
+        let aged = StoredProgress { version: stored.version + 1, text: progress.to_string() };
+        assert!(imports.save_progress(&run, &aged).await.unwrap());
+        let refused = world.stack.invoke("migrate", event.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains("too long ago"), "{refused}");
+        event["again"] = json!(true);
+        let (answer, _) = migrate(world, event).await;
+        assert_eq!(counts(&answer, "u-follow"), [1, 0, 1, 0]);
     })
     .await;
 }
