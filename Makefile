@@ -15,7 +15,7 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test demo load verify latency followers big-author bench fmt lint clean
+.PHONY: help setup build run test demo load verify latency followers big-author migrate bench fmt lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -61,6 +61,11 @@ latency: build ## measure publishing for an author with 10 followers and one wit
 
 followers: build ## walk an author's many followers while others come and go, on the running stack: N=50000
 	@exec "$(BIN)/verify" --followers $(or $(N),50000) $(ARGS)
+
+migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=--dry-run]
+	@[ -n '$(SOURCE)' ] || { echo "usage: make migrate SOURCE=redis://host:port [ARGS=--dry-run]" >&2; exit 2; }
+	@$(MAKE) build
+	@exec "$(BIN)/migrate" '$(SOURCE)' $(ARGS)
 
 big-author: build ## measure an author with a million followers, on a stack of its own: N=1000000 LIVE=100000
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)

@@ -14,7 +14,7 @@ use crate::{
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
     notices::NoticeBoard,
-    ports::{Clock, Edges, Failures, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Failures, Imports, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
     relations::{FirstPages, Relations},
@@ -34,6 +34,8 @@ pub struct App {
     pub reads: Arc<dyn Reads>,
     /// Likes and favorites.
     pub reactions: Arc<dyn Reactions>,
+    /// What migration writes.
+    pub imports: Arc<dyn Imports>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
     /// Stream records that the projector gave up.
@@ -170,7 +172,8 @@ impl App {
             edges: stores.clone(),
             posts: stores.clone(),
             reads: stores.clone(),
-            reactions: stores,
+            reactions: stores.clone(),
+            imports: stores,
             queue,
             projector_failures: Arc::new(failures),
             views: views.clone(),

@@ -1,5 +1,6 @@
 //! What the use cases need of the outside world: one small trait per capability, speaking domain types.
 
+mod imports;
 mod notices;
 
 use std::{
@@ -10,6 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+
+pub use imports::{BLOGS_PER_IMPORT, ImportRecord, ImportedPosts, Imports, NewFollow, StoredProgress};
 
 use crate::{
     domain::{

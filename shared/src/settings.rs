@@ -8,7 +8,7 @@ use crate::{facts::Tables, views::RedisOptions};
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`, `NOTICE_READS_TABLE`,
-    /// `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`.
+    /// `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
@@ -16,6 +16,8 @@ pub struct Settings {
     pub projector_failures_queue_url: String,
     /// `REDIS_URL`, `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
     pub redis: RedisOptions,
+    /// `LEGACY_REDIS_URL`: the Redis that is migrated from when an invocation names none.
+    pub legacy_redis_url: Option<String>,
     /// `FOLLOWING_LIMIT` (500).
     pub following_limit: u64,
     /// `PULL_THRESHOLD` (1,000,000): followers from which on an author's posts are not pushed.
@@ -85,6 +87,7 @@ impl Settings {
                 notice_reads: required("NOTICE_READS_TABLE")?,
                 reactions: required("REACTIONS_TABLE")?,
                 idempotency: required("IDEMPOTENCY_TABLE")?,
+                migration: required("MIGRATION_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
@@ -93,6 +96,7 @@ impl Settings {
                 connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),
                 response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
             },
+            legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),

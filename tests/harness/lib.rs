@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod api;
+mod legacy;
 mod model;
 
 use std::{
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 use tidemark_local::{Options, Stack};
 
 pub use api::{Answer, User};
+pub use legacy::LegacyRedis;
 pub use model::{Kind, Model, Post};
 
 /// One test's stack.

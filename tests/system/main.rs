@@ -7,6 +7,7 @@ mod events;
 mod histories;
 mod killed;
 mod likes;
+mod migration;
 mod notice_counts;
 mod notice_histories;
 mod notices;

@@ -42,21 +42,39 @@ pub(super) async fn resume(State(gateway): State<Arc<Gateway>>, Path(function): 
 /// Fires a function's schedule and answers with the function's result; a JSON body replaces the schedule's input.
 pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
     let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
-    let input: Option<Value> = match body.is_empty() {
-        true => None,
-        false => match serde_json::from_slice(&body) {
-            Ok(input) => Some(input),
-            Err(error) => {
-                return (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is no JSON: {error}") })))
-                    .into_response();
-            }
-        },
+    let input = match input(&body) {
+        Ok(input) => input,
+        Err(refusal) => return refusal,
     };
     match gateway.core.fire(unit, input).await {
         Some(Ok(answer)) => Json(answer).into_response(),
         Some(Err(error)) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
         None => (StatusCode::NOT_FOUND, Json(json!({ "error": format!("`{function}` has no schedule") }))).into_response(),
     }
+}
+
+/// Invokes the function with the body as its event, as `aws lambda invoke` does, and answers with its result.
+pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    let event = match input(&body) {
+        Ok(event) => event.unwrap_or_else(|| json!({})),
+        Err(refusal) => return refusal,
+    };
+    match gateway.core.invoke(unit, event).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
+    }
+}
+
+/// The JSON of a body; none when it is empty.
+#[expect(clippy::result_large_err, reason = "the error is the answer")]
+fn input(body: &Bytes) -> Result<Option<Value>, Response> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(body).map(Some).map_err(|error| {
+        (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is no JSON: {error}") }))).into_response()
+    })
 }
 
 fn unknown(function: &str) -> Response {

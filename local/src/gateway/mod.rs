@@ -46,6 +46,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/sources/{function}/pause", post(local::pause))
         .route("/_local/sources/{function}/resume", post(local::resume))
         .route("/_local/schedules/{function}", post(local::fire))
+        .route("/_local/functions/{function}", post(local::invoke))
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {

@@ -40,6 +40,7 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "notice" => tidemark_notice::handle,
     "relation-projector" => tidemark_relation_projector::handle,
     "reconcile" => tidemark_reconcile::handle,
+    "migrate" => tidemark_migrate::handle,
 };
 
 /// A function in this process.

@@ -1,8 +1,6 @@
-//! The command-line tools `load`, `demo`, `verify` and `bench`, and what they share.
-//!
 //! The command-line tools, and what they share.
 //!
-//! `load`, `demo` and `verify` know the running stack by its public API and the `/_local` routes alone: nothing of the functions'
+//! `load`, `demo`, `verify` and `migrate` know the running stack by its public API and the `/_local` routes alone: nothing of the functions'
 //! code is used there, so that what they count is counted independently. [`bench`] measures that code itself, and [`big_author`]
 //! has a stack of its own in its process, writes a million edges into the facts and looks into every view.
 
@@ -13,6 +11,7 @@ pub mod big_author;
 pub mod demo;
 pub mod edges;
 pub mod load;
+pub mod migrate;
 pub mod progress;
 pub mod signal;
 pub mod status;

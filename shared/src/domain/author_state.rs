@@ -283,6 +283,7 @@ mod tests {
             let head = AuthorHead {
                 latest_seq: latest, latest_at: Timestamp::from_ms(5), posts: 0, deleted: deleted.iter().copied().collect(),
                 modes: Modes { changes, pulled: latest / 2 * u64::from(changes.min(1)) },
+                ..Default::default()
             };
             let reads = ReadState { version: 3, through: 0, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>() };
             let state = AuthorState::from_facts(&edge(base, 0), &head, &reads);

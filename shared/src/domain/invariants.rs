@@ -3,7 +3,7 @@
 //! | id | invariant |
 //! |---|---|
 //! | F1 | An edge exists in both directions or in neither, and both counters agree with the edges. |
-//! | F2 | An author's sequence numbers are 1, 2, 3, … without gaps, and their times never decrease. |
+//! | F2 | An author's sequence numbers are 1, 2, 3, … without gaps, and their times never decrease, archived posts left out. |
 //! | F3 | A read fact never covers a post that does not exist. |
 //! | F4 | A watermark never goes back. |
 //! | F5 | A post's likes and favorites are as many as users' reaction facts say so, and an author's are those of all posts, deleted ones included. |

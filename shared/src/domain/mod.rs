@@ -6,6 +6,7 @@ pub mod cursor;
 pub mod feed;
 pub mod ids;
 pub mod invariants;
+pub mod legacy;
 pub mod model;
 pub mod notices;
 pub mod pages;

@@ -37,10 +37,12 @@ pub struct AuthorHead {
     pub latest_at: Timestamp,
     /// Live posts.
     pub posts: u64,
-    /// Sequence numbers of deleted posts. Only grows.
+    /// Sequence numbers of deleted and of [archived](Post::archived) posts: those that take no part in feeds and counts. Only grows.
     pub deleted: SeqSet,
     /// How the next post will reach readers.
     pub modes: Modes,
+    /// More posts from before are about to be appended by migration.
+    pub importing: bool,
 }
 
 impl AuthorHead {
@@ -56,10 +58,16 @@ impl AuthorHead {
 
     /// The floor of a follow that begins now: the smallest that shows at most the newest [`BACKLOG`] live posts.
     pub fn backlog_floor(&self) -> Seq {
-        let (mut low, mut high) = (0, self.latest_seq);
+        self.backlog_floor_at(self.latest_seq)
+    }
+
+    /// The same for a follow that began when `base` was the author's latest post.
+    pub fn backlog_floor_at(&self, base: Seq) -> Seq {
+        let (mut low, mut high) = (0, base.min(self.latest_seq));
+        let newer = self.live_above(high);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.live_above(middle) <= BACKLOG {
+            if self.live_above(middle) - newer <= BACKLOG {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -114,6 +122,9 @@ pub struct Post {
     pub created_at: Timestamp,
     /// Whether only its tombstone is left.
     pub deleted: bool,
+    /// Migrated after its author had published something later: it keeps its time, is listed among its author's posts and can be opened, but takes no part
+    /// in feeds and counts, which rely on times that do not decrease.
+    pub archived: bool,
     /// Its fan-out.
     pub delivery: Delivery,
 }
@@ -122,6 +133,11 @@ impl Post {
     /// Where the post stands in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
+    }
+
+    /// Whether feeds show the post to those who follow its author.
+    pub fn is_in_feeds(&self) -> bool {
+        !self.deleted && !self.archived
     }
 }
 
@@ -312,6 +328,7 @@ mod tests {
         head.deleted = (201..=250).collect();
         assert_eq!(head.backlog_floor(), 100);
         assert_eq!(head.live_above(100), 100);
+        assert_eq!(head.backlog_floor_at(150), 50, "a follow of the past has the backlog of then");
         head.deleted = (3..=250).collect();
         assert_eq!(head.backlog_floor(), 0);
         assert_eq!(AuthorHead::default().backlog_floor(), 0);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
+use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 use futures::future::try_join_all;
 use tracing::debug;
 
@@ -17,11 +17,27 @@ use super::{
 };
 use crate::{
     domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS},
-    ports::{Edges, FactsError, Followed},
+    ports::{Edges, FactsError, Followed, NewFollow, Posts},
 };
 
-/// Edges in one transaction: three items each and the follower's counter, of at most 100.
-const EDGES_PER_TRANSACTION: usize = 33;
+/// Where a follow comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The follower makes it now: it is later than whatever was.
+    Made,
+    /// It began elsewhere and earlier.
+    Imported,
+}
+
+impl Kind {
+    /// Whether an unfollow stands against the follow.
+    fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
+        self == Self::Imported && tombstone.since >= follow.since
+    }
+}
+
+/// Edges in one transaction: three items each, perhaps a look at the author's head, and the follower's counter, of at most 100.
+const EDGES_PER_TRANSACTION: usize = 24;
 
 #[async_trait]
 impl Edges for DynamoFacts {
@@ -44,62 +60,7 @@ impl Edges for DynamoFacts {
         heads: &HashMap<UserId, AuthorHead>,
         now: Timestamp,
     ) -> Result<Vec<Followed>, FactsError> {
-        let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
-        let mut attempt = 0;
-        // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
-        let mut together = EDGES_PER_TRANSACTION;
-        loop {
-            let missing: Vec<UserId> = authors.iter().copied().filter(|author| !outcomes.contains_key(author)).collect();
-            let (known, followings) = self.edges_and_followings(user, &missing).await?;
-            for edge in known.values().filter(|edge| edge.following) {
-                outcomes.insert(edge.author, Followed::Existing(edge.clone()));
-            }
-            let missing: Vec<UserId> = missing.into_iter().filter(|author| !outcomes.contains_key(author)).collect();
-            if missing.is_empty() {
-                break;
-            }
-            let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
-            if room == 0 {
-                outcomes.extend(missing.iter().map(|&author| (author, Followed::LimitReached)));
-                break;
-            }
-            for chunk in missing[..missing.len().min(room)].chunks(together) {
-                let edges: Vec<Edge> = chunk
-                    .iter()
-                    .map(|&author| {
-                        let empty = AuthorHead::default();
-                        let head = heads.get(&author).unwrap_or(&empty);
-                        Edge {
-                            user,
-                            author,
-                            following: true,
-                            since: next_since(known.get(&author), now),
-                            rev: next_rev(known.get(&author), now),
-                            base: head.latest_seq,
-                            floor: head.backlog_floor(),
-                        }
-                    })
-                    .collect();
-                match self.write_follows(&edges, &known).await? {
-                    Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
-                    Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
-                        outcomes.insert(chunk[0], Followed::LimitReached);
-                        break;
-                    }
-                    Err(_) => {
-                        debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
-                        together = 1;
-                        back_off(attempt).await;
-                        break;
-                    }
-                }
-            }
-            attempt += 1;
-            if attempt > ATTEMPTS + authors.len() as u32 {
-                return Err(FactsError::Contention { operation: "follow" });
-            }
-        }
-        authors.iter().map(|author| outcomes.get(author).cloned().ok_or(FactsError::Contention { operation: "follow" })).collect()
+        self.make_follows(user, follows_from_now(authors, heads, now), now, Kind::Made).await
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
@@ -158,6 +119,82 @@ impl Edges for DynamoFacts {
 }
 
 impl DynamoFacts {
+    /// Makes follows of one user, several a transaction; one outcome each, in order.
+    pub(super) async fn make_follows(
+        &self,
+        user: UserId,
+        mut follows: Vec<NewFollow>,
+        now: Timestamp,
+        kind: Kind,
+    ) -> Result<Vec<Followed>, FactsError> {
+        let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
+        let mut attempt = 0;
+        // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
+        let mut together = EDGES_PER_TRANSACTION;
+        loop {
+            let missing: Vec<&NewFollow> = follows.iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
+            let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
+            let (known, followings) = self.edges_and_followings(user, &authors).await?;
+            for follow in &missing {
+                if let Some(edge) = known.get(&follow.author).filter(|edge| edge.following || kind.yields_to(edge, follow)) {
+                    outcomes.insert(edge.author, Followed::Existing(edge.clone()));
+                }
+            }
+            let missing: Vec<&NewFollow> = missing.into_iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
+            if missing.is_empty() {
+                break;
+            }
+            let mut again = false;
+            let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
+            if room == 0 {
+                outcomes.extend(missing.iter().map(|follow| (follow.author, Followed::LimitReached)));
+                break;
+            }
+            for chunk in missing[..missing.len().min(room)].chunks(together) {
+                let exact: Vec<UserId> = chunk.iter().filter(|follow| follow.exact).map(|follow| follow.author).collect();
+                let edges: Vec<Edge> = chunk
+                    .iter()
+                    .map(|follow| Edge {
+                        user,
+                        author: follow.author,
+                        following: true,
+                        since: next_since(known.get(&follow.author), follow.since),
+                        rev: next_rev(known.get(&follow.author), now),
+                        base: follow.base,
+                        floor: follow.floor,
+                    })
+                    .collect();
+                match self.write_follows(&edges, &known, &exact).await? {
+                    Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
+                    Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
+                        outcomes.insert(chunk[0].author, Followed::LimitReached);
+                        break;
+                    }
+                    Err(_) => {
+                        debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
+                        together = 1;
+                        again = true;
+                        break;
+                    }
+                }
+            }
+            if again {
+                back_off(attempt).await;
+                if kind == Kind::Made {
+                    // Perhaps posts have been imported meanwhile.
+                    let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
+                    follows = follows_from_now(&authors, &self.heads(&authors).await?, now);
+                }
+            }
+            attempt += 1;
+            if attempt > ATTEMPTS + follows.len() as u32 {
+                return Err(FactsError::Contention { operation: "follow" });
+            }
+        }
+        let outcome = |follow: &NewFollow| outcomes.get(&follow.author).cloned();
+        follows.iter().map(|follow| outcome(follow).ok_or(FactsError::Contention { operation: "follow" })).collect()
+    }
+
     /// The edges to these authors and how many authors the user follows, read together.
     async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), FactsError> {
         let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
@@ -172,7 +209,13 @@ impl DynamoFacts {
         Ok((edges, followings))
     }
 
-    async fn write_follows(&self, edges: &[Edge], known: &HashMap<UserId, Edge>) -> Result<Result<(), Cancelled>, FactsError> {
+    /// Writes edges on the condition that none of their pairs has changed, and that of `exact` authors the base is still the latest post.
+    async fn write_follows(
+        &self,
+        edges: &[Edge],
+        known: &HashMap<UserId, Edge>,
+        exact: &[UserId],
+    ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "follow";
         let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
         let added = edges.len() as u64;
@@ -190,6 +233,15 @@ impl DynamoFacts {
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, follower.build())?).build())
                 .transact_items(update(OPERATION, count)?);
+            if exact.contains(&edge.author) {
+                let check = ConditionCheck::builder().table_name(&self.tables.posts).set_key(Some(schema::head(edge.author)));
+                let check = match edge.base {
+                    0 => check.condition_expression("attribute_not_exists(latest_seq)"),
+                    base => check.condition_expression("latest_seq = :base").expression_attribute_values(":base", number(base)),
+                };
+                transaction = transaction
+                    .transact_items(TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build());
+            }
         }
         Self::transact(OPERATION, transaction).await
     }
@@ -251,6 +303,17 @@ impl DynamoFacts {
         }
         Ok(followers)
     }
+}
+
+/// Follows that begin now: of authors without posts, or whose posts are being imported, the base is made sure of.
+fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now: Timestamp) -> Vec<NewFollow> {
+    let empty = AuthorHead::default();
+    let follow = |&author: &UserId| {
+        let head = heads.get(&author).unwrap_or(&empty);
+        let exact = head.importing || head.latest_seq == 0;
+        NewFollow { author, since: now, base: head.latest_seq, floor: head.backlog_floor(), exact }
+    };
+    authors.iter().map(follow).collect()
 }
 
 /// Now, but later than the pair's last change: the time of a change also orders it.

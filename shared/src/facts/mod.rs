@@ -4,6 +4,7 @@
 
 mod edges;
 mod followers;
+mod imports;
 mod item;
 mod notices;
 mod posts;
@@ -49,6 +50,8 @@ pub struct Tables {
     pub reactions: String,
     /// Idempotency records.
     pub idempotency: String,
+    /// What migration has done.
+    pub migration: String,
 }
 
 /// All fact stores on one DynamoDB client.

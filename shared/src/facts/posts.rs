@@ -52,6 +52,7 @@ impl Posts for DynamoFacts {
                 title: post.title.clone(),
                 created_at: at,
                 deleted: false,
+                archived: false,
                 delivery: Delivery {
                     mode,
                     state: DeliveryState::Pending,
@@ -96,9 +97,10 @@ impl Posts for DynamoFacts {
             if pending {
                 known.delivery.state = DeliveryState::Cancelled;
             }
+            let deletions = head.deleted.len();
             head.deleted.insert(post.seq);
             head.posts = head.posts.saturating_sub(1);
-            match self.write_tombstone(&known, &head).await? {
+            match self.write_tombstone(&known, &head, deletions).await? {
                 Ok(()) => return Ok(Deleted::Deleted(known, head)),
                 Err(_) => back_off(attempt).await,
             }
@@ -270,17 +272,7 @@ impl DynamoFacts {
     ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "publish";
         let PostId { author, seq } = post.id;
-        let mut item = schema::post(post.id);
-        item.extend([
-            ("title".to_owned(), string(&post.title)),
-            ("at".to_owned(), number(post.created_at.ms())),
-            ("time".to_owned(), schema::post_time(post.created_at, seq)),
-            ("mode".to_owned(), string(mode_name(post.delivery.mode))),
-            ("state".to_owned(), string("pending")),
-            ("followers".to_owned(), number(post.delivery.followers)),
-            ("pages".to_owned(), number(post.delivery.pages.into())),
-            ("unfinished".to_owned(), unfinished_shard(author)),
-        ]);
+        let item = post_item(post, post.created_at);
         let head = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(author)))
@@ -323,10 +315,9 @@ impl DynamoFacts {
         Self::transact(OPERATION, transaction).await
     }
 
-    /// Writes a tombstone and the author's head after it.
-    async fn write_tombstone(&self, post: &Post, after: &AuthorHead) -> Result<Result<(), Cancelled>, FactsError> {
+    /// Writes a tombstone and the author's head after it, which had `previous` deletions before: as many, when the post was archived.
+    async fn write_tombstone(&self, post: &Post, after: &AuthorHead, previous: u64) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "delete";
-        let deletions = after.deleted.len();
         let tombstone = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::post(post.id)))
@@ -343,11 +334,11 @@ impl DynamoFacts {
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(post.id.author)))
             .update_expression("SET deleted = :deleted, deletions = :deletions ADD posts :less")
-            .condition_expression(if deletions == 1 { "attribute_not_exists(deletions)" } else { "deletions = :previous" })
+            .condition_expression(if previous == 0 { "attribute_not_exists(deletions)" } else { "deletions = :previous" })
             .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(after.deleted.to_bytes())))
-            .expression_attribute_values(":deletions", number(deletions))
+            .expression_attribute_values(":deletions", number(after.deleted.len()))
             .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()));
-        let update = if deletions == 1 { update } else { update.expression_attribute_values(":previous", number(deletions - 1)) };
+        let update = if previous == 0 { update } else { update.expression_attribute_values(":previous", number(previous)) };
         let transaction = self
             .client
             .transact_write_items()
@@ -408,8 +399,32 @@ fn unfinished_shard(author: UserId) -> AttributeValue {
     schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
 }
 
+/// The item of a new post, whose place in the order of its author's posts is that of `order`: its own time, unless it is archived.
+pub(super) fn post_item(post: &Post, order: Timestamp) -> Item {
+    let mut item = schema::post(post.id);
+    item.extend([
+        ("title".to_owned(), string(&post.title)),
+        ("at".to_owned(), number(post.created_at.ms())),
+        ("time".to_owned(), schema::post_time(order, post.id.seq)),
+        ("mode".to_owned(), string(mode_name(post.delivery.mode))),
+        ("state".to_owned(), string(state_name(post.delivery.state))),
+        ("followers".to_owned(), number(post.delivery.followers)),
+        ("pages".to_owned(), number(post.delivery.pages.into())),
+    ]);
+    if post.delivery.state == DeliveryState::Pending {
+        item.insert("unfinished".to_owned(), unfinished_shard(post.id.author));
+    }
+    if let Some(at) = post.delivery.finished_at {
+        item.insert("finished_at".to_owned(), number(at.ms()));
+    }
+    if post.archived {
+        item.insert("archived".to_owned(), AttributeValue::Bool(true));
+    }
+    item
+}
+
 /// Pages of a fan-out: none when readers pull.
-fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
+pub(super) fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
     match mode {
         DeliveryMode::Push => page_count(followers),
         DeliveryMode::Pull => 0,
@@ -431,13 +446,14 @@ fn state_name(state: DeliveryState) -> &'static str {
     }
 }
 
-fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
+pub(super) fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
     let reader = Reader { table: "posts", item };
     Ok(AuthorHead {
         latest_seq: reader.number("latest_seq")?,
         latest_at: reader.time("latest_at")?,
         posts: reader.number("posts")?,
         deleted: reader.seqs("deleted")?,
+        importing: reader.flag("importing"),
         modes: Modes {
             changes: u32::try_from(reader.optional_number("mode_changes")?.unwrap_or(0))
                 .map_err(|_| reader.damaged("mode_changes"))?,
@@ -457,6 +473,7 @@ pub(super) fn read_post(item: &Item) -> Result<Post, FactsError> {
         title: if deleted { String::new() } else { reader.text("title")?.to_owned() },
         created_at,
         deleted,
+        archived: reader.flag("archived"),
         delivery: Delivery {
             mode: match reader.text("mode")? {
                 "push" => DeliveryMode::Push,

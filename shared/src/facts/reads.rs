@@ -11,7 +11,7 @@ use super::{
     number, schema, unavailable,
 };
 use crate::{
-    domain::{ReadState, UserId},
+    domain::{ReadState, SeqSet, UserId},
     ports::{FactsError, Reads},
 };
 
@@ -28,18 +28,39 @@ impl Reads for DynamoFacts {
     }
 
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError> {
-        let mut item = schema::reads(user, author);
-        item.extend([
-            ("version".to_owned(), number(state.version.into())),
-            ("through".to_owned(), number(state.through)),
-            ("read".to_owned(), AttributeValue::B(Blob::new(state.read.to_bytes()))),
-        ]);
-        let put = self.client.put_item().table_name(&self.tables.reads).set_item(Some(item));
-        let put = match state.version.saturating_sub(1) {
-            0 => put.condition_expression("attribute_not_exists(version)"),
-            known => put.condition_expression("version = :known").expression_attribute_values(":known", number(known.into())),
+        self.put_state(user, author, state, None).await
+    }
+}
+
+impl DynamoFacts {
+    /// Writes a state on the condition of its version; the marks that came by migration stay as they are unless given.
+    pub(super) async fn put_state(
+        &self,
+        user: UserId,
+        author: UserId,
+        state: &ReadState,
+        imported: Option<&SeqSet>,
+    ) -> Result<bool, FactsError> {
+        let set = |seqs: &SeqSet| AttributeValue::B(Blob::new(seqs.to_bytes()));
+        let sets = "SET version = :version, through = :through, #read = :read";
+        let mut update = self
+            .client
+            .update_item()
+            .table_name(&self.tables.reads)
+            .set_key(Some(schema::reads(user, author)))
+            .update_expression(if imported.is_some() { format!("{sets}, imported = :imported") } else { sets.to_owned() })
+            .expression_attribute_names("#read", "read")
+            .expression_attribute_values(":version", number(state.version.into()))
+            .expression_attribute_values(":through", number(state.through))
+            .expression_attribute_values(":read", set(&state.read));
+        if let Some(imported) = imported {
+            update = update.expression_attribute_values(":imported", set(imported));
+        }
+        let update = match state.version.saturating_sub(1) {
+            0 => update.condition_expression("attribute_not_exists(version)"),
+            known => update.condition_expression("version = :known").expression_attribute_values(":known", number(known.into())),
         };
-        match put.send().await {
+        match update.send().await {
             Ok(_) => Ok(true),
             Err(error) if condition_failed(&error) => Ok(false),
             Err(error) => Err(unavailable("put_reads", error)),
@@ -47,7 +68,7 @@ impl Reads for DynamoFacts {
     }
 }
 
-fn read_reads(item: &Item) -> Result<(UserId, ReadState), FactsError> {
+pub(super) fn read_reads(item: &Item) -> Result<(UserId, ReadState), FactsError> {
     let reader = Reader { table: "reads", item };
     let state = ReadState { version: reader.small("version")?, through: reader.number("through")?, read: reader.seqs("read")? };
     Ok((reader.user("author")?, state))

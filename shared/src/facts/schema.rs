@@ -2,33 +2,42 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow |
-//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow |
-//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow |
-//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N | publish, delete |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S | publish, delete, fan-out, reconcile |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow, migrate |
+//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
+//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow, migrate |
+//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `importing` BOOL | publish, delete, migrate |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed) | mark-read |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
 //! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N | react |
 //! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N | react |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](crate::domain::PlatformHead::encode_live)) | notice |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; gone when deleted, some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
-//! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice |
-//! | counters | `counter` S `n#<platform>#<shard>#<block>` | users of that shard who have read what has the slots of that block, 32 to a block | `s<slot % 32>` N | notice |
+//! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate |
+//! | counters | `counter` S `n#<platform>#<shard>#<block>` | users of that shard who have read what has the slots of that block, 32 to a block | `s<slot % 32>` N | notice, migrate |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
+//! | migration | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S | migrate |
+//! | migration | `key` S `author#<author>` | what was imported of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N | migrate |
+//! | migration | `key` S `notice#<platform>#<legacy notice>#<block>` | which bits of a block of a legacy notice's bitmap were imported | `users` B (roaring) | migrate |
+//! | migration | `key` S `run#<run>` | how far a migration is | `version` N, `progress` S (JSON) | migrate |
 //!
 //! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one. A
 //! notice is written with its platform's head, a read state with the counters of the slots that changed; a reaction and its two counts,
-//! which lie in one partition, are written in one.
+//! which lie in one partition, are written in one. Migrate writes up to 49
+//! posts with head, mappings and record in one, and an edge as follow does.
 
 use std::{collections::HashMap, ops::Range};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
-use crate::domain::{Edge, NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS};
+use crate::domain::{
+    Edge, NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId,
+    ids::BUCKETS,
+    legacy::{BlogId, LegacyNotice},
+};
 
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
@@ -214,6 +223,36 @@ pub fn publish_record(user: UserId, idempotency_key: &str) -> Item {
     key([("key", string(format!("{user}#publish#{idempotency_key}")))])
 }
 
+/// migration: the post that a legacy blog became.
+pub fn mapping(blog: BlogId) -> Item {
+    key([("key", string(format!("blog#{blog}")))])
+}
+
+/// migration: the blog in a mapping's key.
+pub fn mapped_blog(key: &str) -> Option<BlogId> {
+    key.strip_prefix("blog#")?.parse().ok()
+}
+
+/// migration: what was imported of an author.
+pub fn import_record(author: UserId) -> Item {
+    key([("key", string(format!("author#{author}")))])
+}
+
+/// migration: the author in a record's key.
+pub fn imported_author(key: &str) -> Option<UserId> {
+    key.strip_prefix("author#")?.parse().ok()
+}
+
+/// migration: what was imported of a block of a legacy notice's bitmap.
+pub fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
+    key([("key", string(format!("notice#{platform}#{notice}#{block}")))])
+}
+
+/// migration: how far a run is.
+pub fn run(run: &str) -> Item {
+    key([("key", string(format!("run#{run}")))])
+}
+
 /// notices: a platform's head.
 pub fn platform_head(platform: Platform) -> Item {
     key([("platform", number(platform.get().into())), ("item", string("head"))])
@@ -292,11 +331,17 @@ mod tests {
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), string("000000000000005#0000000000000003"));
         assert_eq!(text(&publish_record(user, "k"), "key"), "1042#publish#k");
+        assert_eq!(text(&mapping(u64::MAX), "key"), "blog#18446744073709551615");
+        assert_eq!(mapped_blog("blog#7"), Some(7));
+        assert_eq!(text(&import_record(author), "key"), "author#7");
+        assert_eq!(imported_author("author#7"), Some(author));
+        assert_eq!(text(&run("abc"), "key"), "run#abc");
         let notice_id: NoticeId = "7-300".parse().unwrap();
         assert_eq!(
             (text(&platform_head(notice_id.platform), "platform"), text(&platform_head(notice_id.platform), "item")),
             ("7".into(), "head".into())
         );
+        assert_eq!(text(&imported_bits((notice_id.platform, 57), 2), "key"), "notice#7#57#2");
         assert_eq!(text(&notice(notice_id), "item"), "notice#0000000000000300");
         assert_eq!(notice_seq("notice#0000000000000300"), Some(300));
         assert_eq!(

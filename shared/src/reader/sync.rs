@@ -2,7 +2,7 @@
 
 use super::{PairFacts, ReaderError, Readers};
 use crate::{
-    domain::{AuthorState, Edge, Post, UserId, feed::FEED_CAP},
+    domain::{AuthorState, Edge, FeedKey, Post, PostId, UserId, feed::FEED_CAP},
     ports::{Admitted, Seed, Seeded},
 };
 
@@ -95,8 +95,9 @@ impl Readers {
         }
         let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
         let posts = self.posts.timeline(edge.author, edge.floor, pair.head.latest_seq, FEED_CAP).await?;
-        let low = posts.last().filter(|_| posts.len() == FEED_CAP).map(Post::key);
-        let entries = posts.iter().filter(|post| !post.deleted).map(Post::key).collect();
+        let entries: Vec<FeedKey> = posts.iter().filter(|post| post.is_in_feeds()).map(Post::key).collect();
+        let newest = FeedKey { at: pair.head.latest_at, post: PostId::new(edge.author, pair.head.latest_seq) };
+        let low = (posts.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(newest));
         Ok(Some(Seed { authors: vec![(edge.author, state)], entries, token: None, low }))
     }
 }

@@ -89,11 +89,13 @@ impl Lane {
             // The next load begins below the last post of this one.
             Some(last) if loaded.len() == limit => {
                 self.upto = last.id.seq - 1;
-                self.latest_at = last.created_at;
+                if !last.archived {
+                    self.latest_at = last.created_at;
+                }
             }
             _ => self.upto = self.after,
         }
-        self.loaded.extend(loaded.into_iter().filter(|post| !post.deleted));
+        self.loaded.extend(loaded.into_iter().filter(Post::is_in_feeds));
         Ok(())
     }
 }

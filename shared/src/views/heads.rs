@@ -61,6 +61,8 @@ fn decode(bytes: &[u8]) -> Option<AuthorHead> {
         posts,
         deleted: SeqSet::from_bytes(deleted).ok()?,
         modes: Modes { changes: u32::try_from(changes).ok()?, pulled },
+        // Of the facts' use alone.
+        importing: false,
     })
 }
 
@@ -76,6 +78,7 @@ mod tests {
             posts: 7,
             deleted: [2, 5].into_iter().collect(),
             modes: Modes { changes: 3, pulled: 8 },
+            ..Default::default()
         };
         let stored = [&[0; VERSION], encode(&head).as_slice()].concat();
         assert_eq!(decode(&stored), Some(head));

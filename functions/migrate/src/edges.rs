@@ -1,0 +1,226 @@
+//! Relation lists to follow edges: the transaction of a follow, with the time at which it began.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use tidemark::{
+    domain::{
+        AuthorHead, Seq, SeqSet, Timestamp, UserId,
+        legacy::{self, Reason},
+    },
+    ports::{Followed, ImportRecord, NewFollow},
+};
+
+use crate::{
+    MigrateError,
+    progress::Pending,
+    report::Tally,
+    run::{Outcome, Run, Times},
+    source::{Member, Shape, SourceError},
+};
+
+/// Followers of one list worked on side by side.
+const PARALLEL: usize = 8;
+
+/// Posts of an author up to which all times are loaded at once instead of looking for one.
+const TIMES: u64 = 1_000;
+
+/// Whose list it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Side {
+    /// Members are followees.
+    Follower(UserId),
+    /// Members are followers.
+    Followee(UserId),
+}
+
+/// What came of one follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    Written,
+    AlreadyThere,
+    Refused(Reason),
+}
+
+/// A follow as a legacy key has it.
+pub(crate) type Follow = (UserId, Timestamp);
+
+/// `uf:flws:`, `u_follow:`, `uf:fans:` and `u_fans:`; scores are units of `unit_ms` milliseconds.
+pub(crate) async fn list(
+    run: &Run<'_>,
+    side: Side,
+    unit_ms: u64,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<Outcome, MigrateError> {
+    let mut at = pending.at.unwrap_or_default();
+    loop {
+        let piece = run.source.piece(Shape::SortedSet, &pending.key, at).await?;
+        run.has_read(piece.members.len());
+        let (Side::Follower(owner) | Side::Followee(owner)) = side;
+        let relations = relations(run, owner, unit_ms, &pending.key, &piece.members, tally);
+        match side {
+            Side::Follower(user) => {
+                for ((author, _), came) in follow(run, user, &relations).await? {
+                    count(tally, came, &pending.key, author);
+                }
+            }
+            Side::Followee(author) => followers(run, author, &relations, &pending.key, tally).await?,
+        }
+        match piece.next {
+            None => return Ok(Outcome::Done),
+            Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
+            Some(next) => at = next,
+        }
+    }
+}
+
+/// The other users in a piece of `owner`'s list, each once.
+fn relations(run: &Run<'_>, owner: UserId, unit_ms: u64, key: &str, members: &[Member], tally: &mut Tally) -> Vec<Follow> {
+    let mut relations: BTreeMap<UserId, Timestamp> = BTreeMap::new();
+    for (member, score) in members {
+        let other = legacy::user(member).and_then(|user| if user == owner { Err(Reason::SelfFollow) } else { Ok(user) });
+        let since = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, run.now);
+        match other.and_then(|user| Ok((user, since?))) {
+            Ok((user, since)) => drop(relations.insert(user, since)),
+            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
+        }
+    }
+    relations.into_iter().collect()
+}
+
+pub(crate) fn count(tally: &mut Tally, came: Came, key: &str, member: UserId) {
+    match came {
+        Came::Written => tally.wrote(1),
+        Came::AlreadyThere => tally.found(1),
+        Came::Refused(reason) => tally.refuse(reason, key.as_bytes(), Some(member.to_string().as_bytes())),
+    }
+}
+
+/// Imports an author's followers. Most are there from their own lists: that is seen a hundred at a time.
+async fn followers(
+    run: &Run<'_>,
+    author: UserId,
+    relations: &[Follow],
+    key: &str,
+    tally: &mut Tally,
+) -> Result<(), MigrateError> {
+    let pairs: Vec<(UserId, UserId)> = relations.iter().map(|(user, _)| (*user, author)).collect();
+    let live = run.app.edges.live(&pairs).await?;
+    let (there, missing): (Vec<Follow>, Vec<Follow>) = relations.iter().partition(|(user, _)| live.contains(&(*user, author)));
+    tally.found(there.len() as u64);
+    let work = missing.into_iter().map(|(user, since)| {
+        async move {
+            let came = follow(run, user, &[(author, since)]).await?;
+            Ok::<_, MigrateError>((user, came))
+        }
+        .boxed()
+    });
+    let done: Vec<(UserId, Vec<(Follow, Came)>)> =
+        stream::iter(work.collect::<Vec<_>>()).buffered(PARALLEL).try_collect().await?;
+    for (user, came) in done {
+        came.into_iter().for_each(|(_, came)| count(tally, came, key, user));
+    }
+    Ok(())
+}
+
+/// Makes one user's follows; what came of each.
+pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
+    let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
+    let known = run.app.edges.edges(user, &authors).await?;
+    let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
+    let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
+    let mut came: Vec<(Follow, Came)> = there.into_iter().map(|follow| (follow, Came::AlreadyThere)).collect();
+    if missing.is_empty() {
+        return Ok(came);
+    }
+    // What is over the limit now need not be prepared; the transaction has the last word.
+    let room = run.app.settings.following_limit.saturating_sub(run.app.edges.followings(user).await?);
+    let (fits, over) = missing.split_at(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+    came.extend(over.iter().map(|follow| (*follow, Came::Refused(Reason::FollowingLimit))));
+    if run.dry_run {
+        came.extend(fits.iter().map(|follow| (*follow, Came::Written)));
+        return Ok(came);
+    }
+    let new = prepare(run, user, fits).await?;
+    let outcomes = run.app.imports.import_follows(user, &new, run.now).await?;
+    came.extend(fits.iter().zip(outcomes).map(|(follow, outcome)| {
+        let came = match outcome {
+            Followed::Created(_) => Came::Written,
+            Followed::Existing(_) => Came::AlreadyThere,
+            Followed::LimitReached => Came::Refused(Reason::FollowingLimit),
+        };
+        (*follow, came)
+    }));
+    Ok(came)
+}
+
+/// What an edge needs to be right from its first moment: where news begins, and read marks for every legacy post after that, but for those that the legacy
+/// unread set names.
+async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<NewFollow>, MigrateError> {
+    let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
+    let unread_keys: Vec<String> = authors.iter().map(|author| legacy::unread_key(user, *author)).collect();
+    let (heads, records) = futures::try_join!(run.app.posts.heads(&authors), run.app.imports.import_records(&authors))?;
+    let has_unread = run.source.exist(&unread_keys).await?;
+    let (no_head, no_record) = (AuthorHead::default(), ImportRecord::default());
+    let mut new = Vec::with_capacity(follows.len());
+    for (index, (author, since)) in follows.iter().enumerate() {
+        let head = heads.get(author).unwrap_or(&no_head);
+        let record = records.get(author).unwrap_or(&no_record);
+        let unread = if has_unread[index] { unread(run, *author, &unread_keys[index]).await? } else { SeqSet::default() };
+        let began = latest_at(run, *author, head, *since).await?;
+        let floor = head.backlog_floor_at(began);
+        let base = unread.above(0).next().map_or(began, |first| began.min(first - 1));
+        let read: SeqSet = record.posts.minus(&unread).above(base).collect();
+        if !read.is_empty() {
+            run.app.imports.import_reads(user, *author, &read).await?;
+        }
+        new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base), exact: false });
+    }
+    Ok(new)
+}
+
+/// The posts in a legacy unread set. What cannot be read there is no post that could be unread.
+async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, MigrateError> {
+    let mut unread = SeqSet::default();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let piece = match run.source.piece(Shape::Set, key, at).await {
+            Err(SourceError::WrongType) => return Ok(unread),
+            piece => piece?,
+        };
+        let ids: BTreeSet<u64> = piece.members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
+        let posts: HashMap<u64, _> = run.app.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?;
+        for post in posts.into_values().filter(|post| post.author == author) {
+            unread.insert(post.seq);
+        }
+        cursor = piece.next;
+    }
+    Ok(unread)
+}
+
+/// The author's latest post at a time.
+async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timestamp) -> Result<Seq, MigrateError> {
+    if at >= head.latest_at || head.latest_seq == 0 {
+        return Ok(head.latest_seq);
+    }
+    if head.latest_seq > TIMES {
+        return Ok(run.app.posts.seq_at(author, at).await?);
+    }
+    let times = match run.times.get(&(author, head.latest_seq)) {
+        Some(times) => times,
+        None => {
+            let limit = usize::try_from(TIMES).unwrap_or(usize::MAX);
+            let posts = run.app.posts.timeline(author, 0, head.latest_seq, limit).await?;
+            let ordered = posts.iter().rev().filter(|post| !post.archived).map(|post| (post.created_at, post.id.seq));
+            let times: Times = Arc::new(ordered.collect());
+            run.times.insert((author, head.latest_seq), Arc::clone(&times));
+            times
+        }
+    };
+    let older = times.partition_point(|(created, _)| *created <= at);
+    Ok(older.checked_sub(1).map_or(0, |last| times[last].1))
+}

@@ -1,0 +1,95 @@
+//! Home feeds to follow edges, where a feed is all there is of them: a feed is a view, and what it proves is that its reader follows the authors in it.
+
+use std::collections::BTreeMap;
+
+use tidemark::domain::{
+    Timestamp, UserId,
+    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
+};
+
+use crate::{
+    MigrateError,
+    edges::{self, Came, Follow},
+    posts,
+    progress::Pending,
+    report::Tally,
+    run::{Outcome, Run},
+    source::{Member, Shape},
+};
+
+/// What a feed has of one author: how many posts, and the time of the oldest.
+struct Shown {
+    posts: u64,
+    since: Timestamp,
+}
+
+/// `focusFeedKey{user}`: read to its end at once, since what counts is the oldest post of each author; feeds hold a thousand.
+pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+    let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let piece = run.source.piece(Shape::SortedSet, &pending.key, at).await?;
+        run.has_read(piece.members.len());
+        collect(run, &pending.key, &piece.members, &mut shown, tally).await?;
+        cursor = piece.next;
+    }
+    shown.remove(&user).into_iter().for_each(|own| tally.found(own.posts));
+    // A list of the user's own says whom he follows; what the feed has besides was left by unfollows.
+    let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
+    let has_list = run.source.exist(&lists).await?.contains(&true);
+    let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
+    let came = if has_list { judge(run, user, &follows).await? } else { edges::follow(run, user, &follows).await? };
+    for ((author, _), came) in came {
+        let posts = shown.get(&author).map_or(0, |shown| shown.posts);
+        match came {
+            // One edge was written, whatever the number of posts that speak of it.
+            Came::Written => {
+                tally.wrote(1);
+                tally.found(posts - 1);
+            }
+            came => (0..posts).for_each(|_| edges::count(tally, came, &pending.key, author)),
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+async fn collect(
+    run: &Run<'_>,
+    key: &str,
+    members: &[Member],
+    shown: &mut BTreeMap<UserId, Shown>,
+    tally: &mut Tally,
+) -> Result<(), MigrateError> {
+    let mut times: BTreeMap<BlogId, Timestamp> = BTreeMap::new();
+    for (member, score) in members.iter().filter(|(member, _)| member != EMPTY_FEED_MARKER) {
+        let at = legacy::time_of_score(score.unwrap_or(f64::NAN), 1, run.now);
+        match legacy::id(member).and_then(|id| Ok((id, at?))) {
+            Ok((id, at)) => drop(times.insert(id, at)),
+            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
+        }
+    }
+    let ids: Vec<BlogId> = times.keys().copied().collect();
+    let known = posts::resolve(run, &ids).await?;
+    for (id, at) in times {
+        match known.get(&id) {
+            None => tally.refuse(Reason::UnknownPost, key.as_bytes(), Some(id.to_string().as_bytes())),
+            Some((author, _)) => {
+                let shown = shown.entry(*author).or_insert(Shown { posts: 0, since: at });
+                shown.posts += 1;
+                shown.since = shown.since.min(at);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which of these authors the user follows, or has unfollowed since.
+async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
+    let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
+    let known = run.app.edges.edges(user, &authors).await?;
+    let came = |follow: &Follow| {
+        let is_there = known.contains_key(&follow.0);
+        (*follow, if is_there { Came::AlreadyThere } else { Came::Refused(Reason::NotFollowed) })
+    };
+    Ok(follows.iter().map(came).collect())
+}

@@ -1,0 +1,84 @@
+//! Bitmaps of notices to read marks.
+
+use tidemark::domain::{
+    NoticeId, SeqSet, Slot, UserId,
+    legacy::{self, LegacyNotice, Reason},
+};
+
+use crate::{
+    MigrateError,
+    progress::Pending,
+    report::Tally,
+    run::{Outcome, Run},
+};
+
+/// Bytes read at a time, and bytes whose readers are imported and remembered together: 8,192 users.
+const PIECE: u64 = 64 * 1024;
+const BLOCK: u64 = 1024;
+
+/// A bitmap whose notice is known.
+struct Bitmap<'a> {
+    key: &'a str,
+    notice: LegacyNotice,
+    id: NoticeId,
+    slot: Slot,
+}
+
+/// `notice:{platform}:{notice}`; the inner error says why it is nothing that could be read.
+pub(crate) async fn bitmap(
+    run: &Run<'_>,
+    notice: LegacyNotice,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<Result<Outcome, Reason>, MigrateError> {
+    let Some(id) = run.notices.get(&notice).copied() else { return Ok(Err(Reason::UnknownNotice)) };
+    let head = run.app.notices.facts.head(id.platform).await?;
+    let Some(slot) = head.find(id.seq, run.now).map(|live| live.slot) else { return Ok(Err(Reason::UnknownNotice)) };
+    let bitmap = Bitmap { key: &pending.key, notice, id, slot };
+    let mut at = pending.at.unwrap_or_default();
+    loop {
+        let bytes = run.source.bytes(&pending.key, at, PIECE).await?;
+        for (block, bytes) in (at / BLOCK..).zip(bytes.chunks(BLOCK as usize)) {
+            if bytes.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            bitmap.import(run, block, bytes, tally).await?;
+            if run.is_over() {
+                return Ok(Ok(Outcome::GoesOn((block + 1) * BLOCK)));
+            }
+        }
+        if (bytes.len() as u64) < PIECE {
+            return Ok(Ok(Outcome::Done));
+        }
+        at += PIECE;
+        if run.is_over() {
+            return Ok(Ok(Outcome::GoesOn(at)));
+        }
+    }
+}
+
+impl Bitmap<'_> {
+    /// Imports the readers in one block. Bits imported before are left out, so that a notice made unread here stays so.
+    async fn import(&self, run: &Run<'_>, block: u64, bytes: &[u8], tally: &mut Tally) -> Result<(), MigrateError> {
+        let bits: SeqSet = legacy::bits(block * BLOCK * 8, bytes).collect();
+        run.has_read(usize::try_from(bits.len()).unwrap_or(usize::MAX));
+        let known = run.app.imports.imported_bits(self.notice, block).await?;
+        let new = bits.minus(&known);
+        let readers: Vec<(UserId, Vec<Slot>)> = new.iter().filter_map(UserId::new).map(|user| (user, vec![self.slot])).collect();
+        if bits.contains(0) {
+            tally.refuse(Reason::NotAnId, self.key.as_bytes(), Some(b"0"));
+        }
+        tally.found(bits.len() - u64::from(bits.contains(0)) - readers.len() as u64);
+        if run.dry_run {
+            tally.wrote(readers.len() as u64);
+            return Ok(());
+        }
+        let written = run.app.notices.merge_reads(self.id.platform, &readers).await?.iter().sum();
+        tally.wrote(written);
+        tally.found(readers.len() as u64 - written);
+        if !readers.is_empty() {
+            run.app.imports.remember_bits(self.notice, block, &new).await?;
+        }
+        Ok(())
+    }
+}

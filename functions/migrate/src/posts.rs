@@ -1,0 +1,210 @@
+//! Blogs to posts: an author's blogs in the order of their times take the author's next sequence numbers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use tidemark::{
+    App,
+    domain::{
+        DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId,
+        legacy::{self, Blog, BlogId, Layout, Reason},
+    },
+    ports::{BLOGS_PER_IMPORT, FanOut, ImportedPosts},
+};
+use tracing::warn;
+
+use crate::{
+    MigrateError, in_line,
+    progress::Pending,
+    report::Tally,
+    run::{Outcome, Run},
+    source::{Info, Shape, SourceError},
+};
+
+/// Followers told of imported posts at a time, and side by side.
+const FOLLOWERS: usize = 1_000;
+const PARALLEL: usize = 8;
+
+/// Where an author's key goes on when time was up: what is mapped or unreadable has been counted, what is left has not.
+const REST: u64 = 0;
+
+/// `author:blogs:{author}`.
+pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+    let key = pending.key.as_bytes();
+    let first_time = pending.at.is_none();
+    let mut seen = Tally::default();
+    let mut ids: BTreeSet<BlogId> = BTreeSet::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let piece = run.source.piece(Shape::Set, &pending.key, at).await?;
+        for (member, _) in piece.members {
+            match legacy::id(&member) {
+                Ok(id) => drop(ids.insert(id)),
+                Err(reason) => seen.refuse(reason, key, Some(&member)),
+            }
+        }
+        cursor = piece.next;
+    }
+    let ids: Vec<BlogId> = ids.into_iter().collect();
+    let mapped = run.app.imports.mapped(&ids).await?;
+    seen.found(mapped.len() as u64);
+    let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
+    let mut blogs = Vec::with_capacity(unmapped.len());
+    for (id, blog) in infos_of(run, &unmapped).await? {
+        match blog.and_then(|blog| if blog.author == author { Ok(blog) } else { Err(Reason::OtherAuthor) }) {
+            Ok(blog) => blogs.push(blog),
+            Err(reason) => seen.refuse(reason, key, Some(id.to_string().as_bytes())),
+        }
+    }
+    if first_time {
+        run.has_read(usize::try_from(seen.read).unwrap_or(usize::MAX));
+        tally.add(seen);
+    }
+    import(run, author, blogs, tally).await
+}
+
+/// `blog:info:{blog}`: blogs that no author's set has named.
+pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -> Result<(), MigrateError> {
+    run.has_read(group.len());
+    let mut ids: Vec<BlogId> = Vec::with_capacity(group.len());
+    for pending in group {
+        match Layout::BlogInfo.id_of(&pending.key) {
+            Ok(id) => ids.push(id.get()),
+            Err(reason) => tally.refuse(reason, pending.key.as_bytes(), None),
+        }
+    }
+    let mapped = run.app.imports.mapped(&ids).await?;
+    tally.found(mapped.len() as u64);
+    let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
+    let mut by_author: BTreeMap<UserId, Vec<Blog>> = BTreeMap::new();
+    for (id, blog) in infos_of(run, &unmapped).await? {
+        match blog {
+            Ok(blog) => by_author.entry(blog.author).or_default().push(blog),
+            // Gone since it was listed.
+            Err(Reason::NoInfo) => {}
+            Err(reason) => tally.refuse(reason, Layout::BlogInfo.key(id).as_bytes(), None),
+        }
+    }
+    for (author, mut blogs) in by_author {
+        blogs.sort_unstable_by_key(Blog::order);
+        for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
+            import_some(run, author, blogs, false, tally).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The blogs with these ids, or why they are none.
+async fn infos_of(run: &Run<'_>, ids: &[BlogId]) -> Result<Vec<(BlogId, Result<Blog, Reason>)>, MigrateError> {
+    let fields = run.source.infos(ids).await;
+    let read = |(id, fields): (&BlogId, Result<Info, SourceError>)| match fields {
+        Ok(fields) => Ok((*id, Blog::read(*id, &fields, run.now))),
+        Err(SourceError::WrongType) => Ok((*id, Err(Reason::WrongType))),
+        Err(error) => Err(error.into()),
+    };
+    ids.iter().zip(fields).map(read).collect()
+}
+
+/// Author and number of the posts that these blogs are; in a dry run also of those that would become one, which have no number yet.
+pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<BlogId, (UserId, Option<Seq>)>, MigrateError> {
+    let mapped = run.app.imports.mapped(ids).await?;
+    let mut known: HashMap<_, _> = mapped.into_iter().map(|(id, post)| (id, (post.author, Some(post.seq)))).collect();
+    if run.dry_run {
+        let unmapped: Vec<BlogId> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
+        let infos = infos_of(run, &unmapped).await?;
+        known.extend(infos.into_iter().filter_map(|(id, blog)| Some((id, (blog.ok()?.author, None)))));
+    }
+    Ok(known)
+}
+
+/// Imports blogs of one author, as many as time allows.
+async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+    if !run.dry_run {
+        // Left by a run that was cut off.
+        let record = run.app.imports.import_records(&[author]).await?.remove(&author).unwrap_or_default();
+        if let Some((first, last)) = record.unsettled {
+            settle(run, author, first, last).await?;
+        }
+    }
+    blogs.sort_unstable_by_key(Blog::order);
+    let mut rest = blogs.as_slice();
+    while !rest.is_empty() {
+        if run.is_over() {
+            return Ok(Outcome::GoesOn(REST));
+        }
+        let (some, more) = rest.split_at(rest.len().min(BLOGS_PER_IMPORT));
+        run.has_read(some.len());
+        import_some(run, author, some, !more.is_empty(), tally).await?;
+        rest = more;
+    }
+    if !run.dry_run {
+        run.app.relations.forget_counters(author).await?;
+    }
+    Ok(Outcome::Done)
+}
+
+async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, tally: &mut Tally) -> Result<(), MigrateError> {
+    if run.dry_run {
+        tally.wrote(blogs.len() as u64);
+        return Ok(());
+    }
+    let followers = run.app.edges.follower_counts(author).await?.iter().sum();
+    let ImportedPosts { written, head } = run.app.imports.import_posts(author, blogs, more, followers, run.now).await?;
+    tally.wrote(written.len() as u64);
+    tally.found((blogs.len() - written.len()) as u64);
+    let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);
+    if let Some((first, last)) = told().min().zip(told().max()) {
+        settle(run, author, first, last).await?;
+    }
+    run.app.relations.forget_counters(author).await?;
+    if !head.modes.is_push_alone() {
+        run.app.readers.head_views.store_head(author, &head).await?;
+    }
+    Ok(())
+}
+
+/// Tells those who follow an author here already of imported posts: what is older than the follow is read, then the posts are delivered. Looks for them
+/// after the import: a follow that came before it is found, one that comes after it knows the posts.
+async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
+    let App { edges, posts, imports, views, fan_outs, .. } = run.app;
+    if edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
+        return Ok(imports.settle(author, last).await?);
+    }
+    let limit = usize::try_from(last.saturating_sub(first) + 1).unwrap_or(usize::MAX);
+    let imported = posts.timeline(author, first.saturating_sub(1), last, limit).await?;
+    let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
+    // Those that were thought to have no followers when they were imported have no fan-out of their own.
+    let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
+    let head = posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+    let mut before: Option<Relation> = None;
+    loop {
+        let page = edges.followers_by_time(author, before, FOLLOWERS).await?;
+        let work = page.iter().map(|relation| mark_older(run, author, *relation, &told).boxed());
+        stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+        let users: Vec<UserId> = page.iter().map(|relation| relation.user).collect();
+        for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
+            views.deliver(&users, post.key(), head.modes).await?;
+        }
+        before = page.last().copied().filter(|_| page.len() == FOLLOWERS);
+        if before.is_none() {
+            break;
+        }
+    }
+    for post in pending {
+        if let Err(error) = fan_outs.start(FanOut::of(post, &head)).await {
+            warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
+        }
+    }
+    Ok(imports.settle(author, last).await?)
+}
+
+/// Posts from before a follow are read.
+async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[&Post]) -> Result<(), MigrateError> {
+    let is_older = |at: Timestamp| at <= follower.since;
+    let seqs: SeqSet = posts.iter().filter(|post| is_older(post.created_at)).map(|post| post.id.seq).collect();
+    if seqs.is_empty() {
+        return Ok(());
+    }
+    run.app.imports.import_reads(follower.user, author, &seqs).await?;
+    in_line::reads(run.app, follower.user, &[author]).await
+}

@@ -1,0 +1,78 @@
+//! Sets of read blogs to read marks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use tidemark::domain::{
+    SeqSet, UserId,
+    legacy::{self, BlogId, Reason},
+};
+
+use crate::{
+    MigrateError, in_line, posts,
+    progress::Pending,
+    report::Tally,
+    run::{Outcome, Run},
+    source::{Member, Shape},
+};
+
+/// Authors of one user whose read states are written side by side.
+const PARALLEL: usize = 4;
+
+/// `user:read:{user}` and `blog:read:{user}`.
+pub(crate) async fn user(
+    run: &Run<'_>,
+    user: UserId,
+    shape: Shape,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<Outcome, MigrateError> {
+    let mut at = pending.at.unwrap_or_default();
+    loop {
+        let piece = run.source.piece(shape, &pending.key, at).await?;
+        run.has_read(piece.members.len());
+        mark(run, user, &pending.key, &piece.members, tally).await?;
+        match piece.next {
+            None => return Ok(Outcome::Done),
+            Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
+            Some(next) => at = next,
+        }
+    }
+}
+
+async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally: &mut Tally) -> Result<(), MigrateError> {
+    let mut ids: BTreeSet<BlogId> = BTreeSet::new();
+    for (member, _) in members {
+        match legacy::id(member) {
+            Ok(id) => drop(ids.insert(id)),
+            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
+        }
+    }
+    let ids: Vec<BlogId> = ids.into_iter().collect();
+    let known = posts::resolve(run, &ids).await?;
+    let mut by_author: BTreeMap<UserId, SeqSet> = BTreeMap::new();
+    for id in ids {
+        match known.get(&id) {
+            Some((author, Some(seq))) => drop(by_author.entry(*author).or_default().insert(*seq)),
+            Some((_, None)) => tally.wrote(1),
+            None => tally.refuse(Reason::UnknownPost, key.as_bytes(), Some(id.to_string().as_bytes())),
+        }
+    }
+    let authors: Vec<UserId> = by_author.keys().copied().collect();
+    let imported = run.app.imports.imported_reads(user, &authors).await?;
+    let nothing = SeqSet::default();
+    let news = by_author.iter().map(|(author, seqs)| (*author, seqs, seqs.minus(imported.get(author).unwrap_or(&nothing))));
+    let (read, new): (Vec<u64>, Vec<(UserId, SeqSet)>) = news.map(|(author, seqs, new)| (seqs.len(), (author, new))).unzip();
+    let read: u64 = read.iter().sum();
+    let write = new.iter().filter(|(_, new)| !new.is_empty()).map(|(author, new)| write(run, user, *author, new).boxed());
+    let written: Vec<u64> = stream::iter(write.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await?;
+    let written: u64 = written.iter().sum();
+    tally.wrote(written);
+    tally.found(read - written);
+    // Also those that were there: the run that wrote them may have been cut off before it showed them.
+    if run.dry_run || authors.is_empty() { Ok(()) } else { in_line::reads(run.app, user, &authors).await }
+}
+
+async fn write(run: &Run<'_>, user: UserId, author: UserId, new: &SeqSet) -> Result<u64, MigrateError> {
+    Ok(if run.dry_run { new.len() } else { run.app.imports.import_reads(user, author, new).await? })
+}

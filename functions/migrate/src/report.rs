@@ -1,0 +1,164 @@
+//! What a run has found, layout by layout.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tidemark::domain::legacy::{Layout, Reason};
+
+/// Examples kept of each reason, and how much of a key or member is shown.
+const EXAMPLES: usize = 5;
+const SHOWN: usize = 80;
+
+/// Counts of entries: set members, sorted set members, hashes. Every entry that was read is written, already there, or unreadable.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Keys begun.
+    pub keys: u64,
+    /// Entries read.
+    pub read: u64,
+    /// Facts written for them; in a dry run, that would have been.
+    pub written: u64,
+    /// Entries for which there was nothing to write.
+    pub already_there: u64,
+    /// Entries that cannot become facts.
+    pub unreadable: u64,
+    /// Why not.
+    pub reasons: BTreeMap<Reason, Found>,
+    /// Written before the layout had to be begun again: those entries are read once more and found to be there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    earlier: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// How often something was found, and where at first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// How often.
+    pub count: u64,
+    /// The first few.
+    pub examples: Vec<Example>,
+}
+
+/// Where something was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Example {
+    /// The key, shortened.
+    pub key: String,
+    /// The member, shortened; none when it is the key itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+}
+
+/// One tally a layout.
+pub(crate) type Report = BTreeMap<Layout, Tally>;
+
+impl Tally {
+    /// So many entries were read and written.
+    pub fn wrote(&mut self, entries: u64) {
+        self.read += entries;
+        self.written += entries;
+    }
+
+    /// So many entries were read and are there.
+    pub fn found(&mut self, entries: u64) {
+        self.read += entries;
+        self.already_there += entries;
+    }
+
+    /// An entry was read and cannot be imported.
+    pub fn refuse(&mut self, reason: Reason, key: &[u8], member: Option<&[u8]>) {
+        self.read += 1;
+        self.unreadable += 1;
+        let found = self.reasons.entry(reason).or_default();
+        found.count += 1;
+        if found.examples.len() < EXAMPLES {
+            found.examples.push(Example { key: shown(key), member: member.map(shown) });
+        }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: Self) {
+        self.keys += other.keys;
+        self.read += other.read;
+        self.written += other.written;
+        self.already_there += other.already_there;
+        self.unreadable += other.unreadable;
+        for (reason, more) in other.reasons {
+            let found = self.reasons.entry(reason).or_default();
+            found.count += more.count;
+            found.examples.extend(more.examples);
+            found.examples.truncate(EXAMPLES);
+        }
+    }
+
+    /// Begins the layout again: what was written stays written, all else is counted anew.
+    pub fn begin_again(&mut self) {
+        *self = Self { earlier: self.earlier + self.written, ..Self::default() };
+    }
+
+    fn answer(&self) -> Value {
+        json!({
+            "keys": self.keys,
+            "read": self.read,
+            "written": self.written + self.earlier,
+            "already_there": self.already_there.saturating_sub(self.earlier),
+            "unreadable": self.unreadable,
+            "reasons": self.reasons,
+        })
+    }
+}
+
+/// The report as it is answered: layouts by name, and all of them together.
+pub(crate) fn answer(report: &Report) -> (Value, Value) {
+    let layouts: BTreeMap<Layout, Value> = report.iter().map(|(layout, tally)| (*layout, tally.answer())).collect();
+    let total = |name: &str| layouts.values().filter_map(|tally| tally[name].as_u64()).sum::<u64>();
+    let totals: BTreeMap<&str, u64> =
+        ["keys", "read", "written", "already_there", "unreadable"].into_iter().map(|name| (name, total(name))).collect();
+    (json!(layouts), json!(totals))
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);
+    text.escape_debug().to_string().chars().take(SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_counted_once_and_the_first_examples_are_kept() {
+        let mut tally = Tally::default();
+        tally.wrote(3);
+        tally.found(2);
+        let mut damaged = Tally::default();
+        for member in 0..8_u8 {
+            damaged.refuse(Reason::NotAnId, b"user:read:1", Some(&[b'a' + member, 0xff]));
+        }
+        tally.add(damaged.clone());
+        tally.add(damaged);
+        assert_eq!((tally.read, tally.written, tally.already_there, tally.unreadable), (21, 3, 2, 16));
+        let found = &tally.reasons[&Reason::NotAnId];
+        assert_eq!((found.count, found.examples.len()), (16, EXAMPLES));
+        assert_eq!(found.examples[0].member.as_deref(), Some("a\u{fffd}"));
+        assert_eq!(shown(&[b'x'; 10_000]).len(), SHOWN);
+    }
+
+    #[test]
+    fn a_layout_begun_again_counts_nothing_twice() {
+        let mut report = Report::new();
+        let tally = report.entry(Layout::UFollow).or_default();
+        tally.wrote(40);
+        tally.found(5);
+        tally.begin_again();
+        // All of it is read again: 40 were written before, 10 are new, 5 were there all along.
+        tally.found(45);
+        tally.wrote(10);
+        let (_, totals) = answer(&report);
+        assert_eq!((&totals["read"], &totals["written"], &totals["already_there"]), (&json!(55), &json!(50), &json!(5)));
+    }
+}

@@ -1,0 +1,268 @@
+//! One invocation: from the saved position on, group of keys by group of keys, saving after each.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use moka::sync::Cache;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tidemark::{
+    App,
+    domain::{
+        NoticeId, Seq, Timestamp, UserId,
+        legacy::{self, Layout, LegacyNotice, Reason},
+    },
+    ports::StoredProgress,
+};
+use tracing::info;
+
+use crate::{
+    MigrateError, Request,
+    edges::{self, Side},
+    feed, notices, posts,
+    progress::{Pending, Progress},
+    reads,
+    report::{self, Tally},
+    source::{Shape, Source, SourceError},
+};
+
+/// Keys worked on side by side; of `blog:info`, which are small, looked up together.
+const PARALLEL: usize = 16;
+const INFOS: usize = 200;
+
+/// An invocation ends this long before its deadline.
+const RESERVE_MS: u64 = 20_000;
+
+/// Unfollows are remembered for seven days. A run that ends a day earlier knows all that were made since it began.
+const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
+
+/// Authors whose posts' times are kept at hand.
+const TIMES_KEPT: u64 = 1_000;
+
+/// What the parts of an invocation share.
+pub(crate) struct Run<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) source: Source,
+    pub(crate) dry_run: bool,
+    pub(crate) now: Timestamp,
+    /// The notices here that legacy ones were published as.
+    pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
+    /// Times of an author's posts that have an order, by the author's latest post: they never change.
+    pub(crate) times: Cache<(UserId, Seq), Times>,
+    stop_at: u64,
+    limit: u64,
+    read: AtomicU64,
+}
+
+/// Times and numbers of one author's posts, ascending.
+pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
+
+/// How far a key has come.
+pub(crate) enum Outcome {
+    /// It is finished.
+    Done,
+    /// Time is up; it goes on there.
+    GoesOn(u64),
+}
+
+impl Run<'_> {
+    /// Whether the invocation has to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.read.load(Ordering::Relaxed) >= self.limit || self.app.clock.now().ms() >= self.stop_at
+    }
+
+    /// Notes entries read, towards the limit.
+    pub(crate) fn has_read(&self, entries: usize) {
+        self.read.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+}
+
+/// Works until time or limit is up, everything is done, or another run turns out to be at it.
+pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
+    let url = request.source.clone().or_else(|| app.settings.legacy_redis_url.clone());
+    let url = url.ok_or_else(|| MigrateError::Invalid("`source` is missing and LEGACY_REDIS_URL is not set".to_owned()))?;
+    let chosen = request.layout.as_deref().unwrap_or(&Layout::ALL);
+    let layouts: Vec<Layout> = Layout::ALL.into_iter().filter(|layout| chosen.contains(layout)).collect();
+    let name = name_of(&url, &layouts);
+    let source = Source::connect(&url).await?;
+    let server = source.run_id().await?;
+    let now = app.clock.now();
+    let run = Run {
+        app,
+        source,
+        dry_run: request.dry_run,
+        now,
+        notices: notices(&request)?,
+        times: Cache::new(TIMES_KEPT),
+        stop_at: deadline.saturating_sub(RESERVE_MS),
+        limit: request.limit.unwrap_or(u64::MAX),
+        read: AtomicU64::new(0),
+    };
+
+    let (mut progress, mut version) = if request.dry_run {
+        let handed = request.cursor.as_deref().map(|cursor| {
+            Progress::from_cursor(cursor).ok_or_else(|| MigrateError::Invalid("`cursor` is not one that was answered".to_owned()))
+        });
+        (handed.transpose()?.unwrap_or_else(|| Progress::begin(now, server.clone(), &layouts)), 0)
+    } else {
+        if request.cursor.is_some() {
+            return Err(MigrateError::Invalid("`cursor` is a dry run's: a run knows by itself where it is".to_owned()));
+        }
+        match app.imports.progress(&name).await? {
+            None => (Progress::begin(now, server.clone(), &layouts), 0),
+            Some(stored) => {
+                let known = Progress::from_text(&stored.text)?;
+                let known = match known.layout {
+                    Some(_) => known,
+                    // Done before: this is another run.
+                    None => Progress::begin(known.first_begun, server.clone(), &layouts),
+                };
+                (known, stored.version)
+            }
+        }
+    };
+    progress.meet(&server);
+
+    let mut overtaken = false;
+    while let Some(layout) = progress.layout {
+        if layout.is_of_follows() && !request.again && now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
+            return Err(MigrateError::TooLate(progress.first_begun));
+        }
+        step(&run, &layouts, layout, &mut progress).await?;
+        if !request.dry_run {
+            version += 1;
+            overtaken = !app.imports.save_progress(&name, &StoredProgress { version, text: progress.text()? }).await?;
+        }
+        if overtaken || run.is_over() {
+            break;
+        }
+    }
+    answer(&request, &progress, overtaken)
+}
+
+/// One step: some keys listed, or some of the listed keys worked on, or the next layout begun.
+async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut Progress) -> Result<(), MigrateError> {
+    if progress.has_finished_layout() {
+        let next = layouts.iter().copied().find(|next| *next > layout);
+        info!(?layout, "layout finished");
+        progress.enter(next);
+        return Ok(());
+    }
+    let mut tally = Tally::default();
+    if progress.pending.is_empty() {
+        let (mut keys, next) = run.source.keys(layout, progress.scan.unwrap_or_default()).await?;
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            tally.keys += 1;
+            match String::from_utf8(key) {
+                Ok(key) => progress.pending.push(Pending { key, at: None }),
+                Err(error) => tally.refuse(Reason::KeyWithoutId, error.as_bytes(), None),
+            }
+        }
+        progress.scan = next;
+    } else if layout == Layout::BlogInfo {
+        let group: Vec<Pending> = progress.pending.drain(..INFOS.min(progress.pending.len())).collect();
+        posts::infos(run, &group, &mut tally).await?;
+    } else {
+        let group: Vec<Pending> = progress.pending.drain(..PARALLEL.min(progress.pending.len())).collect();
+        let work = group.into_iter().map(|pending| key(run, layout, pending).boxed());
+        let done: Vec<(Tally, Option<Pending>)> = stream::iter(work.collect::<Vec<_>>()).buffered(PARALLEL).try_collect().await?;
+        let mut rest = Vec::new();
+        for (found, goes_on) in done {
+            tally.add(found);
+            rest.extend(goes_on);
+        }
+        progress.pending.splice(..0, rest);
+    }
+    progress.report.entry(layout).or_default().add(tally);
+    Ok(())
+}
+
+/// Works on one key.
+async fn key(run: &Run<'_>, layout: Layout, pending: Pending) -> Result<(Tally, Option<Pending>), MigrateError> {
+    let mut tally = Tally::default();
+    let worked = match members(run, layout, &pending, &mut tally).await {
+        Err(MigrateError::Source(SourceError::WrongType)) => Err(Reason::WrongType),
+        other => other?,
+    };
+    let goes_on = match worked {
+        Ok(Outcome::Done) => None,
+        Ok(Outcome::GoesOn(at)) => Some(Pending { at: Some(at), ..pending }),
+        Err(reason) => {
+            tally.refuse(reason, pending.key.as_bytes(), None);
+            None
+        }
+    };
+    Ok((tally, goes_on))
+}
+
+/// Works on the members of one key; the inner error says why the key has none.
+async fn members(
+    run: &Run<'_>,
+    layout: Layout,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<Result<Outcome, Reason>, MigrateError> {
+    if layout == Layout::Notices {
+        return match legacy::notice(&pending.key) {
+            Ok(notice) => notices::bitmap(run, notice, pending, tally).await,
+            Err(reason) => Ok(Err(reason)),
+        };
+    }
+    let id = match layout.id_of(&pending.key) {
+        Ok(id) => id,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let outcome = match layout {
+        Layout::AuthorBlogs => posts::author(run, id, pending, tally).await,
+        // Looked up many at a time instead; read above.
+        Layout::BlogInfo | Layout::Notices => Ok(Outcome::Done),
+        Layout::UserRead => reads::user(run, id, Shape::Set, pending, tally).await,
+        Layout::BlogRead => reads::user(run, id, Shape::SortedSet, pending, tally).await,
+        Layout::Following => edges::list(run, Side::Follower(id), 1, pending, tally).await,
+        Layout::UFollow => edges::list(run, Side::Follower(id), 1_000, pending, tally).await,
+        Layout::Fans => edges::list(run, Side::Followee(id), 1, pending, tally).await,
+        Layout::UFans => edges::list(run, Side::Followee(id), 1_000, pending, tally).await,
+        Layout::Feed => feed::user(run, id, pending, tally).await,
+    };
+    Ok(Ok(outcome?))
+}
+
+/// The event's notices, read.
+fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, MigrateError> {
+    let read = |(name, id): (&String, &NoticeId)| {
+        let notice = legacy::notice(&format!("{}{name}", Layout::Notices.prefix()));
+        notice.map(|notice| (notice, *id)).map_err(|_| MigrateError::Invalid(format!("`notices`: {name} is no platform:notice")))
+    };
+    request.notices.iter().map(read).collect()
+}
+
+/// The name of a run: what is imported from where, without saying where.
+fn name_of(url: &str, layouts: &[Layout]) -> String {
+    let digest = Sha256::digest(format!("{url} {layouts:?}"));
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn answer(request: &Request, progress: &Progress, overtaken: bool) -> Result<Value, MigrateError> {
+    let done = progress.layout.is_none();
+    let (layouts, totals) = report::answer(&progress.report);
+    let cursor = if request.dry_run { Some(progress.cursor()?) } else { None };
+    let next = (!done).then(|| Request { cursor, ..request.clone() });
+    info!(%totals, layout = ?progress.layout, overtaken, "migration slice");
+    Ok(json!({
+        "done": done,
+        "dry_run": request.dry_run,
+        "overtaken": overtaken,
+        "layout": progress.layout,
+        "layouts": layouts,
+        "totals": totals,
+        "next": next,
+    }))
+}

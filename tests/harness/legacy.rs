@@ -1,0 +1,73 @@
+//! A second `redis-server`, which holds what the source systems left.
+
+use std::{net::TcpListener, process::Stdio, time::Duration};
+
+use redis::{Cmd, aio::MultiplexedConnection};
+use tokio::process::{Child, Command};
+
+/// The legacy Redis; ends when it is dropped.
+pub struct LegacyRedis {
+    port: u16,
+    child: Child,
+}
+
+impl LegacyRedis {
+    /// An empty server on a free port.
+    pub async fn start() -> Self {
+        let port = TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("its number").port();
+        let legacy = Self { port, child: spawn(port) };
+        legacy.answers().await;
+        legacy
+    }
+
+    /// Ends the server with all it had and starts an empty one at the same place.
+    pub async fn restart(&mut self) {
+        self.child.kill().await.expect("the server ends");
+        self.child = spawn(self.port);
+        self.answers().await;
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection.
+    pub async fn connect(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.url()).expect("a URL");
+        client.get_multiplexed_async_connection().await.expect("the legacy server answers")
+    }
+
+    /// Runs commands, many on their way at a time.
+    pub async fn run(&self, commands: &[Cmd]) {
+        let mut connection = self.connect().await;
+        for commands in commands.chunks(1_000) {
+            let mut pipeline = redis::pipe();
+            for command in commands {
+                pipeline.add_command(command.clone()).ignore();
+            }
+            pipeline.exec_async(&mut connection).await.expect("the legacy server takes the data");
+        }
+    }
+
+    async fn answers(&self) {
+        let client = redis::Client::open(self.url()).expect("a URL");
+        let ready = async {
+            while client.get_multiplexed_async_connection().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), ready).await.expect("the legacy server starts");
+    }
+}
+
+fn spawn(port: u16) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("redis-server is installed")
+}

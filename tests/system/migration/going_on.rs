@@ -1,0 +1,314 @@
+//! Users who are here already, and go on while their legacy keys are imported.
+
+use std::collections::HashMap;
+
+use futures::future::join;
+use redis::Cmd;
+use serde_json::json;
+use tidemark::{
+    App,
+    domain::{Timestamp, legacy::Layout},
+    ports::{Followed, StoredProgress},
+};
+use tidemark_tests::{LegacyRedis, world};
+
+use super::{
+    app, author_blogs, command, counts, edge, facts, id,
+    legacy::{Blog, THEN},
+    migrate, zadd,
+};
+
+const AUTHOR: u64 = 1_000;
+
+fn blogs(count: u64) -> Vec<Blog> {
+    (1..=count).map(|id| Blog { at: THEN + id * 1_000, id }).collect()
+}
+
+/// Blogs as the importer has read them.
+fn read(blogs: &[Blog]) -> Vec<tidemark::domain::legacy::Blog> {
+    let read = |blog: &Blog| tidemark::domain::legacy::Blog {
+        id: blog.id,
+        author: id(AUTHOR),
+        title: format!("Blog {}", blog.id),
+        created_at: Timestamp::from_ms(blog.at),
+    };
+    blogs.iter().map(read).collect()
+}
+
+#[tokio::test]
+async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_news() {
+    world(async |world| {
+        let App { edges, posts, imports, clock, .. } = app(world);
+        let (blogs, author) = (read(&blogs(60)), id(AUTHOR));
+        let follow = async |user: u64, heads: &HashMap<_, _>| {
+            let followed = edges.follow(id(user), &[author], heads, clock.now()).await.unwrap().remove(0);
+            let Followed::Created(edge) = followed else { panic!("{followed:?}") };
+            edge.base
+        };
+        let before = posts.heads(&[author]).await.unwrap();
+        imports.import_posts(author, &blogs[..40], true, 0, clock.now()).await.unwrap();
+        assert_eq!(follow(1, &before).await, 40, "the author had no posts");
+        let between = posts.heads(&[author]).await.unwrap();
+        imports.import_posts(author, &blogs[40..], false, 0, clock.now()).await.unwrap();
+        assert_eq!(follow(2, &between).await, 60, "more were on their way");
+        let after = posts.heads(&[author]).await.unwrap();
+        world.user(AUTHOR).publish("news").await;
+        assert_eq!(follow(3, &after).await, 60, "a post of now is news to whoever began to follow before it");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn posts_imported_under_a_follow_made_here_are_shown_as_read_at_once() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        legacy.run(&author_blogs(AUTHOR, &blogs(120))).await;
+        let reader = world.user(1);
+        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        assert!(reader.feed_ids().await.is_empty(), "the view is live and empty");
+        migrate(world, json!({ "source": legacy.url() })).await;
+        world.idle().await;
+        let live = reader.feed("all").await;
+        assert_eq!(live.len(), 120);
+        assert!(live.iter().all(|(_, read)| *read));
+        assert_eq!(live[0].0, format!("{AUTHOR}-120"));
+        assert_eq!(reader.unread_total().await, 0);
+        world.flush_redis().await;
+        assert_eq!(reader.feed("all").await, live, "the facts say the same");
+        let delivery = reader.get(&format!("/v1/posts/{AUTHOR}-7/delivery")).await.ok();
+        assert_eq!(delivery["state"], "done");
+
+        // What comes after is news.
+        let news = world.user(AUTHOR).publish("new").await;
+        world.idle().await;
+        assert_eq!((news.as_str(), reader.unread_total().await), ("1000-121", 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        legacy.run(&author_blogs(AUTHOR, &blogs(30))).await;
+        let reader = world.user(1);
+        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        reader.feed_ids().await;
+        // The transaction of an import, and nothing after it.
+        let posts = read(&blogs(30));
+        let now = app(world).clock.now();
+        let imported = app(world).imports.import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
+        assert_eq!(imported.written.len(), 30);
+        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&answer, "author-blogs"), [30, 0, 30, 0]);
+        world.idle().await;
+        let feed = reader.feed("all").await;
+        assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
+        assert!(app(world).imports.import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn posts_of_an_author_who_publishes_here_already_keep_their_time_and_leave_feeds_alone() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        legacy.run(&author_blogs(AUTHOR, &blogs(60))).await;
+        legacy.run(&[zadd(Layout::UFollow, 2, THEN / 1000, AUTHOR), command(&["SADD", "user:unread:2:1000", "5"])]).await;
+        let (author, reader) = (world.user(AUTHOR), world.user(1));
+        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        let first = author.publish("first here").await;
+        world.idle().await;
+        assert_eq!(reader.feed("all").await, [(first.clone(), false)]);
+        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&answer, "author-blogs"), [60, 60, 0, 0]);
+        let second = author.publish("second here").await;
+        assert_eq!((first.as_str(), second.as_str()), ("1000-1", "1000-62"), "nothing is renumbered, and numbers have no gap");
+        world.idle().await;
+
+        // Listed and opened with the old time.
+        let posts = reader.walk("/v1/authors/1000/posts", 20).await;
+        assert_eq!(posts.len(), 62);
+        assert_eq!((&posts[60]["id"], &posts[60]["created_at"]), (&json!("1000-2"), &json!("2025-06-01T00:00:01.000Z")));
+        assert_eq!(reader.get("/v1/posts/1000-5").await.ok()["title"], "Blog 4");
+        assert_eq!(reader.get("/v1/users/1000/counters").await.ok()["posts"], 62);
+
+        // In feeds and counts the author's posts are those from here, whoever asks and from wherever it is answered.
+        let newcomer = world.user(3);
+        newcomer.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        for round in ["views", "facts"] {
+            assert_eq!(reader.feed("all").await, [(second.clone(), false), (first.clone(), false)], "{round}");
+            assert_eq!(world.user(2).feed_ids().await, [second.as_str(), first.as_str()], "{round}");
+            assert_eq!((reader.unread_total().await, world.user(2).unread_total().await), (2, 2), "{round}");
+            assert_eq!(newcomer.feed("all").await, [(second.clone(), true), (first.clone(), true)], "{round}");
+            world.flush_redis().await;
+        }
+        // They can be deleted like any other, and `all` and `through` work across them.
+        author.delete("/v1/posts/1000-5").await;
+        assert_eq!(author.get("/v1/posts/1000-5").await.status, 404);
+        assert_eq!(reader.walk("/v1/authors/1000/posts", 20).await.len(), 61);
+        assert_eq!(reader.post("/v1/reads", &json!({ "author": "1000", "through": 61 })).await.ok()["unread"]["total"], 1);
+        assert_eq!(reader.post("/v1/reads", &json!({ "all": true })).await.ok()["unread"]["total"], 0);
+        world.idle().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_users_did_here_stands_against_their_legacy_keys() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let mut commands: Vec<Cmd> = author_blogs(AUTHOR, &blogs(20));
+        commands.extend([1, 2, 3].map(|user| zadd(Layout::UFollow, user, THEN / 1000, AUTHOR)));
+        commands.push(zadd(Layout::Fans, AUTHOR, THEN + 77, 1));
+        commands.push(command(&["SADD", "user:read:1", "3", "4"]));
+        commands.push(command(&["SADD", "user:unread:1:1000", "19", "20", "4"]));
+        legacy.run(&commands).await;
+        // User 2 has followed and unfollowed here, user 3 follows here.
+        for user in [2, 3] {
+            world.user(user).put("/v1/following/1000").await.ok();
+        }
+        world.user(2).delete("/v1/following/1000").await.ok();
+        let since = edge(world, 3, AUTHOR).await.unwrap().since;
+        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&answer, "u-follow"), [3, 1, 2, 0]);
+        assert_eq!(counts(&answer, "fans"), [1, 0, 1, 0]);
+        world.idle().await;
+        assert_eq!(edge(world, 1, AUTHOR).await.unwrap().since.ms(), THEN, "the first import of an edge says since when");
+        assert_eq!(edge(world, 3, AUTHOR).await.unwrap().since, since);
+        assert!(!edge(world, 2, AUTHOR).await.unwrap().following);
+        let user = world.user(1);
+        let unread = async || user.feed("unread").await.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(unread().await, ["1000-20", "1000-19"], "read wins over unread, and what is neither is read");
+
+        // Marks and unfollows made here after the import are not undone by another run.
+        user.delete("/v1/posts/1000-3/read").await.ok();
+        user.delete("/v1/posts/1000-9/read").await.ok();
+        user.put("/v1/posts/1000-20/read").await.ok();
+        world.user(3).delete("/v1/following/1000").await.ok();
+        world.idle().await;
+        let before = facts(world).await;
+        let (again, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(again["totals"]["written"], 0);
+        assert_eq!(facts(world).await, before);
+        assert_eq!(unread().await, ["1000-19", "1000-9", "1000-3"]);
+
+        // What legacy users have read meanwhile is imported, and shown in the live view.
+        legacy.run(&[command(&["SADD", "user:read:1", "19"])]).await;
+        let (more, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&more, "user-read"), [3, 1, 2, 0]);
+        assert_eq!(unread().await, ["1000-9", "1000-3"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn users_follow_unfollow_and_read_while_it_runs() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let mut commands = Vec::new();
+        for author in 0..10 {
+            let blogs: Vec<Blog> = blogs(15).into_iter().map(|blog| Blog { id: blog.id + 100 * author, ..blog }).collect();
+            commands.extend(author_blogs(AUTHOR + author, &blogs));
+            for user in 1..=40 {
+                commands.push(zadd(Layout::UFollow, user, THEN / 1000, AUTHOR + author));
+                commands.push(command(&[
+                    "SADD",
+                    &format!("user:unread:{user}:{}", AUTHOR + author),
+                    &(100 * author + 15).to_string(),
+                ]));
+            }
+        }
+        legacy.run(&commands).await;
+        let busy = async {
+            for user in 1..=40 {
+                let caller = world.user(user);
+                // Each sees a live feed before, between and after the imports of his edges.
+                caller.get("/v1/feed").await.ok();
+                caller.put(&format!("/v1/following/{}", AUTHOR + user % 10)).await.ok();
+                caller.delete(&format!("/v1/following/{}", AUTHOR + (user + 1) % 10)).await.ok();
+                caller.put(&format!("/v1/following/{}", AUTHOR + (user + 2) % 10)).await.ok();
+                caller.delete(&format!("/v1/following/{}", AUTHOR + (user + 2) % 10)).await.ok();
+                caller.get("/v1/unread").await.ok();
+            }
+        };
+        let event = json!({ "source": legacy.url(), "limit": 40 });
+        join(busy, migrate(world, event)).await;
+        world.idle().await;
+        for user in 1..=40 {
+            let caller = world.user(user);
+            let pairs = app(world).readers.pairs(id(user)).await.unwrap();
+            let follows = app(world).edges.followings(id(user)).await.unwrap();
+            assert_eq!(pairs.len() as u64, follows, "user {user}: the count is exact");
+            let left = edge(world, user, AUTHOR + (user + 2) % 10).await.unwrap();
+            assert!(!left.following, "user {user}: an unfollow made here stands");
+            let implied: u64 = pairs.iter().map(|pair| pair.state().unwrap().unread()).sum();
+            assert_eq!(caller.unread_total().await, implied, "user {user}: the view agrees with the facts");
+            // Unread is what the unread set named, or nothing where the follow is one made here.
+            assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
+        }
+        for author in 0..10 {
+            let counts: u64 = app(world).edges.follower_counts(id(AUTHOR + author)).await.unwrap().iter().sum();
+            let listed = world.user(1).walk(&format!("/v1/users/{}/followers", AUTHOR + author), 100).await;
+            assert_eq!(counts, listed.len() as u64, "author {author}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_notice_made_unread_here_stays_unread_and_readers_are_counted_once() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        // Two readers in the first block of the bitmap, one far behind in another piece.
+        let readers = [3_u64, 9, 3_000_000];
+        let commands = readers.map(|reader| command(&["SETBIT", "notice:2:57", &reader.to_string(), "1"]));
+        legacy.run(&commands).await;
+        let administrator = world.stranger(Some("7 notices:write"));
+        administrator.post("/v1/notices", &json!({ "platforms": [2], "title": "Notice" })).await.ok();
+        world.user(9).put("/v1/notices/2-1/read").await.ok();
+        let event = json!({ "source": legacy.url(), "notices": { "2:57": "2-1" } });
+        let mut limited = event.clone();
+        limited["limit"] = json!(1);
+        let (answer, _) = migrate(world, limited).await;
+        assert_eq!(counts(&answer, "notices"), [3, 2, 1, 0]);
+        let readers = async || administrator.get("/v1/notices/2-1").await.ok()["readers"].clone();
+        assert_eq!(readers().await, 3);
+        world.user(3).delete("/v1/notices/2-1/read").await.ok();
+        let before = facts(world).await;
+        let (again, _) = migrate(world, event.clone()).await;
+        assert_eq!(counts(&again, "notices"), [3, 0, 3, 0]);
+        assert_eq!(facts(world).await, before);
+        assert_eq!(readers().await, 2);
+        legacy.run(&[command(&["SETBIT", "notice:2:57", "4", "1"])]).await;
+        let (more, _) = migrate(world, event).await;
+        assert_eq!(counts(&more, "notices"), [4, 1, 3, 0]);
+        assert_eq!(world.user(4).get("/v1/notices/unread?platform=2").await.ok()["read"], 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn follows_are_not_imported_when_unfollows_may_be_forgotten_unless_asked_for() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        legacy.run(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
+        let mut event = json!({ "source": legacy.url(), "layout": ["u-follow"] });
+        migrate(world, event.clone()).await;
+        // The run as if it had begun a week ago.
+        let imports = &app(world).imports;
+        let runs = world.dynamodb().await.scan().table_name("MigrationTable").send().await.unwrap();
+        let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#").map(str::to_owned)).unwrap();
+        let stored = imports.progress(&run).await.unwrap().unwrap();
+        let mut progress: serde_json::Value = serde_json::from_str(&stored.text).unwrap();
+        progress["first_begun"] = json!(Timestamp::from_ms(app(world).clock.now().ms() - 7 * 86_400_000));
+        let aged = StoredProgress { version: stored.version + 1, text: progress.to_string() };
+        assert!(imports.save_progress(&run, &aged).await.unwrap());
+        let refused = world.stack.invoke("migrate", event.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains("too long ago"), "{refused}");
+        event["again"] = json!(true);
+        let (answer, _) = migrate(world, event).await;
+        assert_eq!(counts(&answer, "u-follow"), [1, 0, 1, 0]);
+    })
+    .await;
+}

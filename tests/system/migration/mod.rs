@@ -1,0 +1,306 @@
+//! Legacy keys to facts: every layout, cut off, resumed, repeated, beside users who go on, with damage.
+
+mod going_on;
+mod legacy;
+mod whole;
+
+use std::sync::Arc;
+
+use lambda_runtime::{Context, LambdaEvent};
+use redis::Cmd;
+use serde_json::{Value, json};
+use tidemark::{
+    App,
+    domain::{Edge, PostId, UserId, legacy::Layout},
+};
+use tidemark_tests::{LegacyRedis, World, world};
+
+use legacy::{Blog, THEN, info};
+
+fn id(id: u64) -> UserId {
+    UserId::new(id).unwrap()
+}
+
+fn app(world: &World) -> &App {
+    world.stack.app("migrate").unwrap()
+}
+
+/// An invocation that a test can drop in the middle.
+async fn invoke(world: &World, event: &Value) -> Value {
+    let mut context = Context::default();
+    context.deadline = u64::MAX / 2;
+    context.env_config = Arc::default();
+    tidemark_migrate::handle(app(world), LambdaEvent::new(event.clone(), context)).await.unwrap()
+}
+
+/// Invokes until it is done; the last answer and how many there were.
+async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
+    let mut overtaken = 0;
+    for invocations in 1..100_000 {
+        let answer = world.stack.invoke("migrate", event).await.unwrap();
+        // The last save of an invocation that was dropped may still be on its way when the next one begins. Nobody else is at it.
+        overtaken += usize::from(answer["overtaken"] == true);
+        assert!(overtaken <= 1, "{answer}");
+        if answer["done"] == true {
+            return (answer, invocations);
+        }
+        event = answer["next"].clone();
+    }
+    panic!("the migration does not end");
+}
+
+/// Every item of every table but the runs' own, as text.
+async fn facts(world: &World) -> Vec<String> {
+    let client = world.dynamodb().await;
+    let mut facts = Vec::new();
+    for table in world.stack.template().tables.values() {
+        let mut items = client.scan().table_name(&table.name).into_paginator().items().send();
+        while let Some(item) = items.next().await {
+            let item: std::collections::BTreeMap<_, _> = item.unwrap().into_iter().collect();
+            let text = format!("{} {item:?}", table.name);
+            if !text.contains("\"run#") {
+                facts.push(text);
+            }
+        }
+    }
+    facts.sort();
+    facts
+}
+
+async fn edge(world: &World, user: u64, author: u64) -> Option<Edge> {
+    app(world).edges.edges(id(user), &[id(author)]).await.unwrap().remove(&id(author))
+}
+
+fn command(parts: &[&str]) -> Cmd {
+    let mut command = redis::cmd(parts[0]);
+    command.arg(&parts[1..]);
+    command
+}
+
+fn zadd(layout: Layout, owner: u64, score: u64, member: u64) -> Cmd {
+    command(&["ZADD", &layout.key(owner), &score.to_string(), &member.to_string()])
+}
+
+fn author_blogs(author: u64, blogs: &[Blog]) -> Vec<Cmd> {
+    let set = blogs.iter().map(|blog| command(&["SADD", &Layout::AuthorBlogs.key(author), &blog.id.to_string()]));
+    set.chain(blogs.iter().map(|blog| info(author, blog))).collect()
+}
+
+fn counts(answer: &Value, layout: &str) -> [u64; 4] {
+    ["read", "written", "already_there", "unreadable"].map(|name| answer["layouts"][layout][name].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let blog = |id, days: u64| Blog { at: THEN + days * 86_400_000, id };
+        let mut commands = author_blogs(7, &[blog(100, 1), blog(101, 2)]);
+        let now = app(world).clock.now();
+        let future = (now.ms() + 9 * 86_400_000).to_string();
+        let damaged: &[&[&str]] = &[
+            // posts
+            &["SADD", "author:blogs:7", "0", "x1", "18446744073709551616", "102", "103", "104", "105", "106", "107", "108"],
+            &["HSET", "blog:info:103", "id", "103", "userId", "7", "title", "no time"],
+            &["HSET", "blog:info:104", "id", "104", "userId", "7", "title", &"x".repeat(201), "createTime", "1748736000000"],
+            &["HSET", "blog:info:105", "id", "105", "userId", "8", "title", "another's", "createTime", "1748736000000"],
+            &["SET", "blog:info:106", "no hash"],
+            &["HSET", "blog:info:107", "id", "107", "userId", "7", "title", "t", "createTime", &future],
+            &["HSET", "blog:info:108", "id", "108", "userId", "7", "title", "t", "createTime", "noon"],
+            &["SET", "author:blogs:9", "no set"],
+            &["SADD", "author:blogs:nobody", "1"],
+            &["HSET", "blog:info:", "id", "1"],
+            // read marks
+            &["SADD", "user:read:1", "100", "-5", "999"],
+            &["ZADD", "user:read:2", "1", "100"],
+            &["ZADD", "blog:read:1", "1", "101", "1", "0"],
+            &["SET", "user:unread:1:7", "no set"],
+            // follows
+            &[
+                "ZADD",
+                "u_follow:1",
+                "1748736000",
+                "7",
+                "1748736000",
+                "1",
+                "1748736000",
+                "seven",
+                "-5",
+                "11",
+                "1.5",
+                "12",
+                "inf",
+                "13",
+            ],
+            &["ZADD", "u_follow:1", "1748736000000", "14", "1748736000", "0", "1748736000", "18446744073709551616"],
+            &["ZADD", "uf:fans:7", &future, "2", "1748736000000", "3"],
+            &["SADD", "u_fans:7", "3"],
+            &["ZADD", "uf:flws:0", "1748736000000", "3"],
+            // feeds
+            &["ZADD", "focusFeedKey3", "1748736000000", "100", "1", "0", "5", "12345", "-1", "101"],
+            &["ZADD", "focusFeedKey1", "1748736000000", "105"],
+            // notices
+            &["SETBIT", "notice:1:5", "0", "1"],
+            &["SETBIT", "notice:1:5", "3", "1"],
+            &["SETBIT", "notice:1:6", "3", "1"],
+            &["SETBIT", "notice:0:5", "3", "1"],
+            &["SADD", "notice:1:7", "3"],
+        ];
+        commands.extend(damaged.iter().map(|parts| command(parts)));
+        let mut binary = redis::cmd("SADD");
+        commands.push(binary.arg(&b"user:read:\xff\xfe"[..]).arg(&b"\xff"[..]).to_owned());
+        legacy.run(&commands).await;
+
+        let notice = json!({ "platforms": [1], "title": "Notice" });
+        world.stranger(Some("9 notices:write")).post("/v1/notices", &notice).await.ok();
+        let notices = json!({ "1:5": "1-1", "1:7": "1-1" });
+        let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
+        let reasons = |layout: &str| {
+            let reasons = answer["layouts"][layout]["reasons"].as_object().unwrap();
+            reasons.iter().map(|(reason, found)| format!("{reason} {}", found["count"])).collect::<Vec<_>>().join(", ")
+        };
+        let none = "key-without-id 1";
+        assert_eq!(
+            reasons("author-blogs"),
+            "info-incomplete 1, key-without-id 1, no-info 1, not-a-time 1, not-an-id 3, other-author 1, time-ahead 1, \
+             title-length 1, wrong-type 2"
+        );
+        assert_eq!(
+            reasons("blog-info"),
+            "info-incomplete 1, key-without-id 1, not-a-time 1, time-ahead 1, title-length 1, wrong-type 1"
+        );
+        assert_eq!(reasons("user-read"), "key-without-id 1, not-an-id 1, unknown-post 1, wrong-type 1");
+        assert_eq!(reasons("blog-read"), "not-an-id 1");
+        assert_eq!(reasons("u-follow"), "not-a-time 4, not-an-id 3, self-follow 1");
+        assert_eq!(reasons("fans"), "time-ahead 1");
+        assert_eq!(reasons("u-fans"), "wrong-type 1");
+        assert_eq!(reasons("following"), none);
+        assert_eq!(reasons("feed"), "not-a-time 1, not-followed 1, unknown-post 1");
+        assert_eq!(reasons("notices"), "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1");
+        assert_eq!(world.user(3).get("/v1/notices/unread?platform=1").await.ok(), json!({ "unread": 0, "read": 1 }));
+        let example = &answer["layouts"]["fans"]["reasons"]["time-ahead"]["examples"][0];
+        assert_eq!(*example, json!({ "key": "uf:fans:7", "member": "2" }));
+        for tally in answer["layouts"].as_object().unwrap().values() {
+            let count = |name: &str| tally[name].as_u64().unwrap();
+            assert_eq!(count("read"), count("written") + count("already_there") + count("unreadable"), "{tally}");
+        }
+
+        // What was good beside the damage is there. Blog 105 is its own author's, of whom no set told.
+        let posts: Vec<String> =
+            world.user(1).walk("/v1/authors/7/posts", 10).await.iter().map(|p| p["title"].to_string()).collect();
+        assert_eq!(posts, ["\"Blog 101\"", "\"Blog 100\""]);
+        assert_eq!(world.user(1).walk("/v1/authors/8/posts", 10).await[0]["title"], "another's");
+        assert_eq!(edge(world, 1, 7).await.unwrap().since.ms(), 1_748_736_000_000);
+        assert!(edge(world, 3, 7).await.unwrap().following);
+        assert_eq!(world.user(1).get("/v1/users/7/counters").await.ok()["followers"], 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_follow_over_the_limit_is_reported_and_the_count_stays_exact() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let mut commands: Vec<Cmd> = (2..=504).map(|author| zadd(Layout::UFollow, 1, 1_748_736_000, author)).collect();
+        commands.push(zadd(Layout::UFans, 600, 1_748_736_000, 1));
+        legacy.run(&commands).await;
+        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&answer, "u-follow"), [503, 500, 0, 3]);
+        assert_eq!(counts(&answer, "u-fans"), [1, 0, 0, 1]);
+        assert_eq!(answer["layouts"]["u-follow"]["reasons"]["following-limit"]["count"], 3);
+        assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["followings"], 500);
+        assert_eq!(world.user(1).walk("/v1/users/1/following", 100).await.len(), 500);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dry_run_writes_nothing_and_finds_what_a_run_does() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let blogs = [Blog { at: THEN + 5_000, id: 1 << 60 }, Blog { at: THEN + 6_000, id: 3 }];
+        let mut commands = author_blogs(7, &blogs);
+        commands.extend([1, 2, 3].map(|user| zadd(Layout::UFollow, user, THEN / 1000, 7)));
+        commands.push(command(&["SADD", "user:read:1", "3", "4"]));
+        commands.push(zadd(Layout::Feed, 9, THEN + 5_000, 1 << 60));
+        legacy.run(&commands).await;
+        world.user(3).put("/v1/following/7").await.ok();
+        world.idle().await;
+        let before = facts(world).await;
+        let (dry, invocations) = migrate(world, json!({ "source": legacy.url(), "dry_run": true, "limit": 1 })).await;
+        assert!(invocations > 4, "{invocations}");
+        assert_eq!(facts(world).await, before);
+        let (wet, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        for layout in ["author-blogs", "user-read", "u-follow", "feed"] {
+            assert_eq!(dry["layouts"][layout], wet["layouts"][layout], "{layout}");
+        }
+        assert_eq!(counts(&wet, "u-follow"), [3, 2, 1, 0], "one follows here already");
+        assert_eq!(counts(&wet, "user-read"), [2, 1, 0, 1]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_source_that_was_restarted_begins_its_layout_again_and_counts_nothing_twice() {
+    world(async |world| {
+        let mut legacy = LegacyRedis::start().await;
+        let commands: Vec<Cmd> = (1..=300).map(|user| zadd(Layout::UFollow, user, THEN / 1000, 1_000)).collect();
+        legacy.run(&commands).await;
+        let event = json!({ "source": legacy.url(), "layout": ["u-follow"], "limit": 100 });
+        let first = world.stack.invoke("migrate", event.clone()).await.unwrap();
+        assert_eq!(first["done"], false);
+        let written = counts(&first, "u-follow")[1];
+        assert!((100..200).contains(&written), "{first}");
+        legacy.restart().await;
+        legacy.run(&commands).await;
+        let (answer, _) = migrate(world, event).await;
+        assert_eq!(counts(&answer, "u-follow"), [300, 300, 0, 0]);
+        assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 300);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn cursors_of_a_server_that_is_gone_are_not_used_on_its_successor() {
+    world(async |world| {
+        let mut legacy = LegacyRedis::start().await;
+        // More keys than one SCAN lists; blogs that nobody knows are read quickly.
+        let commands: Vec<Cmd> = (1..=3_000).map(|user| command(&["SADD", &Layout::UserRead.key(user), "7"])).collect();
+        legacy.run(&commands).await;
+        let event = json!({ "source": legacy.url(), "layout": ["user-read"], "limit": 1_500 });
+        let first = world.stack.invoke("migrate", event.clone()).await.unwrap();
+        assert!(first["done"] == false && counts(&first, "user-read")[0] >= 1_500, "{first}");
+        legacy.restart().await;
+        legacy.run(&commands).await;
+        let (answer, _) = migrate(world, event).await;
+        assert_eq!(counts(&answer, "user-read"), [3_000, 0, 0, 3_000]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let mut commands: Vec<Cmd> = (1..=400).map(|user| zadd(Layout::UFollow, user, THEN / 1000, 1_000)).collect();
+        let blogs: Vec<Blog> = (1..=150).map(|id| Blog { at: THEN + id, id }).collect();
+        commands.extend(author_blogs(1_000, &blogs));
+        legacy.run(&commands).await;
+        let event = json!({ "source": legacy.url() });
+        let mut limited = event.clone();
+        // Both begin together, and later both go on from the same place.
+        for limit in [100, u64::MAX] {
+            limited["limit"] = json!(limit);
+            let (one, other) = tokio::join!(invoke(world, &limited), invoke(world, &limited));
+            let overtaken = [&one, &other].map(|answer| answer["overtaken"] == true);
+            assert!(overtaken == [true, false] || overtaken == [false, true], "{one} {other}");
+        }
+        migrate(world, event).await;
+        assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 400);
+        let head = app(world).posts.heads(&[id(1_000)]).await.unwrap().remove(&id(1_000)).unwrap();
+        assert_eq!((head.latest_seq, head.posts), (150, 150));
+        let mapped = app(world).imports.mapped(&(1..=150).collect::<Vec<_>>()).await.unwrap();
+        assert!((1..=150).all(|blog| mapped[&blog] == PostId::new(id(1_000), blog)));
+    })
+    .await;
+}

@@ -1,0 +1,217 @@
+//! A whole legacy system, migrated, cut off and resumed, run again, and compared user by user.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use futures::{StreamExt, stream};
+use redis::AsyncCommands;
+use serde_json::{Value, json};
+use tidemark::domain::{Platform, legacy::Layout};
+use tidemark_tests::{LegacyRedis, World, world};
+
+use super::{app, facts, id, invoke, legacy::Legacy, legacy::title, migrate};
+
+/// Users of the legacy system; `TIDEMARK_LEGACY` of the tests' own build asks for the full form.
+const USERS: usize = match option_env!("TIDEMARK_LEGACY") {
+    Some(_) => 10_000,
+    None => 400,
+};
+
+/// Users who are also asked through the API.
+const SAMPLE: usize = 40;
+
+#[tokio::test]
+async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_more_without_a_change() {
+    world(async |world| {
+        let seed = rand::random();
+        println!("legacy system with seed {seed}, {USERS} users");
+        let expected = Legacy::generate(seed, USERS);
+        let legacy = LegacyRedis::start().await;
+        legacy.run(&expected.commands).await;
+        let entries = entries(&legacy).await;
+
+        let notices = publish_notices(world).await;
+        let started = Instant::now();
+        let event = json!({ "source": legacy.url(), "notices": notices });
+        let mut limited = event.clone();
+        limited["limit"] = json!(300);
+        // Once it stops by itself, in the posts; once it is cut off in the middle of the read marks, and once of the follows.
+        let stopped = world.stack.invoke("migrate", limited).await.unwrap();
+        assert_eq!((&stopped["done"], &stopped["layout"]), (&json!(false), &json!("author-blogs")));
+        cut_off(world, &event, "user-read", async || !read_marks(world, &expected).await).await;
+        cut_off(world, &event, "follows", async || !edges(world, &expected).await).await;
+        let (answer, _) = migrate(world, event.clone()).await;
+        println!("migrated in {:?}: {}", started.elapsed(), answer["totals"]);
+        for (layout, entries) in &entries {
+            assert_eq!(answer["layouts"][layout]["read"].as_u64(), Some(*entries), "{layout}");
+        }
+        assert_eq!(answer["totals"]["unreadable"], 0, "{answer}");
+        world.stack.idle_within(std::time::Duration::from_secs(1_200)).await.unwrap();
+        compare(world, &expected).await;
+        compare_notices(world, &expected).await;
+        sample(world, &expected).await;
+
+        let before = facts(world).await;
+        let started = Instant::now();
+        let (again, _) = migrate(world, event).await;
+        println!("again in {:?}: {}", started.elapsed(), again["totals"]);
+        assert_eq!(again["totals"]["written"], 0);
+        assert!(facts(world).await == before, "a repeated run has changed facts");
+    })
+    .await;
+}
+
+/// How many entries each layout has, asked of Redis itself.
+async fn entries(legacy: &LegacyRedis) -> BTreeMap<String, u64> {
+    let mut connection = legacy.connect().await;
+    let mut entries = BTreeMap::new();
+    for layout in Layout::ALL {
+        let keys: Vec<String> = connection.keys(format!("{}*", layout.prefix())).await.unwrap();
+        let mut count = 0;
+        for key in keys {
+            count += match layout {
+                Layout::AuthorBlogs | Layout::UserRead => connection.scard::<_, u64>(key).await.unwrap(),
+                Layout::BlogInfo => 1,
+                Layout::Notices => redis::cmd("BITCOUNT").arg(key).query_async::<u64>(&mut connection).await.unwrap(),
+                Layout::Feed => connection.zcount::<_, _, _, u64>(key, "(1", "+inf").await.unwrap(),
+                _ => connection.zcard::<_, u64>(key).await.unwrap(),
+            };
+        }
+        let name: Value = serde_json::to_value(layout).unwrap();
+        entries.insert(name.as_str().unwrap().to_owned(), count);
+    }
+    entries
+}
+
+/// Drops an invocation wherever it is as soon as its first writes of a kind are there.
+async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl AsyncFn() -> bool) {
+    let seen = async {
+        while nothing_yet().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    let work = async {
+        loop {
+            let answer = invoke(world, event).await;
+            // It met the last save of the one that was cut off before.
+            assert!(answer["overtaken"] == true, "not cut off among the {kind}: {answer}");
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = seen => {}
+    }
+}
+
+async fn read_marks(world: &World, expected: &Legacy) -> bool {
+    let some = expected.read.keys().step_by(7).take(20);
+    let states: Vec<bool> =
+        stream::iter(some).then(async |user| !app(world).reads.all_reads(id(*user)).await.unwrap().is_empty()).collect().await;
+    states.contains(&true)
+}
+
+async fn edges(world: &World, expected: &Legacy) -> bool {
+    let some: Vec<_> = expected.follows.keys().step_by(7).take(50).map(|(user, author)| (id(*user), id(*author))).collect();
+    !app(world).edges.live(&some).await.unwrap().is_empty()
+}
+
+/// Every user's edges, counters, unread posts and read marks, and every author's posts.
+async fn compare(world: &World, expected: &Legacy) {
+    for (author, blogs) in &expected.blogs {
+        let posts = app(world).posts.timeline(id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
+        let posts: Vec<(u64, u64, String)> =
+            posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
+        let wanted: Vec<(u64, u64, String)> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
+        let differs = posts.iter().zip(&wanted).find(|(post, wanted)| post != wanted);
+        assert!(posts.len() == wanted.len() && differs.is_none(), "author {author}: {} posts, {differs:?}", posts.len());
+    }
+    let authors: BTreeMap<u64, u64> =
+        expected.blogs.iter().flat_map(|(author, blogs)| blogs.iter().map(|blog| (blog.id, *author))).collect();
+    let mut followers: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut compared = 0;
+    for &user in &expected.users {
+        let follows: BTreeMap<u64, u64> =
+            expected.follows.range((user, 0)..=(user, u64::MAX)).map(|((_, author), since)| (*author, *since)).collect();
+        let pairs = app(world).readers.pairs(id(user)).await.unwrap();
+        let since: BTreeMap<u64, u64> =
+            pairs.iter().filter_map(|pair| pair.edge.as_ref()).map(|edge| (edge.author.get(), edge.since.ms())).collect();
+        assert_eq!(since, follows, "user {user}");
+        assert_eq!(app(world).edges.followings(id(user)).await.unwrap(), follows.len() as u64, "user {user}");
+        for pair in &pairs {
+            let author = pair.edge.as_ref().unwrap().author.get();
+            let unread: BTreeSet<u64> = pair.state().unwrap().unread_seqs().collect();
+            assert_eq!(unread, expected.unread_of(user, author), "user {user} author {author}");
+            *followers.entry(author).or_default() += 1;
+        }
+        // What was read is read, also of authors not followed.
+        let states = app(world).reads.all_reads(id(user)).await.unwrap();
+        for blog in expected.read.get(&user).into_iter().flatten() {
+            let author = authors[blog];
+            assert!(states[&id(author)].read.contains(expected.seqs(author)[blog]), "user {user} blog {blog}");
+        }
+        compared += 1;
+    }
+    for author in expected.blogs.keys() {
+        let counts: u64 = app(world).edges.follower_counts(id(*author)).await.unwrap().iter().sum();
+        assert_eq!(counts, followers.get(author).copied().unwrap_or(0), "author {author}");
+    }
+    assert_eq!(compared, USERS);
+}
+
+/// Publishes what the legacy notices said; which is which.
+async fn publish_notices(world: &World) -> BTreeMap<String, String> {
+    let administrator = world.stranger(Some("7 notices:write"));
+    let mut notices = BTreeMap::new();
+    for legacy in [4, 57] {
+        let body = json!({ "platforms": [1, 2, 3], "title": format!("Notice {legacy}") });
+        let published = administrator.post("/v1/notices", &body).await.ok();
+        for item in published["items"].as_array().unwrap() {
+            notices.insert(format!("{}:{legacy}", item["platform"]), item["id"].as_str().unwrap().to_owned());
+        }
+    }
+    notices
+}
+
+/// Every user's counts on every platform, and every notice's readers.
+async fn compare_notices(world: &World, expected: &Legacy) {
+    let administrator = world.stranger(Some("7 notices:write"));
+    for platform in 1..=3_u16 {
+        let of_platform = || expected.notices.iter().filter(move |((of, _), _)| *of == platform);
+        for (seq, (_, readers)) in (1..).zip(of_platform()) {
+            let notice = administrator.get(&format!("/v1/notices/{platform}-{seq}")).await.ok();
+            assert_eq!(notice["readers"], readers.len(), "{notice}");
+        }
+        for &user in &expected.users {
+            let board = app(world).notices.board(Platform::new(platform).unwrap(), id(user)).await.unwrap();
+            let read = of_platform().filter(|(_, readers)| readers.contains(&user)).count() as u64;
+            assert_eq!((board.counts().read, board.counts().unread), (read, 2 - read), "user {user} platform {platform}");
+        }
+    }
+}
+
+/// Some users as they see it.
+async fn sample(world: &World, expected: &Legacy) {
+    for &user in expected.users.iter().step_by(expected.users.len() / SAMPLE) {
+        let follows: Vec<u64> = expected.follows.range((user, 0)..=(user, u64::MAX)).map(|((_, author), _)| *author).collect();
+        let unread: BTreeSet<String> = follows
+            .iter()
+            .flat_map(|author| expected.unread_of(user, *author).into_iter().map(move |seq| format!("{author}-{seq}")))
+            .collect();
+        let caller = world.user(user);
+        let shown: BTreeSet<String> = caller.feed("unread").await.into_iter().map(|(id, _)| id).collect();
+        assert_eq!(shown, unread, "user {user}");
+        assert_eq!(caller.unread_total().await, unread.len() as u64, "user {user}");
+        let following: BTreeSet<String> = caller
+            .walk(&format!("/v1/users/{user}/following"), 50)
+            .await
+            .iter()
+            .map(|item| item["user"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(following, follows.iter().map(u64::to_string).collect(), "user {user}");
+        let times: Vec<String> =
+            caller.walk("/v1/feed", 50).await.iter().map(|item| item["created_at"].as_str().unwrap().to_owned()).collect();
+        assert!(times.is_sorted_by(|a, b| a >= b), "user {user}: newest first");
+    }
+}
