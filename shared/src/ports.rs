@@ -1,5 +1,7 @@
 //! What the use cases need of the outside world: one small trait per capability, speaking domain types.
 
+pub mod audit;
+
 use std::{
     collections::{HashMap, HashSet},
     error::Error as StdError,

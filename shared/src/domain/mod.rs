@@ -3,6 +3,7 @@
 pub mod author_state;
 pub mod bitmap;
 pub mod cursor;
+pub mod diff;
 pub mod feed;
 pub mod ids;
 pub mod invariants;

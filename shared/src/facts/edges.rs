@@ -284,7 +284,7 @@ fn update(
     Ok(TransactWriteItem::builder().update(build(operation, update.build())?).build())
 }
 
-fn read_edge(item: &Item) -> Result<Edge, FactsError> {
+pub(super) fn read_edge(item: &Item) -> Result<Edge, FactsError> {
     let reader = Reader { table: "following", item };
     Ok(Edge {
         user: reader.user("user")?,

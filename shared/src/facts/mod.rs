@@ -2,12 +2,14 @@
 //!
 //! [`schema`] is the only place that names tables' keys and attributes.
 
+mod audit;
 mod edges;
 mod followers;
 mod item;
 mod posts;
 mod reactions;
 mod reads;
+mod repairs;
 pub mod schema;
 
 use std::time::Duration;

@@ -403,7 +403,7 @@ impl DynamoFacts {
 /// Posts that one step of catching up with the index looks at.
 const CATCH_UP: u64 = 4;
 
-fn unfinished_shard(author: UserId) -> AttributeValue {
+pub(super) fn unfinished_shard(author: UserId) -> AttributeValue {
     schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
 }
 
@@ -430,7 +430,7 @@ fn state_name(state: DeliveryState) -> &'static str {
     }
 }
 
-fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
+pub(super) fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
     let reader = Reader { table: "posts", item };
     Ok(AuthorHead {
         latest_seq: reader.number("latest_seq")?,

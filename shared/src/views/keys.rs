@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::{
     domain::{PostId, UserId},
-    ports::{FanOutKind, List},
+    ports::{FanOutKind, List, audit::Owner},
 };
 
 /// How long a view lives after its reader's last read.
@@ -63,6 +63,9 @@ pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 pub fn reader_state(user: UserId) -> String {
     format!("{{{}}}:r:{user}", user.bucket())
 }
+
+/// The pattern of all reader state hashes.
+pub const ANY_READER_STATE: &str = "{*}:r:*";
 
 /// The feed.
 pub fn feed(user: UserId) -> String {
@@ -114,6 +117,74 @@ pub fn handled(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:handled:{}", kind_name(kind))
 }
 
+/// The type of a key, as Redis calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    /// A string.
+    String,
+    /// A list.
+    List,
+    /// A hash.
+    Hash,
+    /// A sorted set.
+    SortedSet,
+}
+
+impl KeyType {
+    /// What `TYPE` answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::List => "list",
+            Self::Hash => "hash",
+            Self::SortedSet => "zset",
+        }
+    }
+}
+
+/// Every key that a user can have.
+pub fn of_user(user: UserId) -> Vec<(String, KeyType)> {
+    let list = |of: List| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]);
+    let mut keys = vec![
+        (reader_state(user), KeyType::Hash),
+        (feed(user), KeyType::List),
+        (reactions(user), KeyType::Hash),
+        (head(user), KeyType::String),
+        (changed(user), KeyType::String),
+    ];
+    keys.extend(counters(user).map(|key| (key, KeyType::String)));
+    keys.extend(list(List::Following(user)).chain(list(List::Fans(user))));
+    keys
+}
+
+/// Every key that a post can have.
+pub fn of_post(id: PostId) -> Vec<(String, KeyType)> {
+    let mut keys = vec![(post(id), KeyType::String)];
+    for kind in [FanOutKind::Deliver, FanOutKind::Retract] {
+        keys.extend([pages_done(kind, id), handled(kind, id)].map(|key| (key, KeyType::String)));
+    }
+    keys
+}
+
+/// Whose a key is; `None` when it is none of these.
+pub fn owner(key: &str) -> Option<Owner> {
+    let (tag, rest) = key.strip_prefix('{')?.split_once("}:")?;
+    let (name, rest) = rest.split_once(':')?;
+    let in_bucket = |user: UserId, owner: Owner| {
+        if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
+    };
+    match name {
+        "r" | "f" | "x" | "h" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "following" | "fans" | "counters" => {
+            let user = rest.split(':').next()?.parse().ok()?;
+            Some(in_bucket(user, Owner::User(user)))
+        }
+        "p" => rest.parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post))),
+        "pages" | "handled" => tag.parse().ok().map(Owner::Post),
+        _ => None,
+    }
+}
+
 fn kind_name(kind: FanOutKind) -> &'static str {
     match kind {
         FanOutKind::Deliver => "deliver",
@@ -143,5 +214,20 @@ mod tests {
         assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
         assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");
+    }
+
+    #[test]
+    fn every_key_is_found_to_be_its_owners() {
+        let user = UserId::new(1042).unwrap();
+        let post = PostId::new(user, 7);
+        let of = |keys: Vec<(String, KeyType)>| keys.into_iter().map(|(key, _)| owner(&key)).collect::<Vec<_>>();
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 13]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 5]);
+        for stray in ["{830}:r:1042", "{830}:following:1042:gone", "{x}:p:1042-7"] {
+            assert_eq!(owner(stray), Some(Owner::Astray(stray.to_owned())));
+        }
+        for other in ["", "r:1042", "{831}:r:x", "{831}:z:1042", "{7}:pages:deliver", "session:7"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
     }
 }
