@@ -7,16 +7,19 @@ use std::{
 
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
+use futures::FutureExt;
 
 use crate::{
     Settings,
     domain::Timestamp,
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
-    ports::{Clock, Edges, Failures, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
+    reconcile::Reconcile,
     relations::{FirstPages, Relations},
+    telemetry::EmbeddedMetrics,
     views::Redis,
 };
 
@@ -35,8 +38,6 @@ pub struct App {
     pub reactions: Arc<dyn Reactions>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
-    /// Stream records that the projector gave up.
-    pub projector_failures: Arc<dyn Failures>,
     /// Reader views.
     pub views: Arc<dyn ReaderViews>,
     /// Progress of fan-outs.
@@ -47,6 +48,8 @@ pub struct App {
     pub relations: Relations,
     /// The fan-out side.
     pub fan_outs: FanOuts,
+    /// The repair job.
+    pub reconcile: Reconcile,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The facts' own client, for health.
@@ -154,6 +157,16 @@ impl App {
             relations: relations.clone(),
             clock: clock.clone(),
         };
+        let reconcile = Reconcile {
+            facts: stores.clone(),
+            views: views.clone(),
+            readers: readers.clone(),
+            relations: relations.clone(),
+            fan_outs: fan_outs.clone(),
+            failures: Arc::new(failures),
+            metrics: Arc::new(EmbeddedMetrics),
+            wait: |time| tokio::time::sleep(time).boxed(),
+        };
         Self {
             settings,
             edges: stores.clone(),
@@ -161,12 +174,12 @@ impl App {
             reads: stores.clone(),
             reactions: stores,
             queue,
-            projector_failures: Arc::new(failures),
             views: views.clone(),
             progress: views,
             readers,
             relations,
             fan_outs,
+            reconcile,
             clock,
             facts,
         }

@@ -16,6 +16,7 @@ pub mod time;
 
 pub use author_state::AuthorState;
 pub use cursor::Cursor;
+pub use diff::Difference;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{

@@ -9,6 +9,9 @@ use super::{
     time::Timestamp,
 };
 
+/// How long an unfollow's tombstone is kept: far longer than a stream record lives.
+pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
+
 /// A follow edge, or the tombstone it leaves for a week.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    DynamoFacts, condition_failed, distinct,
+    DynamoFacts, distinct,
     edges::read_edge,
     item::{Item, Reader},
     number,
     posts::read_post,
     reactions::{read_counts, read_reactions},
-    schema, string, unavailable,
+    schema, sent, string, unavailable,
 };
 use crate::{
     domain::{
@@ -33,7 +33,9 @@ use crate::{
 impl AuditFacts for DynamoFacts {
     async fn listed_followers(&self, author: UserId, shard: u16, most: usize) -> Result<Option<Vec<Relation>>, FactsError> {
         let partition = schema::follower_shard(author, shard);
-        let Some(items) = self.partition("listed_followers", &self.tables.followers, partition, most).await? else { return Ok(None) };
+        let Some(items) = self.partition("listed_followers", &self.tables.followers, partition, most).await? else {
+            return Ok(None);
+        };
         let listed = items.iter().map(|item| {
             let reader = Reader { table: "followers", item };
             schema::relation_of(reader.text("since")?).ok_or_else(|| reader.damaged("since"))
@@ -113,7 +115,11 @@ impl AuditFacts for DynamoFacts {
         ids.collect()
     }
 
-    async fn some_edges(&self, after: Option<(UserId, UserId)>, limit: usize) -> Result<Part<Edge, (UserId, UserId)>, FactsError> {
+    async fn some_edges(
+        &self,
+        after: Option<(UserId, UserId)>,
+        limit: usize,
+    ) -> Result<Part<Edge, (UserId, UserId)>, FactsError> {
         let after = after.map(|(user, author)| schema::edge(user, author));
         let (items, last) = self.some("some_edges", &self.tables.following, after, limit).await?;
         let pair = |item: &Item| {
@@ -155,19 +161,22 @@ impl AuditFacts for DynamoFacts {
 
     async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, FactsError> {
         const OPERATION: &str = "note_walk";
-        let update = self.client.update_item().table_name(&self.tables.counters).set_key(Some(schema::walk(name)));
-        let update = match to {
-            Some(to) => update.update_expression("SET #position = :to").expression_attribute_values(":to", string(to)),
-            None => update.update_expression("REMOVE #position"),
-        };
-        let update = match from {
-            Some(from) => update.condition_expression("#position = :from").expression_attribute_values(":from", string(from)),
-            None => update.condition_expression("attribute_not_exists(#position)"),
-        };
-        match update.expression_attribute_names("#position", "position").send().await {
-            Ok(_) => Ok(true),
-            Err(error) if condition_failed(&error) => Ok(false),
-            Err(error) => Err(unavailable(OPERATION, error)),
+        let (table, key) = (&self.tables.counters, schema::walk(name));
+        let condition = if from.is_some() { "#position = :from" } else { "attribute_not_exists(#position)" };
+        let from = from.map(|from| HashMap::from([(":from".to_owned(), string(from))]));
+        match to {
+            Some(to) => {
+                let mut item = key;
+                item.insert("position".to_owned(), string(to));
+                let put = self.client.put_item().table_name(table).set_item(Some(item)).condition_expression(condition);
+                let put = put.expression_attribute_names("#position", "position").set_expression_attribute_values(from);
+                sent(OPERATION, put.send().await)
+            }
+            None => {
+                let delete = self.client.delete_item().table_name(table).set_key(Some(key)).condition_expression(condition);
+                let delete = delete.expression_attribute_names("#position", "position").set_expression_attribute_values(from);
+                sent(OPERATION, delete.send().await)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
     number, schema, unavailable,
 };
 use crate::{
-    domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS},
+    domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS, model::TOMBSTONE_SECONDS},
     ports::{Edges, FactsError, Followed},
 };
 
@@ -222,7 +222,7 @@ impl DynamoFacts {
             ("floor".to_owned(), number(edge.floor)),
         ]);
         if !edge.following {
-            item.insert("expires_at".to_owned(), number(edge.since.seconds() + schema::TOMBSTONE_SECONDS));
+            item.insert("expires_at".to_owned(), number(edge.since.seconds() + TOMBSTONE_SECONDS));
         }
         let put = Put::builder().table_name(&self.tables.following).set_item(Some(item));
         match known {
@@ -316,6 +316,6 @@ mod tests {
         assert_eq!(edge.rev, 1_700_000_000);
         edge.rev = next_rev(Some(&edge), now);
         assert_eq!(next_rev(Some(&edge), now), 1_700_000_002);
-        assert!(next_rev(None, now.plus_ms(schema::TOMBSTONE_SECONDS * 1000)) > edge.rev);
+        assert!(next_rev(None, now.plus_ms(TOMBSTONE_SECONDS * 1000)) > edge.rev);
     }
 }

@@ -211,6 +211,19 @@ fn condition_failed<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: 
     error.as_service_error().and_then(|error| error.code()) == Some("ConditionalCheckFailedException")
 }
 
+/// Whether a write was done; false when its condition did not hold.
+fn sent<T, E, R>(operation: &'static str, outcome: Result<T, SdkError<E, R>>) -> Result<bool, FactsError>
+where
+    E: aws_sdk_dynamodb::error::ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(error) if condition_failed(&error) => Ok(false),
+        Err(error) => Err(unavailable(operation, error)),
+    }
+}
+
 /// Builds of SDK types fail only when a required part was left out in this crate.
 fn build<T, E: std::error::Error + Send + Sync + 'static>(operation: &'static str, built: Result<T, E>) -> Result<T, FactsError> {
     built.map_err(|error| unavailable(operation, error))

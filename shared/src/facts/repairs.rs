@@ -9,12 +9,12 @@ use aws_sdk_dynamodb::{
 use super::{
     DynamoFacts,
     audit::said,
-    build, condition_failed,
+    build,
     item::Item,
     number,
     posts::{read_head, unfinished_shard},
     reactions::count_name,
-    schema, string, unavailable,
+    schema, sent, string,
 };
 use crate::{
     domain::{
@@ -66,16 +66,17 @@ impl DynamoFacts {
             }
             FactDifference::UnfinishedLeft { post } => {
                 let update = self.post_in_state(post, "done").update_expression("REMOVE unfinished");
-                sent(update).await
+                sent(OPERATION, update.send().await)
             }
             FactDifference::UnfinishedMissing { post } => {
                 let update = self.post_in_state(post, "pending").update_expression("SET unfinished = :shard");
-                sent(update.expression_attribute_values(":shard", unfinished_shard(post.author))).await
+                let update = update.expression_attribute_values(":shard", unfinished_shard(post.author));
+                sent(OPERATION, update.send().await)
             }
             FactDifference::BodyLeft { post } => {
                 // A tombstone stays one: nothing can make the body wanted again.
                 let delete = self.client.delete_item().table_name(&self.tables.posts).set_key(Some(schema::body(post)));
-                delete.send().await.map(|_| true).map_err(|error| unavailable(OPERATION, error))
+                sent(OPERATION, delete.send().await)
             }
             FactDifference::RecordExpired { ref record }
             | FactDifference::RecordDamaged { ref record }
@@ -89,11 +90,7 @@ impl DynamoFacts {
                     .condition_expression("following = :false AND rev = :rev")
                     .expression_attribute_values(":false", AttributeValue::Bool(false))
                     .expression_attribute_values(":rev", number(rev.into()));
-                match delete.send().await {
-                    Ok(_) => Ok(true),
-                    Err(error) if condition_failed(&error) => Ok(false),
-                    Err(error) => Err(unavailable(OPERATION, error)),
-                }
+                sent(OPERATION, delete.send().await)
             }
         }
     }
@@ -111,7 +108,7 @@ impl DynamoFacts {
             .expression_attribute_names("#number", name)
             .expression_attribute_values(":seen", number(off.seen))
             .expression_attribute_values(":right", number(off.right));
-        sent(update).await
+        sent(OPERATION, update.send().await)
     }
 
     /// An update of a live post whose fan-out is in this state.
@@ -153,7 +150,11 @@ impl DynamoFacts {
         let found = self.batch_get(OPERATION, vec![(self.tables.posts.clone(), vec![schema::head(post.author)])]).await?;
         let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
         let mut head = read_head(&item)?;
-        if deleted { head.deleted.insert(post.seq) } else { head.deleted.remove(post.seq) };
+        if deleted {
+            head.deleted.insert(post.seq)
+        } else {
+            head.deleted.remove(post.seq)
+        };
         let update = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(post.author)))
@@ -164,7 +165,8 @@ impl DynamoFacts {
             Some(seen) => update.condition_expression("deleted = :seen").expression_attribute_values(":seen", seen.clone()),
             None => update.condition_expression("attribute_not_exists(deleted)"),
         };
-        let condition = if deleted { "attribute_exists(tombstone)" } else { "attribute_exists(#item) AND attribute_not_exists(tombstone)" };
+        let condition =
+            if deleted { "attribute_exists(tombstone)" } else { "attribute_exists(#item) AND attribute_not_exists(tombstone)" };
         let check = ConditionCheck::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::post(post)))
@@ -209,19 +211,6 @@ impl DynamoFacts {
                 .expression_attribute_names(format!("#n{index}"), name)
                 .expression_attribute_values(format!(":v{index}"), value);
         }
-        match delete.condition_expression(conditions.join(" AND ")).send().await {
-            Ok(_) => Ok(true),
-            Err(error) if condition_failed(&error) => Ok(false),
-            Err(error) => Err(unavailable(OPERATION, error)),
-        }
-    }
-}
-
-/// Sends an update; false when its condition does not hold.
-async fn sent(update: UpdateItemFluentBuilder) -> Result<bool, FactsError> {
-    match update.send().await {
-        Ok(_) => Ok(true),
-        Err(error) if condition_failed(&error) => Ok(false),
-        Err(error) => Err(unavailable(OPERATION, error)),
+        sent(OPERATION, delete.condition_expression(conditions.join(" AND ")).send().await)
     }
 }

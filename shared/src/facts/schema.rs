@@ -35,9 +35,6 @@ pub const UNFINISHED: &str = "unfinished";
 /// Partitions of [`UNFINISHED`].
 pub const UNFINISHED_SHARDS: u64 = 4;
 
-/// How long an unfollow's tombstone is kept: far longer than a stream record lives.
-pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
-
 /// How long an idempotent answer is kept.
 pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
 
@@ -182,7 +179,6 @@ pub fn post_reactions(post: PostId, shard: u16) -> Item {
 pub fn author_reactions(author: UserId, shard: u16) -> Item {
     key([("shard", reactions_shard(author, shard)), ("item", string(TOTAL))])
 }
-
 
 /// reactions: whether a sort key is that of the count of all posts.
 pub fn is_total(sort_key: &str) -> bool {

@@ -3,13 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
-use serde_json::Value;
 
 use super::{FactsError, ViewError};
 use crate::domain::{
     AuthorHead, Counters, Edge, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId,
     diff::{
-        FactDifference, Stored,
+        FactDifference, Stored, View,
         facts::{ReactionShard, StoredPost, StoredRecord},
         reader::StoredReader,
         views::{StoredKey, StoredList},
@@ -41,7 +40,8 @@ pub trait AuditFacts: Send + Sync {
     /// Of which of these posts there are bodies.
     async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, FactsError>;
     /// A part of all edges by follower, tombstones included: users one after the other.
-    async fn some_edges(&self, after: Option<(UserId, UserId)>, limit: usize) -> Result<Part<Edge, (UserId, UserId)>, FactsError>;
+    async fn some_edges(&self, after: Option<(UserId, UserId)>, limit: usize)
+    -> Result<Part<Edge, (UserId, UserId)>, FactsError>;
     /// The keys of a part of all idempotency records.
     async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, FactsError>;
     /// One idempotency record.
@@ -93,25 +93,6 @@ pub struct StoredPostViews {
     pub summary: Stored<PostSummary>,
 }
 
-/// Which of a user's views to forget.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Forget {
-    /// State and feed.
-    Reader(UserId),
-    /// Whom the user follows, who left it and who fills it.
-    Following(UserId),
-    /// Who follows the user, likewise.
-    Fans(UserId),
-    /// The user's reactions.
-    Reactions(UserId),
-    /// The author's head.
-    Head(UserId),
-    /// The post's summary.
-    Summary(PostId),
-    /// This key, found by [`AuditViews`].
-    Key(String),
-}
-
 /// The views as they are stored.
 #[async_trait]
 pub trait AuditViews: Send + Sync {
@@ -126,22 +107,11 @@ pub trait AuditViews: Send + Sync {
     /// Whether a key is there.
     async fn exists(&self, key: &str) -> Result<bool, ViewError>;
     /// Throws views away: they are made again when they are needed.
-    async fn forget(&self, what: &Forget) -> Result<(), ViewError>;
+    async fn forget(&self, view: &View) -> Result<(), ViewError>;
 }
 
 /// Takes numbers for whoever watches.
 pub trait Metrics: Send + Sync {
-    /// Counts of a run: name, dimensions, number. `properties` go with them and are not numbers.
-    fn emit(&self, counts: &[Metric], properties: Value);
-}
-
-/// A number of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Metric {
-    /// What is counted.
-    pub name: &'static str,
-    /// Of which kind; empty for all together.
-    pub kind: String,
-    /// How many.
-    pub count: u64,
+    /// Counts of a run of a job, of one kind of difference or of all.
+    fn count(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]);
 }

@@ -15,7 +15,7 @@ use crate::{
     domain::{
         FeedKey, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
         diff::{
-            Stored,
+            Stored, View,
             reader::StoredReader,
             views::{StoredKey, StoredList},
         },
@@ -24,7 +24,7 @@ use crate::{
     },
     ports::{
         List, ViewError,
-        audit::{AuditViews, Forget, Owner, StoredPostViews, StoredUser},
+        audit::{AuditViews, Owner, StoredPostViews, StoredUser},
     },
 };
 
@@ -34,30 +34,50 @@ type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 /// Members of a sorted set and their scores.
 type Scores = Vec<(Vec<u8>, f64)>;
 
-/// Keys as they were found: of which type, and how long they live.
-struct Found(Vec<(String, KeyType, String, i64)>);
+/// A key as it was found.
+struct FoundKey {
+    key: String,
+    view: View,
+    expected: KeyType,
+    /// `none` when it is not there.
+    kind: String,
+    /// Milliseconds; negative for ever.
+    lifetime: i64,
+}
+
+/// Keys as they were found.
+struct Found(Vec<FoundKey>);
+
+impl FoundKey {
+    fn is_there(&self) -> bool {
+        self.kind != "none"
+    }
+
+    fn has_right_type(&self) -> bool {
+        self.kind == self.expected.name()
+    }
+}
 
 impl Found {
     fn keys(&self) -> Vec<StoredKey> {
-        let there = self.0.iter().filter(|(_, _, kind, _)| kind != "none");
-        let stored = |(key, expected, kind, lifetime): &(String, KeyType, String, i64)| StoredKey {
-            key: key.clone(),
-            right_type: kind == expected.name(),
-            expires: *lifetime >= 0,
+        let there = self.0.iter().filter(|found| found.is_there());
+        let stored = |found: &FoundKey| StoredKey {
+            key: found.key.clone(),
+            view: found.view.clone(),
+            right_type: found.has_right_type(),
+            expires: found.lifetime >= 0,
         };
         there.map(stored).collect()
     }
 
     /// The key, or one that is never there when its value cannot be read as what it should be.
     fn readable(&self, key: String) -> String {
-        let wrong = |(known, expected, kind, _): &(String, KeyType, String, i64)| {
-            *known == key && kind != "none" && kind != expected.name()
-        };
+        let wrong = |found: &FoundKey| found.key == key && found.is_there() && !found.has_right_type();
         if self.0.iter().any(wrong) { format!("{key}:unreadable") } else { key }
     }
 
     fn lifetime(&self, key: &str) -> i64 {
-        self.0.iter().find(|(known, ..)| known == key).map_or(-2, |(.., lifetime)| *lifetime)
+        self.0.iter().find(|found| found.key == key).map_or(-2, |found| found.lifetime)
     }
 }
 
@@ -147,34 +167,29 @@ impl AuditViews for Redis {
         self.query("exists", redis::cmd("EXISTS").arg(key)).await
     }
 
-    async fn forget(&self, what: &Forget) -> Result<(), ViewError> {
-        let keys = match what {
-            Forget::Reader(user) => vec![keys::reader_state(*user), keys::feed(*user)],
-            Forget::Following(user) => keys::list(List::Following(*user)).to_vec(),
-            Forget::Fans(user) => keys::list(List::Fans(*user)).to_vec(),
-            Forget::Reactions(user) => vec![keys::reactions(*user)],
-            Forget::Head(user) => vec![keys::head(*user)],
-            Forget::Summary(post) => vec![keys::post(*post)],
-            Forget::Key(key) => vec![key.clone()],
-        };
+    async fn forget(&self, view: &View) -> Result<(), ViewError> {
+        let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
         self.query::<u64>("forget", redis::cmd("UNLINK").arg(keys)).await.map(|_| ())
     }
 }
 
 impl Redis {
-    /// Type and lifetime of keys, in one round trip.
-    async fn found(&self, keys: Vec<(String, KeyType)>) -> Result<Found, ViewError> {
+    /// Type and lifetime of all keys of these views, in one round trip.
+    async fn found(&self, views: Vec<View>) -> Result<Found, ViewError> {
+        let keys =
+            views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
+        let keys: Vec<(String, &View, KeyType)> = keys.collect();
         let mut pipeline = redis::pipe();
-        for (key, _) in &keys {
+        for (key, ..) in &keys {
             pipeline.cmd("TYPE").arg(key).cmd("PTTL").arg(key);
         }
         let answers: Vec<redis::Value> = self.pipeline("found", &pipeline).await?;
         let damaged = |_| ViewError::Damaged { detail: "type or lifetime of a key".to_owned() };
         let mut found = Vec::with_capacity(keys.len());
-        for ((key, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {
-            let kind: String = redis::from_redis_value_ref(&answer[0]).map_err(damaged)?;
-            let lifetime: i64 = redis::from_redis_value_ref(&answer[1]).map_err(damaged)?;
-            found.push((key, expected, kind, lifetime));
+        for ((key, view, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {
+            let kind = redis::from_redis_value_ref(&answer[0]).map_err(damaged)?;
+            let lifetime = redis::from_redis_value_ref(&answer[1]).map_err(damaged)?;
+            found.push(FoundKey { key, view: view.clone(), expected, kind, lifetime });
         }
         Ok(Found(found))
     }
@@ -207,9 +222,10 @@ fn reactions_of(fields: &Fields) -> Stored<HashMap<UserId, ReactionState>> {
     Stored::read((!fields.is_empty()).then_some(fields), |fields| {
         let is_token = |field: &[u8]| field == META_FIELD.as_bytes();
         fields.iter().find(|(field, value)| is_token(field) && value.len() == size_of::<u64>())?;
-        let states = fields.iter().filter(|(field, _)| !is_token(field)).map(|(field, value)| {
-            Some((std::str::from_utf8(field).ok()?.parse().ok()?, ReactionState::decode(value).ok()?))
-        });
+        let states = fields
+            .iter()
+            .filter(|(field, _)| !is_token(field))
+            .map(|(field, value)| Some((std::str::from_utf8(field).ok()?.parse().ok()?, ReactionState::decode(value).ok()?)));
         states.collect()
     })
 }

@@ -22,7 +22,7 @@
 use std::time::Duration;
 
 use crate::{
-    domain::{PostId, UserId},
+    domain::{PostId, UserId, diff::View},
     ports::{FanOutKind, List, audit::Owner},
 };
 
@@ -142,28 +142,32 @@ impl KeyType {
     }
 }
 
-/// Every key that a user can have.
-pub fn of_user(user: UserId) -> Vec<(String, KeyType)> {
-    let list = |of: List| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]);
-    let mut keys = vec![
-        (reader_state(user), KeyType::Hash),
-        (feed(user), KeyType::List),
-        (reactions(user), KeyType::Hash),
-        (head(user), KeyType::String),
-        (changed(user), KeyType::String),
-    ];
-    keys.extend(counters(user).map(|key| (key, KeyType::String)));
-    keys.extend(list(List::Following(user)).chain(list(List::Fans(user))));
-    keys
+/// The keys of a view, with their types.
+pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
+    let list_keys = |of: List| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]).collect();
+    match view {
+        View::Reader(user) => vec![(reader_state(*user), KeyType::Hash), (feed(*user), KeyType::List)],
+        View::Following(user) => list_keys(List::Following(*user)),
+        View::Fans(user) => list_keys(List::Fans(*user)),
+        View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
+        View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
+        View::Head(author) => vec![(head(*author), KeyType::String)],
+        View::Summary(id) => vec![(post(*id), KeyType::String)],
+        View::Key(key) => vec![(key.clone(), KeyType::String)],
+    }
 }
 
-/// Every key that a post can have.
-pub fn of_post(id: PostId) -> Vec<(String, KeyType)> {
-    let mut keys = vec![(post(id), KeyType::String)];
-    for kind in [FanOutKind::Deliver, FanOutKind::Retract] {
-        keys.extend([pages_done(kind, id), handled(kind, id)].map(|key| (key, KeyType::String)));
-    }
-    keys
+/// Every view that a user can have.
+pub fn of_user(user: UserId) -> Vec<View> {
+    let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head];
+    kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
+}
+
+/// Every view that a post can have.
+pub fn of_post(id: PostId) -> Vec<View> {
+    let progress = |kind| [pages_done(kind, id), handled(kind, id)].map(View::Key);
+    let progress = [FanOutKind::Deliver, FanOutKind::Retract].into_iter().flat_map(progress);
+    std::iter::once(View::Summary(id)).chain(progress).collect()
 }
 
 /// Whose a key is; `None` when it is none of these.
@@ -220,7 +224,7 @@ mod tests {
     fn every_key_is_found_to_be_its_owners() {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
-        let of = |keys: Vec<(String, KeyType)>| keys.into_iter().map(|(key, _)| owner(&key)).collect::<Vec<_>>();
+        let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
         assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 13]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 5]);
         for stray in ["{830}:r:1042", "{830}:following:1042:gone", "{x}:p:1042-7"] {

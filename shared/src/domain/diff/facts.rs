@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{FactDifference, Off};
 use crate::domain::{
     AuthorHead, DeliveryState, Edge, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq, Timestamp,
-    UserId, ids::SHARDS, invariants,
+    UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
 
 /// A post with what else is stored about it.
@@ -17,6 +17,13 @@ pub struct StoredPost {
     pub post: Post,
     /// Whether the index of unfinished fan-outs lists it.
     pub unfinished: bool,
+}
+
+impl StoredPost {
+    /// Whether its delivery or retraction is still under way.
+    pub fn is_moving(&self) -> bool {
+        self.unfinished || self.post.delivery.state == DeliveryState::Pending
+    }
 }
 
 /// The reactions that the users of one shard have given to one author.
@@ -196,8 +203,8 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<FactDifference
     }
 }
 
-/// What is wrong with a tombstone: it was kept long enough to hold off what was late, which `lifetime` (seconds) says.
-pub fn of_tombstone(edge: &Edge, lifetime: u64, now: Timestamp) -> Option<FactDifference> {
-    let expired = !edge.following && edge.since.seconds() + lifetime + GRACE_SECONDS < now.seconds();
+/// What is wrong with a tombstone: it has held off what was late for long enough.
+pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<FactDifference> {
+    let expired = !edge.following && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
     expired.then_some(FactDifference::TombstoneExpired { user: edge.user, author: edge.author, rev: edge.rev })
 }

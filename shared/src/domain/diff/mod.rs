@@ -124,11 +124,15 @@ impl Off {
 /// Facts that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the table above says what each is; `user` is the follower, reader or liker, `author` the other side")]
+#[expect(
+    missing_docs,
+    reason = "the table above says what each is; `user` is the follower, reader or liker, `author` the other side"
+)]
 pub enum FactDifference {
     FollowerMissing {
         user: UserId,
         author: UserId,
+        #[serde(skip)]
         since: Timestamp,
         #[serde(skip)]
         rev: u32,
@@ -140,6 +144,7 @@ pub enum FactDifference {
     FollowerSince {
         user: UserId,
         author: UserId,
+        #[serde(skip)]
         since: Timestamp,
         #[serde(skip)]
         rev: u32,
@@ -399,13 +404,40 @@ pub enum ViewDifference {
     },
     KeyOfWrongType {
         key: String,
+        /// What it is part of.
+        #[serde(skip)]
+        view: View,
     },
     KeyWithoutLifetime {
         key: String,
+        /// What it is part of.
+        #[serde(skip)]
+        view: View,
     },
     KeyAstray {
         key: String,
     },
+}
+
+/// What is kept, and forgotten, together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// A reader's state and feed.
+    Reader(UserId),
+    /// Whom the user follows, who has left it and who fills it.
+    Following(UserId),
+    /// Who follows the user, likewise.
+    Fans(UserId),
+    /// The user's counters and who counts them.
+    Counters(UserId),
+    /// The user's reactions.
+    Reactions(UserId),
+    /// The author's head.
+    Head(UserId),
+    /// The post's summary.
+    Summary(PostId),
+    /// One key.
+    Key(String),
 }
 
 /// One side of a comparison as it was found.

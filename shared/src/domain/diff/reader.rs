@@ -48,7 +48,7 @@ pub struct ReaderFacts {
 impl ReaderFacts {
     /// Whether the post's delivery or retraction is still under way: what is missing of it is no difference.
     fn is_moving(&self, post: PostId) -> bool {
-        self.posts.get(&post).is_some_and(|stored| stored.unfinished)
+        self.posts.get(&post).is_some_and(StoredPost::is_moving)
     }
 }
 
@@ -168,7 +168,11 @@ fn of_field(
             let base = seq <= field.base;
             let behind = !base && bits(&field.read, seq) && field.version < reads.version;
             if !behind {
-                wrong.insert(if base { ViewDifference::BaseWrong { user, author } } else { ViewDifference::ReadsWrong { user, author } });
+                wrong.insert(if base {
+                    ViewDifference::BaseWrong { user, author }
+                } else {
+                    ViewDifference::ReadsWrong { user, author }
+                });
             }
         } else if !settled && deleted && !facts.is_moving(post) {
             wrong.insert(ViewDifference::DeletionMissing { user, post });
@@ -201,12 +205,8 @@ fn of_entries(
             // Without field or delivered bit that is what is missing.
             && state.authors.get(&key.post.author).is_some_and(|field| field.is_delivered(key.post.seq))
     };
-    let missing: Vec<ViewDifference> = facts
-        .entries
-        .iter()
-        .filter(is_missing)
-        .map(|key| ViewDifference::EntryMissing { user, post: key.post })
-        .collect();
+    let missing: Vec<ViewDifference> =
+        facts.entries.iter().filter(is_missing).map(|key| ViewDifference::EntryMissing { user, post: key.post }).collect();
     let mut found = if missing.len() > MOST_ENTRIES { vec![ViewDifference::FeedIncomplete { user }] } else { missing };
     for key in feed {
         let FeedKey { at, post } = *key;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Side, Stored, ViewDifference, facts::StoredPost};
+use super::{Side, Stored, View, ViewDifference, facts::StoredPost};
 use crate::domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId};
 
 /// A key as Redis has it.
@@ -10,6 +10,8 @@ use crate::domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, Re
 pub struct StoredKey {
     /// Its name.
     pub key: String,
+    /// What it is part of.
+    pub view: View,
     /// Whether it has the type that its name says.
     pub right_type: bool,
     /// Whether it ends by itself.
@@ -18,11 +20,11 @@ pub struct StoredKey {
 
 /// What is wrong with a key, whatever it holds.
 pub fn of_key(stored: &StoredKey) -> Option<ViewDifference> {
-    let key = || stored.key.clone();
+    let StoredKey { key, view, .. } = stored.clone();
     if !stored.right_type {
-        Some(ViewDifference::KeyOfWrongType { key: key() })
+        Some(ViewDifference::KeyOfWrongType { key, view })
     } else if !stored.expires {
-        Some(ViewDifference::KeyWithoutLifetime { key: key() })
+        Some(ViewDifference::KeyWithoutLifetime { key, view })
     } else {
         None
     }
@@ -126,7 +128,7 @@ pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&Sto
     };
     let Some(right) = right else { return Some(ViewDifference::SummaryOfNothing { post }) };
     if right.post.deleted && !summary.deleted {
-        return (!right.unfinished).then_some(ViewDifference::SummaryOfDeleted { post });
+        return (!right.is_moving()).then_some(ViewDifference::SummaryOfDeleted { post });
     }
     (*summary != PostSummary::from(right.post.clone())).then_some(ViewDifference::SummaryWrong { post })
 }

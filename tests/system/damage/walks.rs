@@ -1,0 +1,1 @@
+//! Walks: where they stop and go on.
