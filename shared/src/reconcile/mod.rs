@@ -122,6 +122,20 @@ enum Subject {
     Astray(String),
 }
 
+impl Subject {
+    /// Whose it is, for the log: an idempotency key stays out of it.
+    fn name(&self) -> String {
+        match self {
+            Self::Facts(user) => format!("facts of {user}"),
+            Self::Record(_) => "an idempotency record".to_owned(),
+            Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
+            Self::Views(user) => format!("views of {user}"),
+            Self::Post(post) => format!("views of {post}"),
+            Self::Astray(key) => format!("key {key}"),
+        }
+    }
+}
+
 /// What a look has found.
 #[derive(Default)]
 struct Looked {
@@ -255,6 +269,6 @@ impl Looked {
 
     fn failed(&mut self, subject: &Subject, error: &ReconcileError) {
         self.failed += 1;
-        warn!(?subject, error = error as &dyn std::error::Error, "could not be looked at");
+        warn!(subject = subject.name(), error = error as &dyn std::error::Error, "could not be looked at");
     }
 }

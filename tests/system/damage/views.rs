@@ -16,9 +16,8 @@ async fn cached(scene: &Scene<'_>, list: List) -> String {
         List::Following(user) => format!("/v1/users/{user}/following"),
         List::Fans(user) => format!("/v1/users/{user}/followers"),
     };
-    scene.caller(scene.reader()).get(&path).await.ok();
     let [key, ..] = keys::list(list);
-    assert!(scene.redis().exists::<_, bool>(&key).await.unwrap());
+    scene.until_cached(&path, &key).await;
     key
 }
 
@@ -40,7 +39,6 @@ async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
 /// Replaces what the reader's view says of the reactions to the author.
 async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
     let key = keys::reactions(scene.reader());
-    assert!(scene.redis().exists::<_, bool>(&key).await.unwrap());
     scene.redis().hset::<_, _, _, ()>(key, scene.author().get(), value).await.unwrap();
 }
 
@@ -99,7 +97,8 @@ pub(super) const ALL: &[Damage] = &[
     ("somebody else's counters", |scene| {
         Box::pin(async move {
             for user in [scene.author(), scene.other()] {
-                scene.caller(scene.reader()).get(&format!("/v1/users/{user}/counters")).await.ok();
+                let [key, _] = keys::counters(user);
+                scene.until_cached(&format!("/v1/users/{user}/counters"), &key).await;
             }
             let [[author, _], [other, _]] = [scene.author(), scene.other()].map(keys::counters);
             let record: Vec<u8> = scene.redis().get(other).await.unwrap();

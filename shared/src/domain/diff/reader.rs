@@ -217,10 +217,104 @@ fn of_entries(
         let why = match facts.authors.get(&post.author) {
             None => Ghost::Unfollowed,
             Some(_) if catching_up.contains(&post.author) => continue,
-            Some(followed) if followed.head.deleted.contains(post.seq) => Ghost::Deleted,
+            Some(followed) if followed.head.deleted.contains(post.seq) => {
+                // What was deleted in the time of pull was not retracted: the field hides it.
+                if !followed.head.modes.is_push_alone() && !state.shows(key) {
+                    continue;
+                }
+                Ghost::Deleted
+            }
             Some(_) => Ghost::Unknown,
         };
         found.push(ViewDifference::EntryGhost { user, post, why, at });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::btree_set, prelude::*};
+
+    use super::*;
+    use crate::domain::{bitmap::Bitmap, reader_state::ReaderMeta};
+
+    const USER: UserId = UserId::MIN;
+
+    fn author() -> UserId {
+        UserId::new(2).unwrap()
+    }
+
+    /// A reader of one author, with the view that the facts imply.
+    fn agreeing(base: Seq, new: Seq, read: BTreeSet<Seq>, deleted: BTreeSet<Seq>) -> (StoredReader, ReaderFacts) {
+        let latest = base + new;
+        let at = |seq: Seq| Timestamp::from_ms(1_000 + seq);
+        let edge = Edge { user: USER, author: author(), following: true, since: at(base), rev: 7, base, floor: 0 };
+        let only_there = |seqs: BTreeSet<Seq>| seqs.into_iter().filter(|&seq| seq <= latest).collect();
+        let head =
+            AuthorHead { latest_seq: latest, latest_at: at(latest), deleted: only_there(deleted), ..AuthorHead::default() };
+        let reads = ReadState { version: 3, through: 0, read: only_there(read) };
+        let live = (1..=latest).filter(|&seq| !head.deleted.contains(seq));
+        let entries: BTreeSet<FeedKey> = live.map(|seq| FeedKey { at: at(seq), post: PostId::new(author(), seq) }).collect();
+        let field = AuthorState::from_facts(&edge, &head, &reads);
+        let meta = ReaderMeta { feed: !entries.is_empty(), ..ReaderMeta::default() };
+        let feed = Stored::read((!entries.is_empty()).then_some(()), |()| Some(entries.iter().copied().collect()));
+        let state = Stored::Present(ReaderState { meta, authors: HashMap::from([(author(), field)]) });
+        let followed = HashMap::from([(author(), Followed { edge, head, reads })]);
+        let facts = ReaderFacts { authors: followed, entries, ..ReaderFacts::default() };
+        (StoredReader { state, headless: false, feed, feed_outlives: true }, facts)
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_facts_imply_differs_in_nothing_and_one_bit_less_in_something(
+            base in 0..20u64, new in 1..40u64, at in 0..40u64,
+            read in btree_set(1..60u64, 0..30), deleted in btree_set(1..60u64, 0..10),
+        ) {
+            let (stored, facts) = agreeing(base, new, read, deleted);
+            let now = Timestamp::from_ms(5_000);
+            prop_assert_eq!(differences(USER, &stored, &facts, now), vec![]);
+            let seq = base + 1 + at % new;
+            let with = |change: &dyn Fn(&mut AuthorState)| {
+                let mut damaged = stored.clone();
+                if let Stored::Present(state) = &mut damaged.state {
+                    state.authors.values_mut().for_each(change);
+                }
+                differences(USER, &damaged, &facts, now)
+            };
+            let is_unread = stored.state.present().is_some_and(|state| state.is_unread(PostId::new(author(), seq)));
+            let marked = with(&|field| if is_unread { field.read.set(seq - field.base - 1) });
+            prop_assert_eq!(!marked.is_empty(), is_unread, "{:?}", marked);
+            let undelivered = with(&|field| (field.through, field.tail) = (seq - 1, Bitmap::default()));
+            prop_assert_eq!(undelivered.is_empty(), (seq..=base + new).all(|seq| facts.authors[&author()].head.deleted.contains(seq)));
+        }
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_no_difference() {
+        let (mut stored, mut facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
+        let last = *facts.entries.last().unwrap();
+        if let (Stored::Present(state), Stored::Present(feed)) = (&mut stored.state, &mut stored.feed) {
+            state.authors.values_mut().for_each(|field| field.through = 2);
+            feed.pop();
+        }
+        let now = Timestamp::default();
+        let undelivered = ViewDifference::Undelivered { user: USER, post: last.post };
+        assert_eq!(differences(USER, &stored, &facts, now), [undelivered]);
+        assert_eq!(unsure(USER, &stored, &facts, now), [last.post]);
+        let delivery = crate::domain::Delivery {
+            mode: crate::domain::DeliveryMode::Push,
+            state: crate::domain::DeliveryState::Pending,
+            followers: 1,
+            delivered: 0,
+            pages: 1,
+            retraction_pages: 0,
+            attempts: 0,
+            seen_pages: 0,
+            started_at: last.at,
+            finished_at: None,
+        };
+        let post = crate::domain::Post { id: last.post, title: "x".to_owned(), created_at: last.at, deleted: false, delivery };
+        facts.posts.insert(last.post, StoredPost { post, unfinished: true });
+        assert_eq!(differences(USER, &stored, &facts, now), []);
+    }
 }
