@@ -7,6 +7,7 @@ use std::{
 
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
+use futures::FutureExt;
 
 use crate::{
     Settings,
@@ -14,10 +15,12 @@ use crate::{
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
     notices::NoticeBoard,
-    ports::{Clock, Edges, Failures, Imports, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Edges, Imports, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
+    reconcile::Reconcile,
     relations::{FirstPages, Relations},
+    telemetry::EmbeddedMetrics,
     views::Redis,
 };
 
@@ -38,8 +41,6 @@ pub struct App {
     pub imports: Arc<dyn Imports>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
-    /// Stream records that the projector gave up.
-    pub projector_failures: Arc<dyn Failures>,
     /// Reader views.
     pub views: Arc<dyn ReaderViews>,
     /// Progress of fan-outs.
@@ -52,6 +53,8 @@ pub struct App {
     pub notices: NoticeBoard,
     /// The fan-out side.
     pub fan_outs: FanOuts,
+    /// The repair job.
+    pub reconcile: Reconcile,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The facts' own client, for health.
@@ -167,6 +170,16 @@ impl App {
             relations: relations.clone(),
             clock: clock.clone(),
         };
+        let reconcile = Reconcile {
+            facts: stores.clone(),
+            views: views.clone(),
+            readers: readers.clone(),
+            relations: relations.clone(),
+            fan_outs: fan_outs.clone(),
+            failures: Arc::new(failures),
+            metrics: Arc::new(EmbeddedMetrics),
+            wait: |time| tokio::time::sleep(time).boxed(),
+        };
         Self {
             settings,
             edges: stores.clone(),
@@ -175,13 +188,13 @@ impl App {
             reactions: stores.clone(),
             imports: stores,
             queue,
-            projector_failures: Arc::new(failures),
             views: views.clone(),
             progress: views,
             readers,
             relations,
             notices,
             fan_outs,
+            reconcile,
             clock,
             facts,
         }

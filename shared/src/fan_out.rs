@@ -14,7 +14,8 @@ use crate::{
     },
     notices::NoticeBoard,
     ports::{
-        Clock, Edges, FactsError, FanOut, FanOutKind, Posts, ProgressViews, QueueError, ReaderViews, Task, TaskQueue, ViewError,
+        Clock, Edges, FactsError, FanOut, FanOutKind, Posts, Progress, ProgressViews, QueueError, ReaderViews, Task, TaskQueue,
+        ViewError,
     },
     reader::{ReaderError, Readers},
     relations::Relations,
@@ -64,6 +65,23 @@ pub struct FanOuts {
     pub relations: Relations,
     /// Time.
     pub clock: Arc<dyn Clock>,
+}
+
+/// How an unfinished fan-out was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inspected {
+    /// Pages were done since the last look: workers are at it, and what is on its way need not be sent twice.
+    Moving {
+        /// Pages done.
+        pages_done: u64,
+    },
+    /// Nothing was done since, or all of it and nobody has noted that.
+    Standing {
+        /// Progress.
+        progress: Progress,
+        /// Pages that nobody has done.
+        missing: Vec<u16>,
+    },
 }
 
 /// What came of resuming a fan-out.
@@ -167,21 +185,41 @@ impl FanOuts {
         }
     }
 
+    /// How an unfinished fan-out is.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn inspect(&self, post: &Post, head: &AuthorHead) -> Result<Inspected, ViewError> {
+        let fan_out = FanOut::of(post, head);
+        let (progress, missing) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
+        if !missing.is_empty() && progress.pages_done > post.delivery.seen_pages {
+            return Ok(Inspected::Moving { pages_done: progress.pages_done });
+        }
+        Ok(Inspected::Standing { progress, missing })
+    }
+
     /// Sends again the pages of an unfinished fan-out that nobody has done, or finishes it when all are.
     ///
     /// # Errors
     /// Facts, Redis or the queue do not answer; to be repeated.
-    pub async fn resume(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Resumed, FanOutError> {
+    pub async fn resume(
+        &self,
+        post: &Post,
+        head: &AuthorHead,
+        inspected: Inspected,
+        most_attempts: u32,
+    ) -> Result<Resumed, FanOutError> {
         let fan_out = FanOut::of(post, head);
-        let (progress, missing) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
+        let (progress, missing) = match inspected {
+            Inspected::Moving { pages_done } => {
+                self.posts.note_look(post.id, pages_done, false).await?;
+                return Ok(Resumed::Moving);
+            }
+            Inspected::Standing { progress, missing } => (progress, missing),
+        };
         if missing.is_empty() {
             self.finish(fan_out, progress.handled).await?;
             return Ok(Resumed::Finished);
-        }
-        // Workers are at it: what is on its way need not be sent twice.
-        if progress.pages_done > post.delivery.seen_pages {
-            self.posts.note_look(post.id, progress.pages_done, false).await?;
-            return Ok(Resumed::Moving);
         }
         if post.delivery.attempts >= most_attempts {
             return Ok(Resumed::GivenUp { attempts: post.delivery.attempts });

@@ -2,7 +2,7 @@
 //!
 //! - [`domain`]: pure types and rules.
 //! - [`ports`]: what the use cases need of the outside, one trait per capability.
-//! - [`reader`], [`relations`], [`notices`], [`fan_out`]: use cases that several functions share, on ports alone.
+//! - [`reader`], [`relations`], [`notices`], [`fan_out`], [`reconcile`]: use cases that several functions share, on ports alone.
 //! - `facts` (DynamoDB), `views` (Redis), `queue` (SQS): the adapters, one schema each.
 //! - `http`: the edge that all HTTP functions share.
 //! - `App`, `Settings`: wiring.
@@ -12,6 +12,7 @@ pub mod fan_out;
 pub mod notices;
 pub mod ports;
 pub mod reader;
+pub mod reconcile;
 pub mod relations;
 
 #[cfg(feature = "adapters")]

@@ -1,5 +1,6 @@
 //! What the use cases need of the outside world: one small trait per capability, speaking domain types.
 
+pub mod audit;
 mod imports;
 mod notices;
 

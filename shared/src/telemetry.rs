@@ -1,10 +1,78 @@
-//! Logs: one JSON object a line, as CloudWatch reads them. What is logged and what never is stands in docs/LOGGING.md.
+//! Logs: one JSON object a line, as CloudWatch reads them, and metrics among them. What is logged and what never is stands in docs/LOGGING.md.
 
+use std::io::Write;
+
+use serde_json::{Value, json};
 use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::{domain::Timestamp, ports::audit::Metrics};
 
 /// Starts logging at the level that `RUST_LOG` says, `info` without it.
 pub fn init() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // A second start is refused, and the first one serves.
     let _ = fmt().json().with_env_filter(filter).with_current_span(false).with_ansi(false).without_time().try_init();
+}
+
+/// Counts as lines of CloudWatch's embedded metric format, in the namespace `Tidemark`, by job and by job and kind.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EmbeddedMetrics;
+
+impl Metrics for EmbeddedMetrics {
+    fn count(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) {
+        let line = embedded(at, job, kind, counts).to_string();
+        if let Err(error) = writeln!(std::io::stdout().lock(), "{line}") {
+            tracing::warn!(%error, "metrics not written");
+        }
+    }
+}
+
+/// Counts as log lines, where nobody reads metrics.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LoggedMetrics;
+
+impl Metrics for LoggedMetrics {
+    fn count(&self, _at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) {
+        tracing::debug!(job, kind, ?counts, "counted");
+    }
+}
+
+fn embedded(at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) -> Value {
+    let metrics: Vec<Value> = counts.iter().map(|(name, _)| json!({ "Name": name, "Unit": "Count" })).collect();
+    let dimensions = if kind.is_some() { json!([["Job", "Kind"]]) } else { json!([["Job"]]) };
+    let directive = json!({ "Namespace": "Tidemark", "Dimensions": dimensions, "Metrics": metrics });
+    let mut record = json!({ "_aws": { "Timestamp": at.ms(), "CloudWatchMetrics": [directive] }, "Job": job });
+    if let Some(kind) = kind {
+        record["Kind"] = json!(kind);
+    }
+    for (name, count) in counts {
+        record[*name] = json!(count);
+    }
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_what_cloudwatch_reads() {
+        let at = Timestamp::from_ms(1_700_000_000_123);
+        let expected = json!({
+            "_aws": {
+                "Timestamp": 1_700_000_000_123_u64,
+                "CloudWatchMetrics": [{
+                    "Namespace": "Tidemark",
+                    "Dimensions": [["Job", "Kind"]],
+                    "Metrics": [{ "Name": "DifferencesFound", "Unit": "Count" }],
+                }],
+            },
+            "Job": "users",
+            "Kind": "entry-missing",
+            "DifferencesFound": 3,
+        });
+        assert_eq!(embedded(at, "users", Some("entry-missing"), &[("DifferencesFound", 3)]), expected);
+        let all = embedded(at, "users", None, &[("DifferencesFound", 0), ("Failed", 1)]);
+        assert_eq!((&all["_aws"]["CloudWatchMetrics"][0]["Dimensions"], &all["Failed"]), (&json!([["Job"]]), &json!(1)));
+    }
 }

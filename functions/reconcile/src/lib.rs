@@ -1,84 +1,80 @@
-//! Repairs on a schedule. The job it has: fan-outs that are not finished though they should be, and a look at what the projector gave up.
+//! Repairs on a schedule. Every minute: fan-outs that stand still, what the projector gave up, building marks, and the next part of a walk that is under way. Every
+//! day a walk over users begins, which compares facts with each other and views with facts. What each difference is and what is done about it:
+//! [`tidemark::domain::diff`].
+
+mod plan;
 
 use lambda_runtime::{Error, LambdaEvent};
 use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::Timestamp,
-    fan_out::{FanOutError, Resumed},
+    reconcile::{ReconcileError, Report},
 };
-use tracing::{error, info, warn};
+use tracing::info;
 
-/// A fan-out younger than this is left to its workers.
-const OVERDUE_MS: u64 = 30_000;
+use plan::{Job, Run};
 
-/// How often a fan-out is resumed before somebody has to look at it: at one run a minute, half an hour.
-const MOST_ATTEMPTS: u32 = 30;
+/// A walk ends this long before the function's deadline: its last step, and what has to be noted of it, take less.
+const RESERVE_MS: u64 = 15_000;
 
-/// Posts looked at in one run; the next run goes on.
-const POSTS_PER_RUN: usize = 200;
-
-/// Runs the job that the event names. `{"job":"fan-outs","overdue_ms":0}` looks at younger ones too, `"most_attempts":1000` at those that were given up.
+/// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it lists what it would do. Further settings are in
+/// [`plan::Run`].
 ///
 /// # Errors
-/// An unknown job, or the facts do not answer.
+/// An unknown job or setting; facts or Redis do not answer.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
-    match event.payload.get("job").and_then(Value::as_str) {
-        Some("fan-outs") => {
-            let overdue = event.payload.get("overdue_ms").and_then(Value::as_u64).unwrap_or(OVERDUE_MS);
-            let before = Timestamp::from_ms(app.clock.now().ms().saturating_sub(overdue));
-            let most_attempts = event.payload.get("most_attempts").and_then(Value::as_u64);
-            let most_attempts = most_attempts.and_then(|most| u32::try_from(most).ok()).unwrap_or(MOST_ATTEMPTS);
-            Ok(fan_outs(app, before, most_attempts).await?)
-        }
-        job => Err(format!("unknown job {job:?}").into()),
-    }
+    let run = Run::read(&event.payload)?;
+    let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
+    let out_of_time = || app.clock.now().ms() >= stop_at;
+    let answer = match run.job {
+        Job::FanOuts => fan_outs(app, &run).await?,
+        Job::Marks => told("marks", &app.reconcile.marks(&run.plan).await?),
+        Job::Users => match app.reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).await? {
+            Some(report) => told("users", &report),
+            None => Value::Null,
+        },
+        Job::Minute => minute(app, &run, &out_of_time).await?,
+    };
+    Ok(answer)
 }
 
-/// Sends the missing pages of every overdue fan-out, and tells of stream records that were given up. What fails is counted and left to the next run.
-async fn fan_outs(app: &App, before: Timestamp, most_attempts: u32) -> Result<Value, FanOutError> {
-    let overdue = app.fan_outs.overdue(before, POSTS_PER_RUN).await?;
-    let (mut resumed, mut pages, mut moving, mut given_up, mut failed) = (0, 0, 0, 0, 0);
-    for (post, head) in &overdue {
-        match app.fan_outs.resume(post, head, most_attempts).await {
-            Ok(Resumed::Finished) => resumed += 1,
-            Ok(Resumed::Moving) => moving += 1,
-            Ok(Resumed::Sent { pages: sent }) => {
-                resumed += 1;
-                pages += sent;
-            }
-            Ok(Resumed::GivenUp { attempts }) => {
-                given_up += 1;
-                error!(post = %post.id, attempts, "fan-out given up");
-            }
-            Err(error) => {
-                failed += 1;
-                warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out not resumed");
-            }
-        }
-    }
-    let stuck = match app.projector_failures.waiting().await {
-        Ok(0) => Some(0),
-        Ok(records) => {
-            warn!(records, "stream records that the projector gave up wait in its failure queue");
-            Some(records)
-        }
-        Err(error) => {
-            warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read");
-            None
-        }
+/// The minute's parts, what must not wait first.
+async fn minute(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
+    let mut answer = fan_outs(app, run).await?;
+    let marks = app.reconcile.marks(&run.plan).await?;
+    let walk = match out_of_time() {
+        true => None,
+        false => app.reconcile.walk(&run.plan, None, true, out_of_time).await?,
     };
-    if !overdue.is_empty() {
-        info!(resumed, pages, given_up, failed, "unfinished fan-outs");
+    let failed = answer["failed"].as_u64().unwrap_or(0) + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed);
+    answer["job"] = json!("minute");
+    answer["failed"] = json!(failed);
+    answer["marks"] = told("marks", &marks);
+    answer["users"] = walk.map_or(Value::Null, |walk| told("users", &walk));
+    Ok(answer)
+}
+
+async fn fan_outs(app: &App, run: &Run) -> Result<Value, ReconcileError> {
+    let before = Timestamp::from_ms(app.clock.now().ms().saturating_sub(run.overdue_ms));
+    let (flow, report) = app.reconcile.flow(&run.plan, before, run.most_attempts).await?;
+    let mut answer = told("fan-outs", &report);
+    answer["unfinished"] = json!(flow.unfinished);
+    answer["resumed"] = json!(flow.resumed);
+    answer["pages_sent"] = json!(flow.pages_sent);
+    answer["moving"] = json!(flow.moving);
+    answer["given_up"] = json!(flow.given_up);
+    answer["stuck_records"] = json!(flow.stuck_records);
+    Ok(answer)
+}
+
+/// A report as an answer; a line of the log when there is something to tell.
+fn told(job: &'static str, report: &Report) -> Value {
+    if !report.found.is_empty() || report.failed > 0 {
+        let [found, repaired] = [&report.found, &report.repaired].map(|counts| json!(counts).to_string());
+        info!(job, dry_run = report.dry_run, found, repaired, failed = report.failed, "differences");
     }
-    Ok(json!({
-        "job": "fan-outs",
-        "unfinished": overdue.len(),
-        "resumed": resumed,
-        "pages_sent": pages,
-        "moving": moving,
-        "given_up": given_up,
-        "failed": failed,
-        "stuck_records": stuck,
-    }))
+    let mut answer = json!(report);
+    answer["job"] = json!(job);
+    answer
 }

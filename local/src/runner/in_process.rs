@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
-use tidemark::{App, Settings};
+use tidemark::{App, Settings, telemetry::LoggedMetrics};
 
 use super::{InvokeError, Runner};
 use crate::{clock, template::Function};
@@ -66,7 +66,9 @@ impl InProcess {
         })?;
         let named = || format!("function `{}` does not start", function.logical_id);
         let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
-        let app = App::connect(settings).await.with_context(named)?;
+        let mut app = App::connect(settings).await.with_context(named)?;
+        // Nobody reads metrics here: they are for the log, and the terminal stays for people.
+        app.reconcile.metrics = Arc::new(LoggedMetrics);
         let mut config = Config::default();
         config.function_name.clone_from(&function.binary);
         config.memory = i32::try_from(function.memory_mib).unwrap_or(i32::MAX);

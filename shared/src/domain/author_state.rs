@@ -129,10 +129,14 @@ impl AuthorState {
         !self.pulls() && self.modes.pulled > self.through
     }
 
+    /// The greatest sequence number that counts as delivered.
+    pub fn newest_delivered(&self) -> Seq {
+        self.tail.end().map_or(self.through, |bits| self.through.max(self.through / 8 * 8 + bits))
+    }
+
     /// Whether the head knows of posts, deletions or modes that this does not.
     pub fn is_behind(&self, head: &AuthorHead) -> bool {
-        let delivered = self.tail.end().map_or(self.through, |bits| self.through.max(self.through / 8 * 8 + bits));
-        head.latest_seq > delivered || head.deletions() > self.deletions || head.modes.changes > self.modes.changes
+        head.latest_seq > self.newest_delivered() || head.deletions() > self.deletions || head.modes.changes > self.modes.changes
     }
 
     /// Whether the post was delivered.

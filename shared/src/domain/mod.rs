@@ -3,6 +3,7 @@
 pub mod author_state;
 pub mod bitmap;
 pub mod cursor;
+pub mod diff;
 pub mod feed;
 pub mod ids;
 pub mod invariants;
@@ -17,6 +18,7 @@ pub mod time;
 
 pub use author_state::AuthorState;
 pub use cursor::Cursor;
+pub use diff::Difference;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{

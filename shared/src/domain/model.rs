@@ -9,6 +9,9 @@ use super::{
     time::Timestamp,
 };
 
+/// How long an unfollow's tombstone is kept: far longer than a stream record lives.
+pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
+
 /// A follow edge, or the tombstone it leaves for a week.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
@@ -35,17 +38,29 @@ pub struct AuthorHead {
     pub latest_seq: Seq,
     /// When it was given. Never before an earlier post of the author: time order is sequence order.
     pub latest_at: Timestamp,
-    /// Live posts.
+    /// Live posts, archived ones included.
     pub posts: u64,
     /// Sequence numbers of deleted and of [archived](Post::archived) posts: those that take no part in feeds and counts. Only grows.
     pub deleted: SeqSet,
     /// How the next post will reach readers.
     pub modes: Modes,
+    /// Live posts among `deleted`: archived ones.
+    pub archived: u64,
     /// More posts from before are about to be appended by migration.
     pub importing: bool,
 }
 
 impl AuthorHead {
+    /// What views keep of it: the rest is of use to the facts alone.
+    pub fn for_views(&self) -> Self {
+        Self { archived: 0, importing: false, ..self.clone() }
+    }
+
+    /// How many live posts there must be.
+    pub fn implied_posts(&self) -> u64 {
+        (self.latest_seq + self.archived).saturating_sub(self.deleted.len())
+    }
+
     /// How many posts were deleted so far: the version of `deleted`.
     pub fn deletions(&self) -> u32 {
         u32::try_from(self.deleted.len()).unwrap_or(u32::MAX)

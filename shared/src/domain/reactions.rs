@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{ids::Seq, seq_set::SeqSet};
 
 /// What a user can think of a post.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
     /// A like.

@@ -334,7 +334,7 @@ fn update(
     Ok(TransactWriteItem::builder().update(build(operation, update.build())?).build())
 }
 
-fn read_edge(item: &Item) -> Result<Edge, FactsError> {
+pub(super) fn read_edge(item: &Item) -> Result<Edge, FactsError> {
     let reader = Reader { table: "following", item };
     Ok(Edge {
         user: reader.user("user")?,
@@ -350,6 +350,7 @@ fn read_edge(item: &Item) -> Result<Edge, FactsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::model::TOMBSTONE_SECONDS;
 
     #[test]
     fn revisions_grow_within_a_second_and_past_a_forgotten_tombstone() {
@@ -366,6 +367,6 @@ mod tests {
         assert_eq!(edge.rev, 1_700_000_000);
         edge.rev = next_rev(Some(&edge), now);
         assert_eq!(next_rev(Some(&edge), now), 1_700_000_002);
-        assert!(next_rev(None, now.plus_ms(schema::TOMBSTONE_SECONDS * 1000)) > edge.rev);
+        assert!(next_rev(None, now.plus_ms(TOMBSTONE_SECONDS * 1000)) > edge.rev);
     }
 }

@@ -195,6 +195,7 @@ impl DynamoFacts {
         let mode = if archived { DeliveryMode::Push } else { head.modes.current() };
         if archived {
             head.deleted.insert(seq);
+            head.archived += 1;
         } else {
             head.modes = head.modes.after(seq, followers, self.limits.pull_threshold);
             head.latest_at = blog.created_at;
@@ -238,7 +239,7 @@ impl DynamoFacts {
             0 => format!("attribute_not_exists({name})"),
             _ => format!("{name} = {value}"),
         };
-        let archived = after.deleted.len() > before.deleted.len();
+        let archived = after.archived - before.archived;
         let mut conditions = vec![count(before.latest_seq, "latest_seq", ":previous")];
         let mut head = Update::builder()
             .table_name(&self.tables.posts)
@@ -248,14 +249,15 @@ impl DynamoFacts {
             .expression_attribute_values(":changes", number(after.modes.changes.into()))
             .expression_attribute_values(":pulled", number(after.modes.pulled))
             .expression_attribute_values(":importing", AttributeValue::Bool(after.importing))
-            .expression_attribute_values(":count", number(written.len() as u64));
+            .expression_attribute_values(":count", number(written.len() as u64))
+            .expression_attribute_values(":archived", number(archived));
         if before.latest_seq > 0 {
             head = head.expression_attribute_values(":previous", number(before.latest_seq));
         }
         let mut sets =
             "SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled, importing = :importing"
                 .to_owned();
-        if archived {
+        if archived > 0 {
             sets.push_str(", deleted = :deleted, deletions = :deletions");
             conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));
             head = head
@@ -265,7 +267,9 @@ impl DynamoFacts {
                 head = head.expression_attribute_values(":deletions_before", number(before.deleted.len()));
             }
         }
-        let head = head.update_expression(format!("{sets} ADD posts :count")).condition_expression(conditions.join(" AND "));
+        let head = head
+            .update_expression(format!("{sets} ADD posts :count, archived :archived"))
+            .condition_expression(conditions.join(" AND "));
 
         let mut item = schema::import_record(author);
         item.insert("posts".to_owned(), bytes_of(&record.posts));

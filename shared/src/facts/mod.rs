@@ -2,6 +2,7 @@
 //!
 //! [`schema`] is the only place that names tables' keys and attributes.
 
+mod audit;
 mod edges;
 mod followers;
 mod imports;
@@ -10,6 +11,7 @@ mod notices;
 mod posts;
 mod reactions;
 mod reads;
+mod repairs;
 pub mod schema;
 
 use std::time::Duration;
@@ -229,6 +231,19 @@ fn unavailable(operation: &'static str, error: impl std::error::Error + Send + S
 /// Whether a write failed on its condition.
 fn condition_failed<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
     error.as_service_error().and_then(|error| error.code()) == Some("ConditionalCheckFailedException")
+}
+
+/// Whether a write was done; false when its condition did not hold.
+fn sent<T, E, R>(operation: &'static str, outcome: Result<T, SdkError<E, R>>) -> Result<bool, FactsError>
+where
+    E: aws_sdk_dynamodb::error::ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(error) if condition_failed(&error) => Ok(false),
+        Err(error) => Err(unavailable(operation, error)),
+    }
 }
 
 /// Builds of SDK types fail only when a required part was left out in this crate.

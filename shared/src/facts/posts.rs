@@ -100,6 +100,7 @@ impl Posts for DynamoFacts {
             let deletions = head.deleted.len();
             head.deleted.insert(post.seq);
             head.posts = head.posts.saturating_sub(1);
+            head.archived = head.archived.saturating_sub(u64::from(known.archived));
             match self.write_tombstone(&known, &head, deletions).await? {
                 Ok(()) => return Ok(Deleted::Deleted(known, head)),
                 Err(_) => back_off(attempt).await,
@@ -333,11 +334,12 @@ impl DynamoFacts {
         let update = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(post.id.author)))
-            .update_expression("SET deleted = :deleted, deletions = :deletions ADD posts :less")
+            .update_expression("SET deleted = :deleted, deletions = :deletions ADD posts :less, archived :archived")
             .condition_expression(if previous == 0 { "attribute_not_exists(deletions)" } else { "deletions = :previous" })
             .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(after.deleted.to_bytes())))
             .expression_attribute_values(":deletions", number(after.deleted.len()))
-            .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()));
+            .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()))
+            .expression_attribute_values(":archived", AttributeValue::N(if post.archived { "-1" } else { "0" }.to_owned()));
         let update = if previous == 0 { update } else { update.expression_attribute_values(":previous", number(previous)) };
         let transaction = self
             .client
@@ -395,7 +397,7 @@ impl DynamoFacts {
 /// Posts that one step of catching up with the index looks at.
 const CATCH_UP: u64 = 4;
 
-fn unfinished_shard(author: UserId) -> AttributeValue {
+pub(super) fn unfinished_shard(author: UserId) -> AttributeValue {
     schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
 }
 
@@ -453,6 +455,7 @@ pub(super) fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
         latest_at: reader.time("latest_at")?,
         posts: reader.number("posts")?,
         deleted: reader.seqs("deleted")?,
+        archived: reader.optional_number("archived")?.unwrap_or(0),
         importing: reader.flag("importing"),
         modes: Modes {
             changes: u32::try_from(reader.optional_number("mode_changes")?.unwrap_or(0))

@@ -108,23 +108,23 @@ impl DynamoFacts {
     }
 }
 
-fn count_name(reaction: Reaction) -> &'static str {
+pub(super) fn count_name(reaction: Reaction) -> &'static str {
     match reaction {
         Reaction::Like => "likes",
         Reaction::Favorite => "favorites",
     }
 }
 
-fn read_counts(item: &Item) -> Result<ReactionCounts, FactsError> {
+pub(super) fn read_counts(item: &Item) -> Result<ReactionCounts, FactsError> {
     let reader = Reader { table: "reactions", item };
     let count = |reaction| Ok(reader.optional_number(count_name(reaction))?.unwrap_or(0));
     Ok(ReactionCounts { likes: count(Reaction::Like)?, favorites: count(Reaction::Favorite)? })
 }
 
 /// Who thinks what of whose posts.
-fn read_reactions(item: &Item) -> Result<(UserId, UserId, ReactionState), FactsError> {
+pub(super) fn read_reactions(item: &Item) -> Result<(UserId, UserId, ReactionState), FactsError> {
     let reader = Reader { table: "reactions", item };
-    let author = schema::reactions_author(reader.text("shard")?).ok_or_else(|| reader.damaged("shard"))?;
+    let author = schema::shard_author(reader.text("shard")?).ok_or_else(|| reader.damaged("shard"))?;
     let user = schema::reacting_user(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
     let state =
         ReactionState { version: reader.small("version")?, liked: reader.seqs("liked")?, favorited: reader.seqs("favorited")? };

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 
 use super::{
-    DynamoFacts, condition_failed, distinct,
+    DynamoFacts, distinct,
     item::{Item, Reader},
-    number, schema, unavailable,
+    number, schema, sent,
 };
 use crate::{
     domain::{ReadState, SeqSet, UserId},
@@ -60,11 +60,7 @@ impl DynamoFacts {
             0 => update.condition_expression("attribute_not_exists(version)"),
             known => update.condition_expression("version = :known").expression_attribute_values(":known", number(known.into())),
         };
-        match update.send().await {
-            Ok(_) => Ok(true),
-            Err(error) if condition_failed(&error) => Ok(false),
-            Err(error) => Err(unavailable("put_reads", error)),
-        }
+        sent("put_reads", update.send().await)
     }
 }
 

@@ -6,7 +6,8 @@
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow, migrate |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `importing` BOOL | publish, delete, migrate |
+//! | counters | `counter` S `walk#<job>` | where a job of reconcile goes on; only while it is under way | `position` S | reconcile |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `importing` BOOL | publish, delete, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
@@ -37,6 +38,7 @@ use crate::domain::{
     Edge, NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId,
     ids::BUCKETS,
     legacy::{BlogId, LegacyNotice},
+    model::TOMBSTONE_SECONDS,
 };
 
 /// Index of an author's posts by time, and of a shard's followers by time.
@@ -47,9 +49,6 @@ pub const UNFINISHED: &str = "unfinished";
 
 /// Partitions of [`UNFINISHED`].
 pub const UNFINISHED_SHARDS: u64 = 4;
-
-/// How long an unfollow's tombstone is kept: far longer than a stream record lives.
-pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
 
 /// How long an idempotent answer is kept.
 pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
@@ -142,6 +141,16 @@ pub fn counter_shard(counter: &str) -> Option<usize> {
     counter.rsplit_once('#')?.1.parse().ok().filter(|shard| *shard < 16)
 }
 
+/// counters: where a job of reconcile goes on.
+pub fn walk(job: &str) -> Item {
+    key([("counter", string(format!("walk#{job}")))])
+}
+
+/// followers, reactions: the author in a partition key.
+pub fn shard_author(shard: &str) -> Option<UserId> {
+    shard.split_once('#')?.0.parse().ok()
+}
+
 /// posts: an author's head.
 pub fn head(author: UserId) -> Item {
     key([("author", number(author.get())), ("item", string("head"))])
@@ -167,6 +176,11 @@ pub fn body(post: PostId) -> Item {
     key([("author", number(post.author.get())), ("item", string(format!("body#{:016}", post.seq)))])
 }
 
+/// posts: the sequence number in a body's sort key.
+pub fn body_seq(sort_key: &str) -> Option<Seq> {
+    sort_key.strip_prefix("body#")?.parse().ok()
+}
+
 /// posts: the sort key of the index by time.
 pub fn post_time(at: Timestamp, seq: Seq) -> AttributeValue {
     string(format!("{:015}#{seq:016}", at.ms()))
@@ -187,8 +201,11 @@ pub fn reads(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
 }
 
+/// The sort key of an author's own counts.
+const TOTAL: &str = "total";
+
 /// reactions: the partition of the users of one shard, as in followers.
-fn reactions_shard(author: UserId, shard: u16) -> AttributeValue {
+pub fn reactions_shard(author: UserId, shard: u16) -> AttributeValue {
     follower_shard(author, shard)
 }
 
@@ -205,12 +222,12 @@ pub fn post_reactions(post: PostId, shard: u16) -> Item {
 
 /// reactions: counts of all posts of an author among the users of a shard.
 pub fn author_reactions(author: UserId, shard: u16) -> Item {
-    key([("shard", reactions_shard(author, shard)), ("item", string("total"))])
+    key([("shard", reactions_shard(author, shard)), ("item", string(TOTAL))])
 }
 
-/// reactions: the author in a partition key.
-pub fn reactions_author(shard: &str) -> Option<UserId> {
-    shard.split_once('#')?.0.parse().ok()
+/// reactions: whether a sort key is that of the count of all posts.
+pub fn is_total(sort_key: &str) -> bool {
+    sort_key == TOTAL
 }
 
 /// reactions: the user in the sort key of what a user thinks.
@@ -218,9 +235,14 @@ pub fn reacting_user(sort_key: &str) -> Option<UserId> {
     UserId::new(sort_key.strip_prefix("user#")?.parse().ok()?)
 }
 
+/// idempotency: one record.
+pub fn record(name: &str) -> Item {
+    key([("key", string(name))])
+}
+
 /// idempotency: one record of a publish.
 pub fn publish_record(user: UserId, idempotency_key: &str) -> Item {
-    key([("key", string(format!("{user}#publish#{idempotency_key}")))])
+    record(&format!("{user}#publish#{idempotency_key}"))
 }
 
 /// migration: the post that a legacy blog became.
@@ -353,7 +375,7 @@ mod tests {
         assert_eq!(text(&notices_record(user, "k"), "key"), "1042#notices#k");
         let item = reaction(user, author);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
-        assert_eq!((reactions_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
+        assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
         assert_eq!(reacting_user("total"), None);
         let item = post_reactions(id, 3);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));

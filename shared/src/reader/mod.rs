@@ -102,6 +102,20 @@ impl PairFacts {
     }
 }
 
+impl Snapshot {
+    /// What these facts imply.
+    fn of_pairs(pairs: Vec<PairFacts>, origin: Origin) -> Self {
+        let mut snapshot = Self { state: ReaderState::default(), heads: HashMap::new(), origin };
+        for pair in pairs {
+            if let Some((edge, state)) = pair.live_edge().zip(pair.state()) {
+                snapshot.state.authors.insert(edge.author, state);
+                snapshot.heads.insert(edge.author, pair.head);
+            }
+        }
+        snapshot
+    }
+}
+
 impl Readers {
     /// The reader's view, rebuilt when missing; the facts when that is not possible now.
     ///
@@ -137,14 +151,7 @@ impl Readers {
 
     /// What these edges and the other facts imply for their reader.
     async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, ReaderError> {
-        let mut snapshot = Snapshot { state: ReaderState::default(), heads: HashMap::new(), origin };
-        for pair in self.facts_of(user, edges).await? {
-            if let Some((edge, state)) = pair.live_edge().zip(pair.state()) {
-                snapshot.state.authors.insert(edge.author, state);
-                snapshot.heads.insert(edge.author, pair.head);
-            }
-        }
-        Ok(snapshot)
+        Ok(Snapshot::of_pairs(self.facts_of(user, edges).await?, origin))
     }
 
     /// The facts of every author the user follows: three reads, however many they are.

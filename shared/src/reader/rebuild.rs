@@ -2,7 +2,7 @@
 
 use tracing::{debug, info, warn};
 
-use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
+use super::{Lane, Merge, Origin, PairFacts, ReaderError, Readers, Snapshot};
 use crate::{
     domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP},
     ports::{Begun, Seed, Seeded, View, ViewError},
@@ -83,6 +83,17 @@ impl Readers {
             }
         }
         Ok(false)
+    }
+
+    /// What a complete view of the reader holds: each followed author's facts, and the newest entries with the lowest of them when there are more.
+    pub(crate) async fn implied_view(
+        &self,
+        user: UserId,
+    ) -> Result<(Vec<PairFacts>, Vec<FeedKey>, Option<FeedKey>), ReaderError> {
+        let pairs = self.pairs(user).await?;
+        let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
+        let (entries, low) = self.newest_entries(&snapshot).await?;
+        Ok((pairs, entries, low))
     }
 
     /// The newest entries of a reader's feed from facts, at most the cap; and the lowest of them when there are more.

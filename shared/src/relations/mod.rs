@@ -169,7 +169,12 @@ impl Relations {
         self.views.forget_counters(user).await
     }
 
-    async fn exact_counters(&self, user: UserId) -> Result<Counters, FactsError> {
+    /// The newest entries of a list, from the facts.
+    pub(crate) async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, FactsError> {
+        self.read_facts(list, Start::Below(None), limit).await
+    }
+
+    pub(crate) async fn exact_counters(&self, user: UserId) -> Result<Counters, FactsError> {
         let authors = [user];
         let (followers, followings, heads, received) = futures::try_join!(
             self.edges.follower_counts(user),

@@ -51,7 +51,7 @@ fn encode(head: &AuthorHead) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<AuthorHead> {
+pub(super) fn decode(bytes: &[u8]) -> Option<AuthorHead> {
     let (numbers, deleted) = bytes.get(VERSION..)?.split_at_checked(NUMBERS * 8)?;
     let numbers: Vec<u64> = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
     let &[latest_seq, latest_at, posts, changes, pulled] = numbers.as_slice() else { return None };
@@ -61,8 +61,7 @@ fn decode(bytes: &[u8]) -> Option<AuthorHead> {
         posts,
         deleted: SeqSet::from_bytes(deleted).ok()?,
         modes: Modes { changes: u32::try_from(changes).ok()?, pulled },
-        // Of the facts' use alone.
-        importing: false,
+        ..AuthorHead::default()
     })
 }
 

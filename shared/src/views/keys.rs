@@ -26,8 +26,8 @@
 use std::time::Duration;
 
 use crate::{
-    domain::{NoticeId, PostId, UserId},
-    ports::{FanOutKind, List, NoticeRecord},
+    domain::{NoticeId, PostId, UserId, diff::View},
+    ports::{FanOutKind, List, NoticeRecord, audit::Owner},
 };
 
 /// How long a view lives after its reader's last read.
@@ -73,6 +73,9 @@ pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 pub fn reader_state(user: UserId) -> String {
     format!("{{{}}}:r:{user}", user.bucket())
 }
+
+/// The pattern of all reader state hashes.
+pub const ANY_READER_STATE: &str = "{*}:r:*";
 
 /// The feed.
 pub fn feed(user: UserId) -> String {
@@ -138,6 +141,78 @@ pub fn handled(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:handled:{}", kind_name(kind))
 }
 
+/// The type of a key, as Redis calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    /// A string.
+    String,
+    /// A list.
+    List,
+    /// A hash.
+    Hash,
+    /// A sorted set.
+    SortedSet,
+}
+
+impl KeyType {
+    /// What `TYPE` answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::List => "list",
+            Self::Hash => "hash",
+            Self::SortedSet => "zset",
+        }
+    }
+}
+
+/// The keys of a view, with their types.
+pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
+    let list_keys = |of: List| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]).collect();
+    match view {
+        View::Reader(user) => vec![(reader_state(*user), KeyType::Hash), (feed(*user), KeyType::List)],
+        View::Following(user) => list_keys(List::Following(*user)),
+        View::Fans(user) => list_keys(List::Fans(*user)),
+        View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
+        View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
+        View::Head(author) => vec![(head(*author), KeyType::String)],
+        View::Summary(id) => vec![(post(*id), KeyType::String)],
+        View::Key(key) => vec![(key.clone(), KeyType::String)],
+    }
+}
+
+/// Every view that a user can have.
+pub fn of_user(user: UserId) -> Vec<View> {
+    let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head];
+    kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
+}
+
+/// Every view that a post can have.
+pub fn of_post(id: PostId) -> Vec<View> {
+    let progress = |kind| [pages_done(kind, id), handled(kind, id)].map(View::Key);
+    let progress = [FanOutKind::Deliver, FanOutKind::Retract].into_iter().flat_map(progress);
+    std::iter::once(View::Summary(id)).chain(progress).collect()
+}
+
+/// Whose a key is; `None` when it is none of these.
+pub fn owner(key: &str) -> Option<Owner> {
+    let (tag, rest) = key.strip_prefix('{')?.split_once("}:")?;
+    let (name, rest) = rest.split_once(':')?;
+    let in_bucket = |user: UserId, owner: Owner| {
+        if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
+    };
+    match name {
+        "r" | "f" | "x" | "h" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "following" | "fans" | "counters" => {
+            let user = rest.split(':').next()?.parse().ok()?;
+            Some(in_bucket(user, Owner::User(user)))
+        }
+        "p" => rest.parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post))),
+        "pages" | "handled" => tag.parse().ok().map(Owner::Post),
+        _ => None,
+    }
+}
+
 fn kind_name(kind: FanOutKind) -> &'static str {
     match kind {
         FanOutKind::Deliver => "deliver",
@@ -172,5 +247,20 @@ mod tests {
         assert_eq!(notice_title(notice, 12), "{n7}:t:300:12");
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
         assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");
+    }
+
+    #[test]
+    fn every_key_is_found_to_be_its_owners() {
+        let user = UserId::new(1042).unwrap();
+        let post = PostId::new(user, 7);
+        let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 13]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 5]);
+        for stray in ["{830}:r:1042", "{830}:following:1042:gone", "{x}:p:1042-7"] {
+            assert_eq!(owner(stray), Some(Owner::Astray(stray.to_owned())));
+        }
+        for other in ["", "r:1042", "{831}:r:x", "{831}:z:1042", "{7}:pages:deliver", "session:7"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
     }
 }

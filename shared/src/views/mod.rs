@@ -2,6 +2,7 @@
 //!
 //! [`keys`] is the only place that formats a key; `lua/` holds one file per atomic operation, loaded as a function library by [`library`].
 
+mod audit;
 mod breaker;
 mod connection;
 mod heads;

@@ -79,7 +79,7 @@ fn encode(post: &PostSummary) -> Vec<u8> {
     bytes
 }
 
-fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
+pub(super) fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
     let (&kind, rest) = bytes.split_first()?;
     let (at, title) = rest.split_first_chunk::<6>()?;
     let deleted = match kind {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The member whose score says from which time on a list is complete. Sorts before every user.
-const MARKER: &[u8] = b"\0";
+pub(super) const MARKER: &[u8] = b"\0";
 
 #[async_trait]
 impl RelationViews for Redis {
@@ -153,7 +153,7 @@ fn encode(counters: Counters) -> Vec<u8> {
 }
 
 /// `None` when the record is short or damaged.
-fn decode(record: &[u8]) -> Option<Counters> {
+pub(super) fn decode(record: &[u8]) -> Option<Counters> {
     let (&counts, checksum) = record.split_first_chunk::<20>()?;
     if checksum != crc32fast::hash(&counts).to_le_bytes() {
         return None;

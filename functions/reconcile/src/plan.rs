@@ -1,0 +1,136 @@
+//! What an event asks for.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tidemark::reconcile::{Plan, Position};
+
+/// A fan-out younger than this is left to its workers.
+const OVERDUE_MS: u64 = 30_000;
+
+/// How often a fan-out is resumed before somebody has to look at it: at one run a minute, half an hour.
+const MOST_ATTEMPTS: u32 = 30;
+
+/// Of whose views one in twenty is compared a day, so that everybody's turn comes within three weeks.
+const SHARE: f64 = 0.05;
+
+/// How long a difference must last: longer than a request takes from its fact to its views.
+const SETTLE_MS: u64 = 2_000;
+
+/// Keys or items in one step of a walk: some hundred users, a few seconds.
+const SLICE: usize = 500;
+
+/// Which part of the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Job {
+    /// All that is done every minute.
+    Minute,
+    /// Fan-outs that stand still, and stream records given up.
+    FanOuts,
+    /// Rebuilds that were abandoned.
+    Marks,
+    /// The walk over users.
+    Users,
+}
+
+/// An event. What it does not say has the value of the schedules.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    job: Job,
+    #[serde(default)]
+    dry_run: bool,
+    overdue_ms: Option<u64>,
+    most_attempts: Option<u32>,
+    share: Option<f64>,
+    settle_ms: Option<u64>,
+    slice: Option<usize>,
+    from: Option<String>,
+}
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// `"job"`.
+    pub(crate) job: Job,
+    /// `"dry_run"`, `"share"`, `"settle_ms"`, `"slice"`.
+    pub(crate) plan: Plan,
+    /// `"from"`: where a walk begins, as `next` of an earlier answer says.
+    pub(crate) from: Option<Position>,
+    /// `"overdue_ms"`: which fan-outs are looked at.
+    pub(crate) overdue_ms: u64,
+    /// `"most_attempts"`: at 1000, those that were given up go on.
+    pub(crate) most_attempts: u32,
+}
+
+/// An event asks for what there is not.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// An unknown job or setting, or one of another type.
+    #[error("{0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A setting out of bounds.
+    #[error("{0} is out of bounds")]
+    OutOfBounds(&'static str),
+    /// Not a position.
+    #[error("from: {0}")]
+    From(#[from] tidemark::reconcile::ParsePositionError),
+}
+
+impl Run {
+    pub(crate) fn read(event: &Value) -> Result<Self, RunError> {
+        let asked = Asked::deserialize(event)?;
+        let share = asked.share.unwrap_or(SHARE);
+        if !(0.0..=1.0).contains(&share) {
+            return Err(RunError::OutOfBounds("share"));
+        }
+        let slice = asked.slice.unwrap_or(SLICE);
+        if !(1..=100_000).contains(&slice) {
+            return Err(RunError::OutOfBounds("slice"));
+        }
+        let settle = Duration::from_millis(asked.settle_ms.unwrap_or(SETTLE_MS));
+        Ok(Self {
+            job: asked.job,
+            plan: Plan { dry_run: asked.dry_run, share, settle, slice },
+            from: asked.from.map(|text| text.parse()).transpose()?,
+            overdue_ms: asked.overdue_ms.unwrap_or(OVERDUE_MS),
+            most_attempts: asked.most_attempts.unwrap_or(MOST_ATTEMPTS),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_event_does_not_say_has_the_value_of_the_schedules() {
+        let run = Run::read(&json!({ "job": "minute" })).unwrap();
+        assert_eq!(
+            (run.job, run.plan.dry_run, run.overdue_ms, run.most_attempts),
+            (Job::Minute, false, OVERDUE_MS, MOST_ATTEMPTS)
+        );
+        assert_eq!(run.plan, Plan { dry_run: false, share: SHARE, settle: Duration::from_millis(SETTLE_MS), slice: SLICE });
+        let run = Run::read(&json!({ "job": "users", "dry_run": true, "from": "edges 1 2" })).unwrap();
+        assert!(run.plan.dry_run && run.from.is_some());
+    }
+
+    #[test]
+    fn a_slip_is_refused_and_not_taken_for_the_real_thing() {
+        for bad in [
+            json!({}),
+            json!({ "job": "everything" }),
+            json!({ "job": "users", "dryrun": true }),
+            json!({ "job": "users", "dry_run": "true" }),
+            json!({ "job": "users", "share": 1.5 }),
+            json!({ "job": "users", "slice": 0 }),
+            json!({ "job": "users", "from": "somewhere" }),
+        ] {
+            assert!(Run::read(&bad).is_err(), "{bad}");
+        }
+    }
+}

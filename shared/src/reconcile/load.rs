@@ -1,0 +1,177 @@
+//! Both sides of a subject, in the same types.
+
+use std::collections::{BTreeSet, HashMap};
+
+use futures::future::try_join_all;
+
+use super::{Reconcile, ReconcileError, Subject};
+use crate::{
+    domain::{
+        PostId, UserId,
+        diff::{
+            Difference, Side, Stored, View, ViewDifference,
+            facts::{self, UserFacts},
+            reader::{self, Followed, ReaderFacts, StoredReader},
+            views::{self, StoredList},
+        },
+        ids::SHARDS,
+    },
+    ports::{List, audit::StoredUser},
+};
+
+/// Items of one shard that are looked at. An author of 16 times as many followers is proved by nothing but the transactions that count them.
+const MOST_IN_SHARD: usize = 10_000;
+
+/// Newest posts of an author that are looked at.
+const MOST_POSTS: usize = 1_000;
+
+/// Entries of a list read beyond those that are cached.
+const MARGIN: usize = 50;
+
+impl Reconcile {
+    /// All facts of one user.
+    pub(super) async fn user_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
+        let (readers, audit) = (&self.readers, &self.facts);
+        let authors = [user];
+        let shards = || 0..SHARDS;
+        let (following, followings, follower_counts, mut heads, posts, reads, followers, reactions) = futures::try_join!(
+            readers.edges.following(user),
+            readers.edges.followings(user),
+            readers.edges.follower_counts(user),
+            readers.posts.heads(&authors),
+            audit.newest_posts(user, MOST_POSTS),
+            readers.reads.all_reads(user),
+            try_join_all(shards().map(|shard| audit.listed_followers(user, shard, MOST_IN_SHARD))),
+            try_join_all(shards().map(|shard| audit.reactions_in(user, shard, MOST_IN_SHARD))),
+        )?;
+        let followed: Vec<UserId> = following.iter().map(|edge| edge.author).collect();
+        let pairs: Vec<(UserId, UserId)> = followers.iter().flatten().flatten().map(|relation| (relation.user, user)).collect();
+        let read: Vec<UserId> = reads.keys().copied().collect();
+        let tombstones: Vec<PostId> = posts.iter().filter(|stored| stored.post.deleted).map(|stored| stored.post.id).collect();
+        let (listed, live, mut read_heads, bodies) = futures::try_join!(
+            audit.listed_by(user, &followed),
+            readers.edges.live(&pairs),
+            readers.posts.heads(&read),
+            audit.bodies(&tombstones),
+        )?;
+        Ok(UserFacts {
+            user,
+            following,
+            followings,
+            listed,
+            followers,
+            live_followers: live.into_iter().map(|(follower, _)| follower).collect(),
+            follower_counts,
+            head: heads.remove(&user).unwrap_or_default(),
+            posts,
+            bodies,
+            reads: reads
+                .into_iter()
+                .map(|(author, reads)| (author, reads, read_heads.remove(&author).unwrap_or_default()))
+                .collect(),
+            reactions,
+        })
+    }
+
+    /// What is wrong with a subject that stands alone.
+    pub(super) async fn differences_of(&self, subject: &Subject) -> Result<Vec<Difference>, ReconcileError> {
+        let now = self.readers.clock.now();
+        let found: Vec<Difference> = match subject {
+            Subject::Facts(user) => {
+                let facts = self.user_facts(*user).await?;
+                facts::differences(&facts, &facts::missing(&facts).collect()).into_iter().map(Difference::from).collect()
+            }
+            Subject::Record(key) => {
+                let record = self.facts.record(key).await?;
+                record.and_then(|record| facts::of_record(&record, now)).into_iter().map(Difference::from).collect()
+            }
+            Subject::Tombstone(user, author) => {
+                let edge = self.readers.edges.edges(*user, &[*author]).await?.remove(author);
+                let expired = edge.and_then(|edge| facts::of_tombstone(&edge, now));
+                expired.into_iter().map(Difference::from).collect()
+            }
+            Subject::Views(user) => self.views_of(*user).await?.into_iter().map(Difference::from).collect(),
+            Subject::Post(post) => {
+                let (stored, right) =
+                    futures::join!(self.views.of_post(*post), self.facts.stored_posts(std::slice::from_ref(post)));
+                let (stored, right) = (stored?, right?);
+                let keys = stored.keys.iter().filter_map(views::of_key);
+                keys.chain(views::of_summary(*post, &stored.summary, right.get(post))).map(Difference::from).collect()
+            }
+            Subject::Astray(key) => {
+                let there = self.views.exists(key).await?;
+                there.then(|| ViewDifference::KeyAstray { key: key.clone() }.into()).into_iter().collect()
+            }
+        };
+        Ok(found)
+    }
+
+    /// What is wrong with everything that Redis keeps of a user.
+    async fn views_of(&self, user: UserId) -> Result<Vec<ViewDifference>, ReconcileError> {
+        let stored = self.views.of_user(user).await?;
+        let mut found: Vec<ViewDifference> = stored.keys.iter().filter_map(views::of_key).collect();
+        let of_wrong_type = |view: View| stored.keys.iter().any(|key| key.view == view && !key.right_type);
+        if !of_wrong_type(View::Reader(user)) {
+            found.extend(self.reader_differences(user, &stored.reader).await?);
+        }
+        for (side, list, cached) in
+            [(Side::Following, List::Following(user), &stored.following), (Side::Fans, List::Fans(user), &stored.fans)]
+        {
+            found.extend(self.list_differences(user, side, list, cached).await?);
+        }
+        found.extend(self.small_differences(user, &stored).await?);
+        Ok(found)
+    }
+
+    async fn reader_differences(&self, user: UserId, stored: &StoredReader) -> Result<Vec<ViewDifference>, ReconcileError> {
+        let now = self.readers.clock.now();
+        // What needs no facts comes first: without a complete view there is nothing to compare with them.
+        if stored.state.present().is_none_or(|state| state.meta.building) {
+            return Ok(reader::differences(user, stored, &ReaderFacts::default(), now));
+        }
+        let (pairs, entries, low) = self.readers.implied_view(user).await?;
+        let authors: HashMap<UserId, Followed> = pairs
+            .into_iter()
+            .filter_map(|pair| Some((pair.edge?, pair.head, pair.reads)))
+            .map(|(edge, head, reads)| (edge.author, Followed { edge, head, reads }))
+            .collect();
+        let mut facts = ReaderFacts { authors, entries: entries.into_iter().collect(), low, posts: HashMap::new() };
+        let unsure = reader::unsure(user, stored, &facts, now);
+        facts.posts = self.facts.stored_posts(&unsure).await?;
+        Ok(reader::differences(user, stored, &facts, now))
+    }
+
+    async fn list_differences(
+        &self,
+        user: UserId,
+        side: Side,
+        list: List,
+        stored: &Stored<StoredList>,
+    ) -> Result<Vec<ViewDifference>, ReconcileError> {
+        let limit = match (stored, side) {
+            (Stored::Present(_), Side::Following) => usize::MAX,
+            (Stored::Present(cached), Side::Fans) => cached.members.len() + MARGIN,
+            _ => 0,
+        };
+        let relations = if limit == 0 { Vec::new() } else { self.relations.newest(list, limit).await? };
+        Ok(views::of_list(user, side, stored, &relations, relations.len() < limit))
+    }
+
+    /// Counters, head and reactions.
+    async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<ViewDifference>, ReconcileError> {
+        let mut found = Vec::new();
+        if stored.counters != Stored::Absent {
+            let right = self.relations.exact_counters(user).await?;
+            found.extend(views::of_counters(user, &stored.counters, right));
+        }
+        if stored.head != Stored::Absent {
+            let right = self.readers.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+            found.extend(views::of_head(user, &stored.head, &right));
+        }
+        let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
+        let authors: Vec<UserId> = authors.into_iter().collect();
+        let right = if authors.is_empty() { HashMap::new() } else { self.readers.reactions.reactions(user, &authors).await? };
+        found.extend(views::of_reactions(user, &stored.reactions, &right));
+        Ok(found)
+    }
+}

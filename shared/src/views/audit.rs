@@ -1,0 +1,231 @@
+//! [`AuditViews`] on Redis: the views as they are stored, whatever state they are in.
+
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+
+use super::{
+    connection::Redis,
+    heads,
+    keys::{self, KeyType},
+    posts,
+    relations::{self, MARKER},
+};
+use crate::{
+    domain::{
+        FeedKey, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
+        diff::{
+            Stored, View,
+            reader::StoredReader,
+            views::{StoredKey, StoredList},
+        },
+        feed::author_of_prefix,
+        reader_state::{META_FIELD, ReaderMeta},
+    },
+    ports::{
+        List, ViewError,
+        audit::{AuditViews, Owner, StoredPostViews, StoredUser},
+    },
+};
+
+/// A hash as Redis answers it.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Members of a sorted set and their scores.
+type Scores = Vec<(Vec<u8>, f64)>;
+
+/// A key as it was found.
+struct FoundKey {
+    key: String,
+    view: View,
+    expected: KeyType,
+    /// `none` when it is not there.
+    kind: String,
+    /// Milliseconds; negative for ever.
+    lifetime: i64,
+}
+
+/// Keys as they were found.
+struct Found(Vec<FoundKey>);
+
+impl FoundKey {
+    fn is_there(&self) -> bool {
+        self.kind != "none"
+    }
+
+    fn has_right_type(&self) -> bool {
+        self.kind == self.expected.name()
+    }
+}
+
+impl Found {
+    fn keys(&self) -> Vec<StoredKey> {
+        let there = self.0.iter().filter(|found| found.is_there());
+        let stored = |found: &FoundKey| StoredKey {
+            key: found.key.clone(),
+            view: found.view.clone(),
+            right_type: found.has_right_type(),
+            expires: found.lifetime >= 0,
+        };
+        there.map(stored).collect()
+    }
+
+    /// The key, or one that is never there when its value cannot be read as what it should be.
+    fn readable(&self, key: String) -> String {
+        let wrong = |found: &FoundKey| found.key == key && found.is_there() && !found.has_right_type();
+        if self.0.iter().any(wrong) { format!("{key}:unreadable") } else { key }
+    }
+
+    fn lifetime(&self, key: &str) -> i64 {
+        self.0.iter().find(|found| found.key == key).map_or(-2, |found| found.lifetime)
+    }
+}
+
+#[async_trait]
+impl AuditViews for Redis {
+    async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), ViewError> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("COUNT").arg(count);
+        let (next, found): (u64, Vec<Vec<u8>>) = self.query("owners", &scan).await?;
+        let owners: BTreeSet<Owner> = found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect();
+        Ok((owners.into_iter().collect(), next))
+    }
+
+    async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), ViewError> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(keys::ANY_READER_STATE).arg("COUNT").arg(count).arg("TYPE").arg(KeyType::Hash.name());
+        let (next, found): (u64, Vec<String>) = self.query("abandoned", &scan).await?;
+        let users: Vec<UserId> = found
+            .iter()
+            .filter_map(|key| match keys::owner(key) {
+                Some(Owner::User(user)) => Some(user),
+                _ => None,
+            })
+            .collect();
+        if users.is_empty() {
+            return Ok((users, next));
+        }
+        let mut pipeline = redis::pipe();
+        for &user in &users {
+            pipeline.cmd("HGET").arg(keys::reader_state(user)).arg(META_FIELD);
+        }
+        let metas: Vec<Option<Vec<u8>>> = self.pipeline("abandoned", &pipeline).await?;
+        let abandoned = |meta: &Option<Vec<u8>>| {
+            let meta = meta.as_deref().and_then(ReaderMeta::decode);
+            meta.is_some_and(|meta| meta.building && meta.deadline < now)
+        };
+        Ok((users.into_iter().zip(metas).filter(|(_, meta)| abandoned(meta)).map(|(user, _)| user).collect(), next))
+    }
+
+    async fn of_user(&self, user: UserId) -> Result<StoredUser, ViewError> {
+        let found = self.found(keys::of_user(user)).await?;
+        if found.keys().is_empty() {
+            return Ok(StoredUser::default());
+        }
+        let (state, feed) = (keys::reader_state(user), keys::feed(user));
+        let [following, ..] = keys::list(List::Following(user));
+        let [fans, ..] = keys::list(List::Fans(user));
+        let [counters, _] = keys::counters(user);
+        let mut pipeline = redis::pipe();
+        // A transaction, as for a page: state and feed of one moment.
+        pipeline.atomic();
+        pipeline.hgetall(found.readable(state.clone())).lrange(found.readable(feed.clone()), 0, -1);
+        for list in [following, fans] {
+            pipeline.cmd("ZRANGE").arg(found.readable(list)).arg(0).arg(-1).arg("WITHSCORES");
+        }
+        pipeline.get(found.readable(counters)).get(found.readable(keys::head(user)));
+        pipeline.hgetall(found.readable(keys::reactions(user)));
+        let (fields, entries, following, fans, counters, head, reactions): (
+            Fields,
+            Vec<Vec<u8>>,
+            Scores,
+            Scores,
+            Option<Vec<u8>>,
+            Option<Vec<u8>>,
+            Fields,
+        ) = self.pipeline("of_user", &pipeline).await?;
+        let outlives = found.lifetime(&feed) < 0 || found.lifetime(&feed) >= found.lifetime(&state);
+        Ok(StoredUser {
+            keys: found.keys(),
+            reader: reader(fields, &entries, outlives),
+            following: list(&following),
+            fans: list(&fans),
+            counters: Stored::read(counters, |record| relations::decode(&record)),
+            reactions: reactions_of(&reactions),
+            head: Stored::read(head, |record| heads::decode(&record)),
+        })
+    }
+
+    async fn of_post(&self, post: PostId) -> Result<StoredPostViews, ViewError> {
+        let found = self.found(keys::of_post(post)).await?;
+        let key = found.readable(keys::post(post));
+        let summary: Option<Vec<u8>> = self.query("of_post", redis::cmd("GET").arg(key)).await?;
+        Ok(StoredPostViews { keys: found.keys(), summary: Stored::read(summary, |bytes| posts::decode(post, &bytes)) })
+    }
+
+    async fn exists(&self, key: &str) -> Result<bool, ViewError> {
+        self.query("exists", redis::cmd("EXISTS").arg(key)).await
+    }
+
+    async fn forget(&self, view: &View) -> Result<(), ViewError> {
+        let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
+        self.query::<u64>("forget", redis::cmd("UNLINK").arg(keys)).await.map(|_| ())
+    }
+}
+
+impl Redis {
+    /// Type and lifetime of all keys of these views, in one round trip.
+    async fn found(&self, views: Vec<View>) -> Result<Found, ViewError> {
+        let keys =
+            views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
+        let keys: Vec<(String, &View, KeyType)> = keys.collect();
+        let mut pipeline = redis::pipe();
+        for (key, ..) in &keys {
+            pipeline.cmd("TYPE").arg(key).cmd("PTTL").arg(key);
+        }
+        let answers: Vec<redis::Value> = self.pipeline("found", &pipeline).await?;
+        let damaged = |_| ViewError::Damaged { detail: "type or lifetime of a key".to_owned() };
+        let mut found = Vec::with_capacity(keys.len());
+        for ((key, view, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {
+            let kind = redis::from_redis_value_ref(&answer[0]).map_err(damaged)?;
+            let lifetime = redis::from_redis_value_ref(&answer[1]).map_err(damaged)?;
+            found.push(FoundKey { key, view: view.clone(), expected, kind, lifetime });
+        }
+        Ok(Found(found))
+    }
+}
+
+fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool) -> StoredReader {
+    let there = !fields.is_empty();
+    let (state, headless) = match ReaderState::decode(fields) {
+        Ok(Some(state)) => (Stored::Present(state), false),
+        Ok(None) => (Stored::Absent, there),
+        Err(_) => (Stored::Damaged, false),
+    };
+    let feed = Stored::read((!entries.is_empty()).then_some(entries), |entries| {
+        entries.iter().map(|entry| FeedKey::from_entry(entry)).collect()
+    });
+    StoredReader { state, headless, feed, feed_outlives }
+}
+
+fn list(scores: &Scores) -> Stored<StoredList> {
+    Stored::read((!scores.is_empty()).then_some(scores), |scores| {
+        let at = |score: f64| Timestamp::from_ms(score as u64);
+        let low = scores.iter().find(|(member, _)| member == MARKER).map(|(_, score)| at(*score))?;
+        let members = scores.iter().filter(|(member, _)| member != MARKER);
+        let members = members.map(|(member, score)| Some(Relation { since: at(*score), user: author_of_prefix(member)? }));
+        Some(StoredList { low, members: members.collect::<Option<_>>()? })
+    })
+}
+
+fn reactions_of(fields: &Fields) -> Stored<HashMap<UserId, ReactionState>> {
+    Stored::read((!fields.is_empty()).then_some(fields), |fields| {
+        let is_token = |field: &[u8]| field == META_FIELD.as_bytes();
+        fields.iter().find(|(field, value)| is_token(field) && value.len() == size_of::<u64>())?;
+        let states = fields
+            .iter()
+            .filter(|(field, _)| !is_token(field))
+            .map(|(field, value)| Some((std::str::from_utf8(field).ok()?.parse().ok()?, ReactionState::decode(value).ok()?)));
+        states.collect()
+    })
+}

@@ -1,0 +1,196 @@
+//! Facts that contradict each other.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::json;
+use tidemark::facts::schema;
+
+use super::{
+    Damage,
+    scene::{n, s, seqs},
+};
+
+pub(super) const ALL: &[Damage] = &[
+    ("an edge that the author does not list", |scene| {
+        Box::pin(async move {
+            let (user, author) = (scene.reader(), scene.author());
+            scene.remove("FollowersTable", schema::follower(author, user)).await;
+            vec![json!({ "kind": "follower-missing", "user": user, "author": author })]
+        })
+    }),
+    ("a follower who does not follow", |scene| {
+        Box::pin(async move {
+            let (user, author) = (scene.stranger(), scene.author());
+            let since = schema::follower_since(user, scene.app.clock.now());
+            scene.put("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
+            vec![json!({ "kind": "follower-ghost", "user": user, "author": author })]
+        })
+    }),
+    ("a follower listed with another time", |scene| {
+        Box::pin(async move {
+            let (user, author) = (scene.follower(), scene.author());
+            let since = schema::follower_since(user, scene.app.clock.now().plus_ms(1_000));
+            scene.update("FollowersTable", schema::follower(author, user), &[("since", since)], &[]).await;
+            vec![json!({ "kind": "follower-since", "user": user, "author": author })]
+        })
+    }),
+    ("half an unfollow: the edge is gone, the list and both counts are not", |scene| {
+        Box::pin(async move {
+            let (user, author) = (scene.follower(), scene.author());
+            // Somebody who has anything in Redis is found though there is no edge any more.
+            scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
+            scene.remove("FollowingTable", schema::edge(user, author)).await;
+            vec![
+                json!({ "kind": "follower-ghost", "user": user, "author": author }),
+                json!({ "kind": "followings-count", "user": user, "seen": 1, "right": 0 }),
+                json!({ "kind": "followers-count", "author": author, "shard": user.shard(), "seen": followers_of(scene, user.shard()), "right": followers_of(scene, user.shard()) - 1 }),
+            ]
+        })
+    }),
+    ("followings counted too high", |scene| {
+        Box::pin(async move {
+            let user = scene.reader();
+            scene.update("CountersTable", schema::followings_counter(user), &[("count", n(4))], &[]).await;
+            vec![json!({ "kind": "followings-count", "user": user, "seen": 4, "right": 2 })]
+        })
+    }),
+    ("followers counted too high", |scene| {
+        Box::pin(async move {
+            let (author, shard) = (scene.author(), scene.follower().shard());
+            scene.update("CountersTable", schema::followers_counter(author, shard), &[("count", n(7))], &[]).await;
+            vec![
+                json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 7, "right": followers_of(scene, shard) }),
+            ]
+        })
+    }),
+    ("followers not counted at all", |scene| {
+        Box::pin(async move {
+            let (author, shard) = (scene.other(), scene.reader().shard());
+            scene.remove("CountersTable", schema::followers_counter(author, shard)).await;
+            vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 0, "right": 1 })]
+        })
+    }),
+    ("followers counted in a shard where nobody is", |scene| {
+        Box::pin(async move {
+            let (author, shard) = (scene.other(), (scene.reader().shard() + 1) % 16);
+            scene.put("CountersTable", schema::followers_counter(author, shard), &[("count", n(3))]).await;
+            vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 3, "right": 0 })]
+        })
+    }),
+    ("posts counted wrong in the head", |scene| {
+        Box::pin(async move {
+            scene.update("PostsTable", schema::head(scene.author()), &[("posts", n(9))], &[]).await;
+            vec![json!({ "kind": "head-posts", "author": scene.author(), "seen": 9, "right": 5 })]
+        })
+    }),
+    ("a deletion that the head has forgotten", |scene| {
+        Box::pin(async move {
+            scene.delete(3).await;
+            scene.without_view().await;
+            scene.update("PostsTable", schema::head(scene.author()), &[], &["deleted", "deletions"]).await;
+            vec![json!({ "kind": "head-deletion", "post": scene.post(3), "deleted": true })]
+        })
+    }),
+    ("a live post among the head's deleted ones", |scene| {
+        Box::pin(async move {
+            scene.without_view().await;
+            let deleted = [("deleted", seqs([2])), ("deletions", n(1))];
+            scene.update("PostsTable", schema::head(scene.author()), &deleted, &[]).await;
+            vec![json!({ "kind": "head-deletion", "post": scene.post(2), "deleted": false })]
+        })
+    }),
+    ("posts read that do not exist", |scene| {
+        Box::pin(async move {
+            let key = schema::reads(scene.reader(), scene.author());
+            scene.update("ReadsTable", key, &[("read", seqs([1, 9])), ("through", n(8))], &[]).await;
+            vec![json!({ "kind": "reads-beyond", "user": scene.reader(), "author": scene.author(), "latest": 5 })]
+        })
+    }),
+    ("likes of a post counted too high", |scene| {
+        Box::pin(async move {
+            let shard = scene.reader().shard();
+            scene.update("ReactionsTable", schema::post_reactions(scene.post(2), shard), &[("likes", n(7))], &[]).await;
+            vec![
+                json!({ "kind": "post-reactions", "post": scene.post(2), "shard": shard, "reaction": "like", "seen": 7, "right": 1 }),
+            ]
+        })
+    }),
+    ("favorites of a post counted that nobody gave", |scene| {
+        Box::pin(async move {
+            scene.put("ReactionsTable", schema::post_reactions(scene.post(3), 5), &[("favorites", n(2))]).await;
+            vec![
+                json!({ "kind": "post-reactions", "post": scene.post(3), "shard": 5, "reaction": "favorite", "seen": 2, "right": 0 }),
+            ]
+        })
+    }),
+    ("a favorite of a post not counted", |scene| {
+        Box::pin(async move {
+            let shard = scene.reader().shard();
+            scene.remove("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
+            vec![
+                json!({ "kind": "post-reactions", "post": scene.post(4), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 }),
+            ]
+        })
+    }),
+    ("likes of an author counted too high", |scene| {
+        Box::pin(async move {
+            let shard = scene.reader().shard();
+            scene.update("ReactionsTable", schema::author_reactions(scene.author(), shard), &[("likes", n(5))], &[]).await;
+            vec![
+                json!({ "kind": "author-reactions", "author": scene.author(), "shard": shard, "reaction": "like", "seen": 5, "right": 1 }),
+            ]
+        })
+    }),
+    ("favorites of an author not counted", |scene| {
+        Box::pin(async move {
+            let shard = scene.reader().shard();
+            scene.update("ReactionsTable", schema::author_reactions(scene.author(), shard), &[], &["favorites"]).await;
+            vec![
+                json!({ "kind": "author-reactions", "author": scene.author(), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 }),
+            ]
+        })
+    }),
+    ("a finished fan-out in the index of unfinished ones", |scene| {
+        Box::pin(async move {
+            scene.update("PostsTable", schema::post(scene.post(4)), &[("unfinished", s("1"))], &[]).await;
+            vec![json!({ "kind": "unfinished-left", "post": scene.post(4) })]
+        })
+    }),
+    ("the body of a deleted post", |scene| {
+        Box::pin(async move {
+            scene.delete(5).await;
+            scene.put("PostsTable", schema::body(scene.post(5)), &[("body", s("should be gone"))]).await;
+            vec![json!({ "kind": "body-left", "post": scene.post(5) })]
+        })
+    }),
+    ("an idempotency record that cannot be read", |scene| {
+        Box::pin(async move {
+            let key = format!("{}#publish#half", scene.author());
+            scene.put("IdempotencyTable", schema::record(&key), &[("fingerprint", s("f"))]).await;
+            vec![json!({ "kind": "record-damaged", "record": key })]
+        })
+    }),
+    ("an idempotency record of a post that never was", |scene| {
+        Box::pin(async move {
+            let key = format!("{}#publish#ghost", scene.author());
+            let expires_at = scene.app.clock.now().seconds() + 3_600;
+            let says = [("fingerprint", s("f")), ("post", s(scene.post(99).to_string())), ("expires_at", n(expires_at))];
+            scene.put("IdempotencyTable", schema::record(&key), &says).await;
+            vec![json!({ "kind": "record-of-nothing", "record": key })]
+        })
+    }),
+    ("a tombstone that nothing removes", |scene| {
+        Box::pin(async move {
+            let (user, author) = (scene.follower(), scene.stranger());
+            let since = scene.app.clock.now().ms() - 20 * 24 * 3_600_000;
+            let following = ("following", AttributeValue::Bool(false));
+            let tombstone = [following, ("since", n(since)), ("rev", n(since / 1000)), ("base", n(0)), ("floor", n(0))];
+            scene.put("FollowingTable", schema::edge(user, author), &tombstone).await;
+            vec![json!({ "kind": "tombstone-expired", "user": user, "author": author })]
+        })
+    }),
+];
+
+/// How many of the author's two followers lie in a shard.
+fn followers_of(scene: &super::Scene, shard: u16) -> u64 {
+    [scene.reader(), scene.follower()].iter().filter(|user| user.shard() == shard).count() as u64
+}

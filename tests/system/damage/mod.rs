@@ -1,0 +1,135 @@
+//! What reconcile lists, repairs and finds no more: every kind of damage planted at once, each among users of its own.
+
+mod facts;
+mod flow;
+mod reader;
+mod scene;
+mod views;
+mod walks;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tidemark::views::keys;
+use tidemark_tests::{World, world};
+
+use scene::Scene;
+
+/// One kind of damage: its name, and what plants it into a scene and says what has to be listed.
+type Damage = (&'static str, for<'a> fn(&'a Scene) -> BoxFuture<'a, Vec<Value>>);
+
+/// A walk over everybody and a look at every fan-out.
+async fn run(world: &World, dry_run: bool) -> Vec<Value> {
+    let users = json!({ "job": "users", "dry_run": dry_run, "share": 1.0, "settle_ms": 50, "slice": 100_000 });
+    let fan_outs = json!({ "job": "fan-outs", "dry_run": dry_run, "overdue_ms": 0 });
+    let mut reports = Vec::new();
+    for job in [fan_outs, users] {
+        let report = fire(world, job).await;
+        assert_eq!((&report["next"], &report["dry_run"]), (&json!(null), &json!(dry_run)), "{report}");
+        reports.push(report);
+    }
+    reports
+}
+
+async fn fire(world: &World, job: Value) -> Value {
+    let report = world.stack.fire("reconcile", Some(job)).await.unwrap();
+    assert_eq!(report["failed"], 0, "{report}");
+    report
+}
+
+/// The differences of reports, as text to be sorted and compared.
+fn listed(reports: &[Value]) -> BTreeSet<String> {
+    reports.iter().flat_map(|report| report["differences"].as_array().unwrap()).map(Value::to_string).collect()
+}
+
+fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static str>) {
+    let missing: Vec<_> = expected.iter().filter(|(difference, _)| !found.contains(*difference)).collect();
+    let more: Vec<_> = found.iter().filter(|difference| !expected.contains_key(*difference)).collect();
+    assert!(missing.is_empty() && more.is_empty(), "not listed: {missing:#?}\nnot planted: {more:#?}");
+}
+
+/// Everything that is stored, in both stores.
+async fn everything(world: &World) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let dynamodb = world.dynamodb().await;
+    for table in world.stack.template().tables.values() {
+        let mut items = dynamodb.scan().table_name(&table.name).into_paginator().items().send();
+        while let Some(item) = items.next().await {
+            let item: BTreeMap<String, String> =
+                item.unwrap().into_iter().map(|(name, value)| (name, format!("{value:?}"))).collect();
+            let keys: Vec<&String> = ["user", "author", "shard", "follower", "counter", "item", "key"]
+                .iter()
+                .filter_map(|key| item.get(*key))
+                .collect();
+            all.insert(format!("{} {keys:?}", table.name), format!("{item:?}"));
+        }
+    }
+    let mut redis = world.redis().await;
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
+    for key in keys {
+        let lifetime: i64 = redis::cmd("TTL").arg(&key).query_async(&mut redis).await.unwrap();
+        if (0..=60).contains(&lifetime) {
+            // It ends while this goes on.
+            continue;
+        }
+        let dump: Option<Vec<u8>> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
+        all.extend(dump.map(|dump| (key, format!("{dump:?}"))));
+    }
+    all
+}
+
+#[tokio::test]
+async fn every_planted_damage_is_listed_repaired_and_found_no_more() {
+    world(async |world| {
+        let damages: Vec<Damage> = [facts::ALL, flow::ALL, reader::ALL, views::ALL].concat();
+        let names: BTreeSet<&str> = damages.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), damages.len());
+        assert!(damages.len() >= 50, "{}", damages.len());
+
+        let mut scenes = Vec::new();
+        for index in 0..damages.len() as u64 {
+            scenes.push(Scene::new(world, (index + 1) * 1_000).await);
+        }
+        world.idle().await;
+        for scene in &scenes {
+            let views = [keys::reader_state(scene.reader()), keys::reactions(scene.reader())];
+            for key in views {
+                scene.until_cached("/v1/feed", &key).await;
+            }
+        }
+        assert_eq!(listed(&run(world, true).await), BTreeSet::new(), "nothing is wrong before");
+
+        let mut expected = BTreeMap::new();
+        for (scene, (name, plant)) in scenes.iter().zip(&damages) {
+            let differences = plant(scene).await;
+            assert!(!differences.is_empty(), "{name}");
+            expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));
+        }
+
+        let stored = everything(world).await;
+        assert_listed(&listed(&run(world, true).await), &expected);
+        let after = everything(world).await;
+        let changed: Vec<&String> = stored.keys().chain(after.keys()).filter(|key| stored.get(*key) != after.get(*key)).collect();
+        assert!(changed.is_empty(), "a dry run changes nothing, not {changed:?}");
+
+        let reports = run(world, false).await;
+        assert_listed(&listed(&reports), &expected);
+        assert_eq!(reports[1]["repaired"], reports[1]["found"], "every repair of the walk has helped");
+        scene::empty_queue(world, "ProjectorFailuresQueue").await;
+        world.idle().await;
+        // What the walk has put into the index of unfinished fan-outs, the next minute resumes.
+        let resumed = fire(world, json!({ "job": "fan-outs", "overdue_ms": 0 })).await;
+        assert_eq!(resumed["found"], json!({ "delivery-unfinished": 1 }));
+        world.idle().await;
+
+        let again = run(world, false).await;
+        assert_eq!(listed(&again), BTreeSet::new(), "found no more");
+        assert_eq!((&again[0]["repaired"], &again[1]["repaired"]), (&json!({}), &json!({})));
+        for (scene, (name, _)) in scenes.iter().zip(&damages) {
+            scene.agrees(name).await;
+        }
+        println!("{} kinds of damage, {} differences: listed, repaired, found no more", damages.len(), expected.len());
+    })
+    .await;
+}

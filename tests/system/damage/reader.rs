@@ -1,0 +1,278 @@
+//! A reader's state and feed.
+
+use redis::AsyncCommands;
+use serde_json::{Value, json};
+use tidemark::{
+    domain::{FeedKey, PostId, bitmap::Bitmap},
+    facts::schema,
+};
+
+use super::{Damage, Scene, scene::n};
+
+/// A difference of the reader's field of the author.
+fn field(scene: &Scene, kind: &str) -> Vec<Value> {
+    vec![json!({ "kind": kind, "user": scene.reader(), "author": scene.author() })]
+}
+
+/// A difference of the reader's view as a whole.
+fn view(scene: &Scene, kind: &str) -> Vec<Value> {
+    vec![json!({ "kind": kind, "user": scene.reader() })]
+}
+
+/// A difference of one post in the reader's view.
+fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
+    json!({ "kind": kind, "user": scene.reader(), "post": scene.post(seq) })
+}
+
+fn ghost(scene: &Scene, post: PostId, why: &str) -> Vec<Value> {
+    vec![json!({ "kind": "entry-ghost", "user": scene.reader(), "post": post, "why": why })]
+}
+
+pub(super) const ALL: &[Damage] = &[
+    ("a followed author without a field", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            scene.redis().hdel::<_, _, ()>(state, scene.author().get()).await.unwrap();
+            field(scene, "field-missing")
+        })
+    }),
+    ("a field of an author who is not followed", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            let value: Vec<u8> = scene.redis().hget(&state, scene.author().get()).await.unwrap();
+            scene.redis().hset::<_, _, _, ()>(state, scene.stranger().get(), value).await.unwrap();
+            vec![json!({ "kind": "field-ghost", "user": scene.reader(), "author": scene.stranger() })]
+        })
+    }),
+    ("a field of an earlier follow", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.rev -= 1).await;
+            field(scene, "field-old")
+        })
+    }),
+    ("a field of a follow that is still to come", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.rev += 1_000).await;
+            field(scene, "field-ahead")
+        })
+    }),
+    ("a field that was opened and never filled", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.opening = true).await;
+            field(scene, "field-opening")
+        })
+    }),
+    ("read state behind the fact", |scene| {
+        Box::pin(async move {
+            scene
+                .field(|field| {
+                    field.version = 0;
+                    field.base = 0;
+                    field.read = Bitmap::default();
+                })
+                .await;
+            field(scene, "reads-behind")
+        })
+    }),
+    ("read state of a version that never was", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.version += 5).await;
+            field(scene, "field-ahead")
+        })
+    }),
+    ("an unread post marked read", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.read.set(3 - 1 - field.base)).await;
+            field(scene, "reads-wrong")
+        })
+    }),
+    ("a read post marked unread", |scene| {
+        Box::pin(async move {
+            scene
+                .field(|field| {
+                    field.base = 0;
+                    field.read = Bitmap::default();
+                })
+                .await;
+            field(scene, "reads-wrong")
+        })
+    }),
+    ("a base that hides what is unread", |scene| {
+        Box::pin(async move {
+            scene
+                .field(|field| {
+                    field.base = 8;
+                    field.read = Bitmap::default();
+                })
+                .await;
+            field(scene, "base-wrong")
+        })
+    }),
+    ("a floor that hides what is to be shown", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.floor = 2).await;
+            field(scene, "floor-wrong")
+        })
+    }),
+    ("a deleted post without its bit", |scene| {
+        Box::pin(async move {
+            scene.delete(3).await;
+            scene.field(|field| field.deleted = Bitmap::default()).await;
+            vec![post(scene, "deletion-missing", 3)]
+        })
+    }),
+    ("deliveries forgotten", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.through = 3).await;
+            vec![post(scene, "undelivered", 4), post(scene, "undelivered", 5)]
+        })
+    }),
+    ("a delivery forgotten, and its entry with it", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.through = 4).await;
+            let entry = scene.fact(scene.post(5)).await.key().entry();
+            scene.feed(|entries| entries.retain(|known| *known != entry)).await;
+            vec![post(scene, "undelivered", 5)]
+        })
+    }),
+    ("deliveries of posts that are still to come", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.through = 9).await;
+            field(scene, "delivered-ahead")
+        })
+    }),
+    ("a bit for a post that is still to come", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.tail.set(7)).await;
+            field(scene, "delivered-ahead")
+        })
+    }),
+    ("a change of mode that the view was not told", |scene| {
+        Box::pin(async move {
+            let modes = [("mode_changes", n(2)), ("pulled", n(0))];
+            scene.update("PostsTable", schema::head(scene.author()), &modes, &[]).await;
+            field(scene, "modes-behind")
+        })
+    }),
+    ("an entry missing", |scene| {
+        Box::pin(async move {
+            let entry = scene.fact(scene.post(3)).await.key().entry();
+            scene.feed(|entries| entries.retain(|known| *known != entry)).await;
+            vec![post(scene, "entry-missing", 3)]
+        })
+    }),
+    ("many entries missing", |scene| {
+        Box::pin(async move {
+            for _ in 0..25 {
+                scene.caller(scene.author()).publish("one of many").await;
+            }
+            scene.world.idle().await;
+            scene.feed(|entries| drop(entries.drain(..26))).await;
+            view(scene, "feed-incomplete")
+        })
+    }),
+    ("an entry of a deleted post", |scene| {
+        Box::pin(async move {
+            let key = scene.fact(scene.post(3)).await.key();
+            scene.delete(3).await;
+            scene.enter(key).await;
+            ghost(scene, scene.post(3), "deleted")
+        })
+    }),
+    ("an entry of an author who is not followed", |scene| {
+        Box::pin(async move {
+            let post = PostId::new(scene.stranger(), 1);
+            scene.enter(scene.fact(post).await.key()).await;
+            ghost(scene, post, "unfollowed")
+        })
+    }),
+    ("an entry of a post that never was", |scene| {
+        Box::pin(async move {
+            scene.enter(FeedKey { at: scene.app.clock.now(), post: scene.post(77) }).await;
+            ghost(scene, scene.post(77), "unknown")
+        })
+    }),
+    ("an entry with another time than its post's", |scene| {
+        Box::pin(async move {
+            let key = scene.fact(scene.post(5)).await.key();
+            scene.enter(FeedKey { at: key.at.plus_ms(60_000), ..key }).await;
+            ghost(scene, scene.post(5), "unknown")
+        })
+    }),
+    ("a feed out of order", |scene| {
+        Box::pin(async move {
+            scene.feed(|entries| entries.swap(1, 3)).await;
+            view(scene, "feed-disordered")
+        })
+    }),
+    ("an entry twice", |scene| {
+        Box::pin(async move {
+            scene.feed(|entries| entries.insert(2, entries[1].clone())).await;
+            view(scene, "feed-disordered")
+        })
+    }),
+    ("a feed that cannot be read", |scene| {
+        Box::pin(async move {
+            scene.feed(|entries| entries.push(b"nonsense".to_vec())).await;
+            view(scene, "feed-damaged")
+        })
+    }),
+    ("a feed lost", |scene| {
+        Box::pin(async move {
+            let [_, feed] = scene.keys();
+            scene.redis().del::<_, ()>(feed).await.unwrap();
+            view(scene, "feed-lost")
+        })
+    }),
+    ("a feed whose state is lost", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            scene.redis().del::<_, ()>(state).await.unwrap();
+            view(scene, "feed-orphan")
+        })
+    }),
+    ("a state that does not know of its feed", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            let mut meta: Vec<u8> = scene.redis().hget(&state, "@").await.unwrap();
+            meta[0] = 0;
+            scene.redis().hset::<_, _, _, ()>(state, "@", meta).await.unwrap();
+            view(scene, "feed-unannounced")
+        })
+    }),
+    ("a feed that would end before its state", |scene| {
+        Box::pin(async move {
+            let [_, feed] = scene.keys();
+            scene.redis().expire::<_, ()>(feed, 3_600).await.unwrap();
+            view(scene, "feed-short-lived")
+        })
+    }),
+    ("fields that no state holds together", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            scene.redis().hdel::<_, _, ()>(state, "@").await.unwrap();
+            view(scene, "state-headless")
+        })
+    }),
+    ("a state that cannot be read", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            scene.redis().hset::<_, _, _, ()>(state, scene.author().get(), "short").await.unwrap();
+            view(scene, "state-damaged")
+        })
+    }),
+    ("a rebuild that was abandoned", |scene| {
+        Box::pin(async move {
+            let past = tidemark::domain::Timestamp::from_ms(scene.app.clock.now().ms() - 60_000);
+            scene.app.views.begin(scene.reader(), 7, past, true).await.unwrap();
+            view(scene, "rebuild-abandoned")
+        })
+    }),
+    ("a read fact lost under the view", |scene| {
+        Box::pin(async move {
+            let key = schema::reads(scene.reader(), scene.author());
+            scene.remove("ReadsTable", key).await;
+            field(scene, "field-ahead")
+        })
+    }),
+];

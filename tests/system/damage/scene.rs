@@ -1,0 +1,217 @@
+//! A few users in a small story, and access to what is stored of them.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+use serde_json::Value;
+use tidemark::{
+    App,
+    domain::{AuthorState, FeedKey, Post, PostId, SeqSet, UserId},
+    views::keys,
+};
+use tidemark_tests::{User, World};
+
+/// An item of DynamoDB.
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// A reader with a live view who follows an author of five posts and another of one, and who has read, liked and favorited some of it; another follower without a view; a
+/// stranger of one post whom nobody follows. Each scene has users of its own.
+pub(super) struct Scene<'w> {
+    pub(super) world: &'w World,
+    pub(super) app: &'w App,
+    pub(super) dynamodb: aws_sdk_dynamodb::Client,
+    pub(super) redis: MultiplexedConnection,
+    base: u64,
+}
+
+pub(super) fn n(number: u64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+pub(super) fn s(text: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(text.into())
+}
+
+pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
+    AttributeValue::B(Blob::new(seqs.into_iter().collect::<SeqSet>().to_bytes()))
+}
+
+/// Takes all messages out of a queue.
+pub(super) async fn empty_queue(world: &World, queue: &str) {
+    let (sqs, url) = (world.sqs().await, world.stack.queue(queue).unwrap().url.clone());
+    sqs.purge_queue().queue_url(url).send().await.unwrap();
+}
+
+impl<'w> Scene<'w> {
+    pub(super) async fn new(world: &'w World, base: u64) -> Self {
+        let app = world.stack.app("reconcile").unwrap();
+        let scene = Self { world, app, dynamodb: world.dynamodb().await, redis: world.redis().await, base };
+        let (reader, author, other) = (scene.caller(scene.reader()), scene.caller(scene.author()), scene.caller(scene.other()));
+        for followed in [scene.author(), scene.other()] {
+            reader.put(&format!("/v1/following/{followed}")).await.ok();
+        }
+        scene.caller(scene.follower()).put(&format!("/v1/following/{}", scene.author())).await.ok();
+        reader.feed_ids().await;
+        for title in ["one", "two", "three", "four", "five"] {
+            author.publish(title).await;
+        }
+        for writer in [&other, &scene.caller(scene.stranger())] {
+            writer.publish("one").await;
+        }
+        reader.put(&scene.path(1, "read")).await.ok();
+        reader.put(&scene.path(2, "like")).await.ok();
+        reader.put(&scene.path(4, "favorite")).await.ok();
+        scene
+    }
+
+    pub(super) fn reader(&self) -> UserId {
+        UserId::new(self.base + 1).unwrap()
+    }
+
+    pub(super) fn follower(&self) -> UserId {
+        UserId::new(self.base + 2).unwrap()
+    }
+
+    pub(super) fn author(&self) -> UserId {
+        UserId::new(self.base + 3).unwrap()
+    }
+
+    pub(super) fn other(&self) -> UserId {
+        UserId::new(self.base + 4).unwrap()
+    }
+
+    pub(super) fn stranger(&self) -> UserId {
+        UserId::new(self.base + 5).unwrap()
+    }
+
+    pub(super) fn caller(&self, user: UserId) -> User {
+        self.world.user(user.get())
+    }
+
+    /// A post of the author.
+    pub(super) fn post(&self, seq: u64) -> PostId {
+        PostId::new(self.author(), seq)
+    }
+
+    pub(super) fn path(&self, seq: u64, what: &str) -> String {
+        format!("/v1/posts/{}/{what}", self.post(seq))
+    }
+
+    /// The author deletes a post, and that is done with.
+    pub(super) async fn delete(&self, seq: u64) {
+        self.caller(self.author()).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
+        self.world.idle().await;
+    }
+
+    /// Asks until a key is there: a server that has a lot to do may answer from the facts.
+    pub(super) async fn until_cached(&self, path: &str, key: &str) {
+        let started = std::time::Instant::now();
+        while !self.redis().exists::<_, bool>(key).await.unwrap() {
+            assert!(started.elapsed() < std::time::Duration::from_secs(10), "{path} is not cached");
+            self.caller(self.reader()).get(path).await.ok();
+        }
+    }
+
+    /// The reader's feed is what the authors' timelines say, which come from the facts.
+    pub(super) async fn agrees(&self, name: &str) {
+        let reader = self.caller(self.reader());
+        let feed = reader.walk("/v1/feed", 50).await;
+        let mut expected = Vec::new();
+        for author in [self.author(), self.other()] {
+            expected.extend(reader.walk(&format!("/v1/authors/{author}/posts"), 50).await);
+        }
+        let unread = expected.iter().filter(|post| post["read"] == false).count();
+        let sorted = |posts: &[Value]| {
+            let mut posts: Vec<String> = posts.iter().map(Value::to_string).collect();
+            posts.sort();
+            posts
+        };
+        assert_eq!(sorted(&feed), sorted(&expected), "{name}");
+        assert_eq!(reader.unread_total().await as usize, unread, "{name}");
+    }
+
+    // ---- DynamoDB --------------------------------------------------------
+
+    /// Sets and removes attributes of an item.
+    pub(super) async fn update(&self, table: &str, key: Item, set: &[(&str, AttributeValue)], remove: &[&str]) {
+        let mut update = self.dynamodb.update_item().table_name(table).set_key(Some(key));
+        let mut expression = String::new();
+        for (index, (name, value)) in set.iter().enumerate() {
+            expression += if index == 0 { "SET " } else { ", " };
+            expression += &format!("#s{index} = :s{index}");
+            update = update
+                .expression_attribute_names(format!("#s{index}"), *name)
+                .expression_attribute_values(format!(":s{index}"), value.clone());
+        }
+        for (index, name) in remove.iter().enumerate() {
+            expression += if index == 0 { " REMOVE " } else { ", " };
+            expression += &format!("#r{index}");
+            update = update.expression_attribute_names(format!("#r{index}"), *name);
+        }
+        update.update_expression(expression).send().await.unwrap();
+    }
+
+    pub(super) async fn put(&self, table: &str, key: Item, attributes: &[(&str, AttributeValue)]) {
+        let mut item = key;
+        item.extend(attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        self.dynamodb.put_item().table_name(table).set_item(Some(item)).send().await.unwrap();
+    }
+
+    pub(super) async fn remove(&self, table: &str, key: Item) {
+        self.dynamodb.delete_item().table_name(table).set_key(Some(key)).send().await.unwrap();
+    }
+
+    // ---- Redis -----------------------------------------------------------
+
+    /// A connection to change things with.
+    pub(super) fn redis(&self) -> MultiplexedConnection {
+        self.redis.clone()
+    }
+
+    /// The key of the reader's state, and of the feed.
+    pub(super) fn keys(&self) -> [String; 2] {
+        [keys::reader_state(self.reader()), keys::feed(self.reader())]
+    }
+
+    /// Forgets the reader's view.
+    pub(super) async fn without_view(&self) {
+        self.redis().del::<_, ()>(self.keys().to_vec()).await.unwrap();
+    }
+
+    /// Changes what the reader's view knows of the author.
+    pub(super) async fn field(&self, change: impl FnOnce(&mut AuthorState)) {
+        let [state, _] = self.keys();
+        let author = self.author().get();
+        let value: Vec<u8> = self.redis().hget(&state, author).await.unwrap();
+        let mut field = AuthorState::decode(&value).unwrap();
+        change(&mut field);
+        self.redis().hset::<_, _, _, ()>(&state, author, field.encode()).await.unwrap();
+    }
+
+    /// Changes the entries of the reader's feed, oldest first.
+    pub(super) async fn feed(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+        let [_, feed] = self.keys();
+        let lifetime: i64 = self.redis().pttl(&feed).await.unwrap();
+        let mut entries: Vec<Vec<u8>> = self.redis().lrange(&feed, 0, -1).await.unwrap();
+        change(&mut entries);
+        self.redis().del::<_, ()>(&feed).await.unwrap();
+        self.redis().rpush::<_, _, ()>(&feed, entries).await.unwrap();
+        self.redis().pexpire::<_, ()>(&feed, lifetime).await.unwrap();
+    }
+
+    /// Puts an entry where it belongs.
+    pub(super) async fn enter(&self, key: FeedKey) {
+        let entry = key.entry();
+        self.feed(|entries| {
+            let at = entries.partition_point(|known| *known < entry);
+            entries.insert(at, entry);
+        })
+        .await;
+    }
+
+    /// A post as the facts have it.
+    pub(super) async fn fact(&self, post: PostId) -> Post {
+        self.app.posts.posts(&[post]).await.unwrap().remove(&post).unwrap()
+    }
+}

@@ -1,0 +1,219 @@
+//! Relation lists, counters, reactions, heads, summaries, and keys as such.
+
+use redis::AsyncCommands;
+use serde_json::{Value, json};
+use tidemark::{
+    domain::{AuthorHead, PostId, PostSummary, Reaction, ReactionState, UserId, feed::author_prefix},
+    ports::{FanOutKind, List},
+    views::keys,
+};
+
+use super::{Damage, Scene};
+
+/// Caches a list of a user; its key.
+async fn cached(scene: &Scene<'_>, list: List) -> String {
+    let path = match list {
+        List::Following(user) => format!("/v1/users/{user}/following"),
+        List::Fans(user) => format!("/v1/users/{user}/followers"),
+    };
+    let [key, ..] = keys::list(list);
+    scene.until_cached(&path, &key).await;
+    key
+}
+
+fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Vec<Value> {
+    vec![json!({ "kind": kind, "user": user, "list": list, "member": member })]
+}
+
+/// Replaces the summary of a post.
+async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
+    scene.redis().del::<_, ()>(keys::post(post)).await.unwrap();
+    let created_at = match scene.app.posts.posts(&[post]).await.unwrap().get(&post) {
+        Some(post) => post.created_at,
+        None => scene.app.clock.now(),
+    };
+    let summary = PostSummary { id: post, title: title.to_owned(), created_at, deleted: false };
+    scene.app.readers.post_views.remember(&[summary]).await.unwrap();
+}
+
+/// Replaces what the reader's view says of the reactions to the author.
+async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
+    let key = keys::reactions(scene.reader());
+    scene.redis().hset::<_, _, _, ()>(key, scene.author().get(), value).await.unwrap();
+}
+
+pub(super) const ALL: &[Damage] = &[
+    ("a followed author missing in the cached list", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Following(scene.reader())).await;
+            scene.redis().zrem::<_, _, ()>(key, author_prefix(scene.other())).await.unwrap();
+            in_list("list-missing", scene.reader(), "following", scene.other())
+        })
+    }),
+    ("a stranger in the cached list of followed authors", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Following(scene.reader())).await;
+            let now = scene.app.clock.now().ms();
+            scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
+            in_list("list-ghost", scene.reader(), "following", scene.stranger())
+        })
+    }),
+    ("a follower missing in the cached list", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Fans(scene.author())).await;
+            scene.redis().zrem::<_, _, ()>(key, author_prefix(scene.follower())).await.unwrap();
+            in_list("list-missing", scene.author(), "fans", scene.follower())
+        })
+    }),
+    ("a stranger in the cached list of followers", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Fans(scene.author())).await;
+            let now = scene.app.clock.now().ms();
+            scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
+            in_list("list-ghost", scene.author(), "fans", scene.stranger())
+        })
+    }),
+    ("a follower in the wrong place of the cached list", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Fans(scene.author())).await;
+            scene.redis().zincr::<_, _, _, ()>(key, author_prefix(scene.follower()), 5_000).await.unwrap();
+            in_list("list-time", scene.author(), "fans", scene.follower())
+        })
+    }),
+    ("a list without its marker", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Following(scene.reader())).await;
+            scene.redis().zrem::<_, _, ()>(key, "\0").await.unwrap();
+            vec![json!({ "kind": "list-damaged", "user": scene.reader(), "list": "following" })]
+        })
+    }),
+    ("a list with a member that nobody is", |scene| {
+        Box::pin(async move {
+            let key = cached(scene, List::Fans(scene.author())).await;
+            scene.redis().zadd::<_, _, _, ()>(key, "nobody", 1).await.unwrap();
+            vec![json!({ "kind": "list-damaged", "user": scene.author(), "list": "fans" })]
+        })
+    }),
+    ("somebody else's counters", |scene| {
+        Box::pin(async move {
+            for user in [scene.author(), scene.other()] {
+                let [key, _] = keys::counters(user);
+                scene.until_cached(&format!("/v1/users/{user}/counters"), &key).await;
+            }
+            let [[author, _], [other, _]] = [scene.author(), scene.other()].map(keys::counters);
+            let record: Vec<u8> = scene.redis().get(other).await.unwrap();
+            scene.redis().set_ex::<_, _, ()>(author, record, 3_600).await.unwrap();
+            vec![json!({ "kind": "counters-wrong", "user": scene.author() })]
+        })
+    }),
+    ("counters cut short", |scene| {
+        Box::pin(async move {
+            let [key, _] = keys::counters(scene.author());
+            scene.redis().set_ex::<_, _, ()>(key, "short", 3_600).await.unwrap();
+            vec![json!({ "kind": "counters-damaged", "user": scene.author() })]
+        })
+    }),
+    ("reactions behind the fact", |scene| {
+        Box::pin(async move {
+            reactions(scene, ReactionState::default().encode()).await;
+            vec![json!({ "kind": "reactions-behind", "user": scene.reader(), "author": scene.author() })]
+        })
+    }),
+    ("reactions that nobody gave", |scene| {
+        Box::pin(async move {
+            let state = ReactionState { version: 2, liked: [1, 2, 3].into_iter().collect(), ..ReactionState::default() };
+            reactions(scene, state.encode()).await;
+            vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
+        })
+    }),
+    ("reactions of a version that never was", |scene| {
+        Box::pin(async move {
+            let state = ReactionState { version: 70, ..ReactionState::default() }.changed(5, Reaction::Like, true).unwrap();
+            reactions(scene, state.encode()).await;
+            vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
+        })
+    }),
+    ("reactions that cannot be read", |scene| {
+        Box::pin(async move {
+            reactions(scene, b"bad".to_vec()).await;
+            vec![json!({ "kind": "reactions-damaged", "user": scene.reader() })]
+        })
+    }),
+    ("a head ahead of its author", |scene| {
+        Box::pin(async move {
+            let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
+            scene.app.readers.head_views.store_head(scene.author(), &head).await.unwrap();
+            // Kept a minute: as long as this test needs it.
+            scene.redis().expire::<_, ()>(keys::head(scene.author()), 3_600).await.unwrap();
+            vec![json!({ "kind": "head-wrong", "author": scene.author() })]
+        })
+    }),
+    ("the summary of a deleted post", |scene| {
+        Box::pin(async move {
+            scene.delete(3).await;
+            summary(scene, scene.post(3), "three").await;
+            vec![json!({ "kind": "summary-of-deleted", "post": scene.post(3) })]
+        })
+    }),
+    ("a summary with another title", |scene| {
+        Box::pin(async move {
+            summary(scene, scene.post(2), "not what it was").await;
+            vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
+        })
+    }),
+    ("a live post buried", |scene| {
+        Box::pin(async move {
+            let key = scene.fact(scene.post(2)).await.key();
+            scene.app.readers.post_views.bury(key).await.unwrap();
+            vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
+        })
+    }),
+    ("the summary of a post that never was", |scene| {
+        Box::pin(async move {
+            summary(scene, scene.post(99), "never").await;
+            vec![json!({ "kind": "summary-of-nothing", "post": scene.post(99) })]
+        })
+    }),
+    ("a summary that cannot be read", |scene| {
+        Box::pin(async move {
+            scene.redis().set_ex::<_, _, ()>(keys::post(scene.post(1)), "x", 3_600).await.unwrap();
+            vec![json!({ "kind": "summary-damaged", "post": scene.post(1) })]
+        })
+    }),
+    ("a view that never ends", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            scene.redis().persist::<_, ()>(&state).await.unwrap();
+            vec![json!({ "kind": "key-without-lifetime", "key": state })]
+        })
+    }),
+    ("progress that never ends", |scene| {
+        Box::pin(async move {
+            let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
+            scene.redis().persist::<_, ()>(&key).await.unwrap();
+            vec![json!({ "kind": "key-without-lifetime", "key": key })]
+        })
+    }),
+    ("a state of the wrong type", |scene| {
+        Box::pin(async move {
+            let [state, _] = scene.keys();
+            scene.redis().set_ex::<_, _, ()>(&state, "x", 3_600).await.unwrap();
+            vec![json!({ "kind": "key-of-wrong-type", "key": state })]
+        })
+    }),
+    ("a list of the wrong type", |scene| {
+        Box::pin(async move {
+            let [key, ..] = keys::list(List::Fans(scene.author()));
+            scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
+            vec![json!({ "kind": "key-of-wrong-type", "key": key })]
+        })
+    }),
+    ("a key in another bucket than its user's", |scene| {
+        Box::pin(async move {
+            let key = format!("{{{}}}:r:{}", (scene.reader().bucket() + 1) % 4096, scene.reader());
+            scene.redis().hset::<_, _, _, ()>(&key, "@", "x").await.unwrap();
+            scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
+            vec![json!({ "kind": "key-astray", "key": key })]
+        })
+    }),
+];

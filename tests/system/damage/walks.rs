@@ -1,0 +1,284 @@
+//! What the walk leaves alone, what it does when it is stopped, and when a repair does not help.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use redis::AsyncCommands;
+use serde_json::{Value, json};
+use tidemark::{
+    domain::diff::{FactDifference, Off},
+    facts::schema,
+    reconcile::Plan,
+    views::keys,
+};
+use tidemark_tests::{World, world};
+
+use super::{Scene, fire, listed, scene::n};
+
+fn plan(dry_run: bool, slice: usize) -> Plan {
+    Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice }
+}
+
+/// Scenes, each with a wrong count of what its reader follows, and what is to be listed of them.
+async fn miscounted(world: &World, scenes: u64) -> (Vec<Scene<'_>>, BTreeSet<String>) {
+    let (mut all, mut expected) = (Vec::new(), BTreeSet::new());
+    for index in 1..=scenes {
+        let scene = Scene::new(world, index * 1_000).await;
+        scene.update("CountersTable", schema::followings_counter(scene.reader()), &[("count", n(9))], &[]).await;
+        let difference = json!({ "kind": "followings-count", "user": scene.reader(), "seen": 9, "right": 2 });
+        expected.insert(difference.to_string());
+        all.push(scene);
+    }
+    world.idle().await;
+    (all, expected)
+}
+
+#[tokio::test]
+async fn a_walk_that_its_deadline_stopped_goes_on_from_there() {
+    world(async |world| {
+        let (_scenes, expected) = miscounted(world, 6).await;
+        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        // Each run has time for one step.
+        let (mut found, mut repaired, mut steps, mut at) = (BTreeSet::new(), 0, 0, Vec::new());
+        loop {
+            let report = reconcile.walk(&plan(false, 10), None, steps > 0, &|| true).await.unwrap().unwrap();
+            found.extend(listed(&[json!(report)]));
+            repaired += report.repaired.values().sum::<u64>();
+            steps += 1;
+            let Some(next) = report.next else { break };
+            assert_eq!(reconcile.facts.walk("users").await.unwrap().as_ref(), Some(&next));
+            at.push(next);
+        }
+        assert_eq!((found, repaired), (expected, 6));
+        assert!(steps > 5 && at.iter().collect::<BTreeSet<_>>().len() == at.len(), "{at:?}");
+        // Nothing is under way: the minute has nothing to go on with, and a day's walk begins anew.
+        assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
+        let report = fire(world, json!({ "job": "users", "share": 1.0 })).await;
+        assert_eq!((&report["found"], &report["next"]), (&json!({}), &json!(null)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_minute_goes_on_with_the_days_walk() {
+    world(async |world| {
+        let (_scenes, expected) = miscounted(world, 3).await;
+        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let begun = reconcile.walk(&plan(false, 5), None, false, &|| true).await.unwrap().unwrap();
+        assert!(begun.next.is_some());
+        let minute = fire(world, json!({ "job": "minute", "share": 1.0, "settle_ms": 0 })).await;
+        assert_eq!(minute["users"]["next"], Value::Null);
+        let mut found = listed(&[json!(begun)]);
+        found.extend(listed(&[minute["users"].clone()]));
+        assert_eq!(found, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dry_run_goes_on_by_its_own_answer_and_notes_nothing() {
+    world(async |world| {
+        let (_scenes, expected) = miscounted(world, 3).await;
+        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let (mut found, mut from) = (BTreeSet::new(), None);
+        loop {
+            let report = reconcile.walk(&plan(true, 10), from, false, &|| true).await.unwrap().unwrap();
+            assert_eq!(reconcile.facts.walk("users").await.unwrap(), None);
+            found.extend(listed(&[json!(report)]));
+            let Some(next) = report.next else { break };
+            from = Some(next.parse().unwrap());
+        }
+        assert_eq!(found, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_walks_at_once_one_gives_way() {
+    world(async |world| {
+        let (_scenes, expected) = miscounted(world, 3).await;
+        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let never = || false;
+        let (plan, slow) = (plan(false, 10), Plan { settle: Duration::from_millis(50), ..plan(false, 10) });
+        let (one, two) = futures::join!(reconcile.walk(&plan, None, false, &never), reconcile.walk(&slow, None, false, &never));
+        let done: Vec<_> = [one, two].into_iter().filter_map(Result::ok).flatten().collect();
+        assert!(!done.is_empty());
+        let found: BTreeSet<String> = done.iter().flat_map(|report| listed(&[json!(report)])).collect();
+        assert!(found.is_subset(&expected));
+        assert_eq!(fire(world, json!({ "job": "users", "share": 1.0 })).await["failed"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_is_no_difference() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        world.idle().await;
+        world.stack.pause("fan-out").await.unwrap();
+        let author = scene.caller(scene.author());
+        author.publish("not delivered yet").await;
+        author.delete(&format!("/v1/posts/{}", scene.post(3))).await.ok();
+        let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await;
+        assert_eq!(report["differences"], json!([]));
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+
+        // And nothing is while everybody is at it.
+        let over = AtomicBool::new(false);
+        let traffic = join_all((0..4).map(async |lane| {
+            let (reader, mut round) = (world.user(5_000 + lane), 0);
+            while !over.load(Ordering::Relaxed) {
+                round += 1;
+                for author in [scene.author(), scene.other()] {
+                    reader.put(&format!("/v1/following/{author}")).await.ok();
+                }
+                reader.feed_ids().await;
+                let post = author.publish("in the middle of it").await;
+                reader.put(&format!("/v1/posts/{post}/like")).await.ok();
+                reader.put(&format!("/v1/posts/{post}/read")).await.ok();
+                reader.get(&format!("/v1/users/{}/counters", scene.author())).await.ok();
+                if round % 3 == 0 {
+                    author.delete(&format!("/v1/posts/{post}")).await.ok();
+                    reader.delete(&format!("/v1/following/{}", scene.other())).await.ok();
+                }
+            }
+        }));
+        let look = async {
+            for _ in 0..4 {
+                let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 700 })).await;
+                assert_eq!(report["differences"], json!([]));
+            }
+            over.store(true, Ordering::Relaxed);
+        };
+        futures::join!(traffic, look);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repair_of_what_has_changed_since_does_nothing() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        world.idle().await;
+        let facts = &scene.app.reconcile.facts;
+        let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
+        let edge = scene.app.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
+        let record = facts.record("nothing").await.unwrap();
+        assert_eq!(record, None);
+        let off = Off { seen: 3, right: 4 };
+        let like = tidemark::domain::Reaction::Like;
+        let before = super::everything(world).await;
+        for stale in [
+            FactDifference::FollowingsCount { user: reader, off },
+            FactDifference::FollowersCount { author, shard, off: Off { seen: 0, right: 4 } },
+            FactDifference::HeadPosts { author, off },
+            FactDifference::PostReactions { post: scene.post(2), shard, reaction: like, off },
+            FactDifference::AuthorReactions { author, shard, reaction: like, off },
+            FactDifference::FollowerMissing { user: reader, author, since: edge.since, rev: edge.rev + 1 },
+            FactDifference::FollowerSince { user: reader, author, since: edge.since, rev: edge.rev + 1 },
+            FactDifference::FollowerGhost { user: reader, author },
+            FactDifference::HeadDeletion { post: scene.post(2), deleted: true },
+            FactDifference::UnfinishedMissing { post: scene.post(2) },
+            FactDifference::TombstoneExpired { user: reader, author, rev: edge.rev },
+        ] {
+            assert!(!facts.repair(&stale).await.unwrap(), "{stale:?}");
+        }
+        let after = super::everything(world).await;
+        let changed: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(*value)).collect();
+        assert!(changed.is_empty(), "{changed:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repair_that_does_not_help_does_not_count() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        world.idle().await;
+        // A post that the head knows of and nobody has: what is missing of it cannot be delivered.
+        let entry = scene.fact(scene.post(5)).await.key().entry();
+        scene.feed(|entries| entries.retain(|known| *known != entry)).await;
+        scene.field(|field| field.through = 4).await;
+        scene.remove("PostsTable", schema::post(scene.post(5))).await;
+        let input = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 });
+        let report = world.stack.fire("reconcile", Some(input)).await.unwrap();
+        let undelivered = json!({ "kind": "undelivered", "user": scene.reader(), "post": scene.post(5) });
+        assert!(report["differences"].as_array().unwrap().contains(&undelivered), "{report}");
+        assert_eq!((&report["repaired"]["undelivered"], &report["failed"]), (&Value::Null, &json!(1)), "{report}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_abandoned_rebuild_is_found_by_the_minute() {
+    world(async |world| {
+        let scenes = [Scene::new(world, 1_000).await, Scene::new(world, 2_000).await];
+        world.idle().await;
+        let now = scenes[0].app.clock.now().ms();
+        for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
+            let began = tidemark::domain::Timestamp::from_ms(began);
+            scene.app.views.begin(scene.reader(), 7, began, true).await.unwrap();
+        }
+        let dry_run = fire(world, json!({ "job": "marks", "dry_run": true, "settle_ms": 0, "slice": 10_000 })).await;
+        let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader() }]);
+        assert_eq!(dry_run["differences"], abandoned, "the other one is at it");
+        let minute = fire(world, json!({ "job": "minute", "settle_ms": 0, "slice": 10_000 })).await;
+        assert_eq!(
+            (&minute["marks"]["differences"], &minute["marks"]["repaired"]),
+            (&abandoned, &json!({ "rebuild-abandoned": 1 }))
+        );
+        let view = scenes[0].app.views.view(scenes[0].reader(), 0).await.unwrap().unwrap();
+        assert!(view.state.is_complete());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_has_expired_and_was_left_is_removed() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        world.idle().await;
+        let (now, day) = (scene.app.clock.now().seconds(), 24 * 3_600);
+        let record = |key: &str| schema::record(&format!("{}#publish#{key}", scene.author()));
+        for (key, expires_at) in [("long ago", now - 10 * day), ("yesterday", now - day), ("tomorrow", now + day)] {
+            let post = ("post", super::scene::s(scene.post(1).to_string()));
+            let says = [("fingerprint", super::scene::s("f")), post, ("expires_at", n(expires_at))];
+            scene.put("IdempotencyTable", record(key), &says).await;
+        }
+        let report = fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0 })).await;
+        let expected = json!([{ "kind": "record-expired", "record": format!("{}#publish#long ago", scene.author()) }]);
+        assert_eq!((&report["differences"], &report["repaired"]), (&expected, &json!({ "record-expired": 1 })));
+        assert!(fire(world, json!({ "job": "users", "dry_run": true })).await["differences"].as_array().unwrap().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_is_not_in_the_sample_has_counters_and_facts_looked_at_when_active() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        world.idle().await;
+        scene.field(|field| field.floor = 2).await;
+        for user in [scene.reader(), scene.follower()] {
+            scene.update("CountersTable", schema::followings_counter(user), &[("count", n(9))], &[]).await;
+        }
+        let mut redis = scene.redis();
+        redis.del::<_, ()>(keys::changed(scene.follower())).await.unwrap();
+        let kinds = async |share: f64| {
+            let report = fire(world, json!({ "job": "users", "dry_run": true, "share": share, "settle_ms": 0 })).await;
+            report["found"].clone()
+        };
+        assert_eq!(kinds(0.0).await, json!({ "followings-count": 1 }), "the reader has a view, the other follower has none");
+        assert_eq!(kinds(1.0).await, json!({ "followings-count": 2, "floor-wrong": 1 }));
+        // A reader who is not in Redis any more is found by an edge.
+        redis.del::<_, ()>([keys::reactions(scene.reader()), keys::changed(scene.reader())].to_vec()).await.unwrap();
+        scene.without_view().await;
+        assert_eq!(kinds(1.0).await, json!({ "followings-count": 2 }));
+    })
+    .await;
+}
