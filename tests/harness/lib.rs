@@ -5,6 +5,7 @@
 
 mod api;
 mod model;
+pub mod template;
 
 use std::{
     path::{Path, PathBuf},

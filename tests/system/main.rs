@@ -11,6 +11,7 @@ mod notice_counts;
 mod notices;
 mod outage;
 mod pages;
+mod permissions;
 mod poison;
 mod pull;
 mod rebuild;

@@ -194,7 +194,9 @@ impl Scope {
             "AWS::Partition" => Some("aws"),
             "AWS::URLSuffix" => Some("amazonaws.com"),
             "AWS::StackName" => Some("tidemark-local"),
-            "AWS::StackId" => Some("arn:aws:cloudformation:us-east-1:000000000000:stack/tidemark-local/00000000-0000-0000-0000-000000000000"),
+            "AWS::StackId" => {
+                Some("arn:aws:cloudformation:us-east-1:000000000000:stack/tidemark-local/00000000-0000-0000-0000-000000000000")
+            }
             "AWS::NoValue" => Some(NO_VALUE),
             _ => None,
         };
