@@ -257,9 +257,7 @@ async fn what_functions_ask_of_redis_is_what_their_user_may() {
     let data = tidemark_tests::data_dir();
     let mut server = tokio::process::Command::new("redis-server");
     server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(data.path());
-    // Emptying it is what the test does, not a function.
-    let rules = format!("{} +flushall", user["AccessString"].as_str().unwrap());
-    server.args(["--user", &name, ">secret"]).args(rules.split_whitespace());
+    server.args(["--user", &name, ">secret"]).args(user["AccessString"].as_str().unwrap().split_whitespace());
     let mut server = server.stdout(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
     let started = std::time::Instant::now();
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
