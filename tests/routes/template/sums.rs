@@ -147,7 +147,27 @@ fn functions_are_small_arm_binaries_that_take_over_step_by_step() {
         }
         let build = &function["Metadata"];
         assert_eq!(build["BuildMethod"], "rust-cargolambda", "{id}");
+        assert_eq!(function["Properties"]["AutoPublishAliasAllProperties"], true, "{id}");
         assert!(binaries.insert(build["BuildProperties"]["Binary"].as_str().unwrap().to_owned()), "{id}");
+    }
+}
+
+/// SAM publishes a version when the template or the code changes, and does not look at the values of parameters.
+#[test]
+fn a_changed_parameter_publishes_new_versions() {
+    let document = template_document();
+    let configured = document["Globals"]["Function"].to_string();
+    let parameters = document["Parameters"].as_object().unwrap();
+    // A secret is in no description, a list cannot be; how to deploy is no configuration.
+    let named = |name: &str| !["RedisUrl", "SubnetIds", "DeploymentPreference"].contains(&name);
+    let wanted: Vec<&String> =
+        parameters.keys().filter(|name| named(name) && configured.contains(&format!("{{\"Ref\":\"{name}\"}}"))).collect();
+    assert!(wanted.len() >= 6, "{wanted:?}");
+    for (id, function) in resources(&document, "AWS::Serverless::Function") {
+        let description = function["Properties"]["VersionDescription"]["Fn::Sub"].as_str().unwrap();
+        for name in &wanted {
+            assert!(description.contains(&format!("${{{name}}}")), "{id} keeps its version when {name} changes");
+        }
     }
 }
 
