@@ -4,6 +4,7 @@ What `sam validate` looks at is the template as it is written. The roles, versio
 """
 
 import json
+import logging
 import os
 import sys
 
@@ -27,6 +28,8 @@ def expand(path):
 
 
 if __name__ == "__main__":
+    # A remark on a feature that only AWS itself switches on.
+    logging.getLogger("samtranslator").setLevel(logging.ERROR)
     source, target = sys.argv[1:]
     expanded = expand(source)
     with open(target, "w", encoding="utf-8") as file:

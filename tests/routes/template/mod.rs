@@ -39,6 +39,28 @@ fn functions_and_template_have_the_same_routes() {
 }
 
 #[test]
+fn the_template_resolves_whatever_is_brought_along() {
+    let network = [("VpcId", "vpc-1"), ("SubnetIds", "subnet-1,subnet-2")];
+    let redis = [("RedisUrl", "rediss://user:secret@redis.example.com:6380"), ("RedisCluster", "true")];
+    let others = [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0")];
+    for given in [vec![], network.to_vec(), redis.to_vec(), [network, redis].concat(), others.to_vec()] {
+        let mut bindings = Bindings::default();
+        bindings.parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let template = Template::load(&repository().join("template.yaml"), &bindings).unwrap();
+        for function in template.functions.values() {
+            let url = &function.environment["REDIS_URL"];
+            match bindings.parameters.get("RedisUrl") {
+                Some(own) => assert_eq!(url, own),
+                None => {
+                    assert!(url.starts_with("rediss://tidemark:{{resolve:secretsmanager:RedisPassword:SecretString}}@"), "{url}")
+                }
+            }
+            assert_eq!(function.environment["REDIS_CLUSTER"], "true");
+        }
+    }
+}
+
+#[test]
 fn nothing_but_health_is_open_to_strangers_and_no_route_catches_others() {
     for route in routes(&resolved()) {
         assert_eq!(route.authorized, route.path != "/v1/health", "{} {}", route.method, route.path);
