@@ -81,6 +81,29 @@ fn every_alarm_tells_somebody_and_has_its_page_in_the_runbook_and_the_other_way_
 }
 
 #[test]
+fn the_dashboard_is_json_with_and_without_redis() {
+    let body =
+        resources(&template_document(), "AWS::CloudWatch::Dashboard")["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+            .clone();
+    let text = body[0].as_str().unwrap();
+    let with = |name: &str| body[1][name]["Fn::If"][1]["Fn::Sub"].as_str().unwrap().to_owned();
+    let mut widgets = Vec::new();
+    for [alarms, more] in [[String::new(), String::new()], [with("RedisAlarms"), with("RedisWidgets")]] {
+        let text = text.replace("${RedisAlarms}", &alarms).replace("${RedisWidgets}", &more);
+        let dashboard: Value = serde_json::from_str(&text).unwrap();
+        let all = dashboard["widgets"].as_array().unwrap().clone();
+        for widget in &all {
+            let [x, y, width, height] = ["x", "y", "width", "height"].map(|name| widget[name].as_u64().unwrap());
+            assert!(x + width <= 24 && height > 0, "{widget}");
+            let others = all.iter().filter(|other| other["x"].as_u64() == Some(x) && other["y"].as_u64() == Some(y));
+            assert_eq!(others.count(), 1, "one above the other: {widget}");
+        }
+        widgets.push(all.len());
+    }
+    assert_eq!(widgets[0] + 3, widgets[1]);
+}
+
+#[test]
 fn alarms_over_functions_leave_none_out() {
     let template = template_document();
     let functions = resources(&template, "AWS::Serverless::Function");
