@@ -44,8 +44,8 @@ fn the_template_resolves_whatever_is_brought_along() {
     let redis = [("RedisUrl", "rediss://user:secret@redis.example.com:6380"), ("RedisCluster", "true")];
     let others = [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0")];
     for given in [vec![], network.to_vec(), redis.to_vec(), [network, redis].concat(), others.to_vec()] {
-        let mut bindings = Bindings::default();
-        bindings.parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let bindings = Bindings { parameters, ..Bindings::default() };
         let template = Template::load(&repository().join("template.yaml"), &bindings).unwrap();
         for function in template.functions.values() {
             let url = &function.environment["REDIS_URL"];
