@@ -15,7 +15,7 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test demo load verify latency followers big-author migrate bench fmt lint clean
+.PHONY: help setup build run test demo load verify latency followers big-author migrate bench fmt lint sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -83,6 +83,9 @@ lint: ## check format and lints, and that the domain builds without its adapters
 	@cargo clippy --workspace --all-targets -- -D warnings
 	@echo "== cargo check -p tidemark --no-default-features"
 	@cargo check -p tidemark --no-default-features
+
+sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
+	@local/sam/lint.sh
 
 clean: ## remove what cargo built; the local stack's data stays
 	@cargo clean

@@ -22,6 +22,8 @@ pub struct Options {
     pub redis_server: PathBuf,
     /// Values for template parameters, over their defaults.
     pub parameters: BTreeMap<String, String>,
+    /// Environment of all functions, over the template's and the stack's own.
+    pub environment: BTreeMap<String, String>,
     /// Binary names of functions to run as processes instead of in this one.
     pub process_functions: BTreeSet<String>,
     /// Run every function as processes.
@@ -49,6 +51,7 @@ impl Options {
             redis_url: None,
             redis_server: PathBuf::from("redis-server"),
             parameters: BTreeMap::new(),
+            environment: BTreeMap::new(),
             process_functions: BTreeSet::new(),
             all_processes: false,
             bin_dir: None,

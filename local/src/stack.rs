@@ -359,7 +359,7 @@ async fn start_runner(
     runtime_api: Option<&RuntimeApi>,
     data: &DataDir,
 ) -> Result<Arc<dyn Runner>> {
-    let environment = runner::environment(function, endpoints);
+    let environment = runner::environment(function, endpoints, &options.environment);
     let Some(runtime_api) = runtime_api.filter(|_| as_process(options, function)) else {
         return Ok(Arc::new(InProcess::start(function, &environment).await?));
     };

@@ -6,6 +6,7 @@
 mod api;
 mod legacy;
 mod model;
+pub mod template;
 
 use std::{
     path::{Path, PathBuf},

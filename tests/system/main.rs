@@ -14,6 +14,7 @@ mod notice_histories;
 mod notices;
 mod outage;
 mod pages;
+mod permissions;
 mod poison;
 mod pull;
 mod rebuild;

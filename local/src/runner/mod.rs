@@ -69,8 +69,13 @@ pub(crate) struct Endpoints {
     pub(crate) redis: String,
 }
 
-/// A function's whole environment: the template's, with Redis and the AWS endpoints pointing here.
-pub(crate) fn environment(function: &Function, endpoints: &Endpoints) -> Arc<BTreeMap<String, String>> {
+/// A function's whole environment: the template's, with Redis and the AWS endpoints pointing here, and what was `given`. Its requests are signed with its name, so that
+/// who looks at them knows whose they are.
+pub(crate) fn environment(
+    function: &Function,
+    endpoints: &Endpoints,
+    given: &BTreeMap<String, String>,
+) -> Arc<BTreeMap<String, String>> {
     let mut all = function.environment.clone();
     let own = [
         ("REDIS_URL", endpoints.redis.as_str()),
@@ -78,7 +83,7 @@ pub(crate) fn environment(function: &Function, endpoints: &Endpoints) -> Arc<BTr
         ("AWS_ENDPOINT_URL_SQS", &endpoints.sqs),
         ("AWS_REGION", REGION),
         ("AWS_DEFAULT_REGION", REGION),
-        ("AWS_ACCESS_KEY_ID", "local"),
+        ("AWS_ACCESS_KEY_ID", &function.binary),
         ("AWS_SECRET_ACCESS_KEY", "local"),
         ("AWS_LAMBDA_FUNCTION_NAME", &function.binary),
         ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),
@@ -87,6 +92,7 @@ pub(crate) fn environment(function: &Function, endpoints: &Endpoints) -> Arc<BTr
     ];
     all.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
     all.insert("AWS_LAMBDA_FUNCTION_MEMORY_SIZE".to_owned(), function.memory_mib.to_string());
+    all.extend(given.clone());
     Arc::new(all)
 }
 

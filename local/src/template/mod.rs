@@ -67,6 +67,14 @@ pub struct Function {
     pub events: Vec<Event>,
 }
 
+/// The text of a template as JSON, unresolved, with every `!Tag x` as `{"Fn::Tag": x}`: for whoever looks at what this stack does not embody.
+///
+/// # Errors
+/// When it is no YAML.
+pub fn document(text: &str) -> Result<Value> {
+    normalise(serde_yaml_ng::from_str(text).context("not readable as YAML")?)
+}
+
 impl Function {
     /// The ARN invocations are addressed to.
     #[must_use]
@@ -90,8 +98,7 @@ impl Template {
     /// # Errors
     /// When it is no YAML, or a resource refers to something that does not exist; the error names the resource.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
-        let yaml: serde_yaml_ng::Value = serde_yaml_ng::from_str(text).context("not readable as YAML")?;
-        let root = normalise(yaml)?;
+        let root = document(text)?;
         let resources = section(&root, "Resources")?;
         ensure!(!resources.is_empty(), "there is no `Resources` section");
 

@@ -167,7 +167,7 @@ impl Scope {
                 use base64::Engine as _;
                 Ok(Value::String(base64::engine::general_purpose::STANDARD.encode(self.string(argument)?)))
             }
-            "Fn::GetAZs" => Ok(json!([format!("{}a", self.region)])),
+            "Fn::GetAZs" => Ok(json!(["a", "b", "c"].map(|zone| format!("{}{zone}", self.region)))),
             "Fn::ToJsonString" => Ok(Value::String(serde_json::to_string(&self.evaluate(argument)?)?)),
             "Fn::Length" => Ok(json!(self.list(argument)?.len())),
             other => bail!("the local stack cannot evaluate {other}"),
@@ -194,7 +194,9 @@ impl Scope {
             "AWS::Partition" => Some("aws"),
             "AWS::URLSuffix" => Some("amazonaws.com"),
             "AWS::StackName" => Some("tidemark-local"),
-            "AWS::StackId" => Some("arn:aws:cloudformation:local:000000000000:stack/tidemark-local/0"),
+            "AWS::StackId" => {
+                Some("arn:aws:cloudformation:us-east-1:000000000000:stack/tidemark-local/00000000-0000-0000-0000-000000000000")
+            }
             "AWS::NoValue" => Some(NO_VALUE),
             _ => None,
         };

@@ -1,0 +1,140 @@
+//! Parameters and alarms against README.md and docs/operations.md, log messages against the code.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tidemark_tests::{
+    repository,
+    template::{entries, quoted_names, resources, table_under, template_document, template_text},
+};
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// The template without its comments: what is named there is not used there.
+fn code() -> String {
+    template_text().lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_parameter_is_described_grouped_used_and_in_the_readme_and_the_other_way_round() {
+    let template = template_document();
+    let parameters: BTreeSet<String> = entries(&template["Parameters"]).keys().cloned().collect();
+    let groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"].as_array().unwrap();
+    let grouped: Vec<String> = groups
+        .iter()
+        .flat_map(|group| group["Parameters"].as_array().unwrap())
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(grouped.len(), parameters.len(), "each once");
+    assert_eq!(grouped.iter().cloned().collect::<BTreeSet<_>>(), parameters);
+    let text = code();
+    for (name, body) in entries(&template["Parameters"]) {
+        assert!(body["Description"].as_str().is_some_and(|words| words.len() > 20), "{name}");
+        assert!(text.contains(&format!("!Ref {name}")) || text.contains(&format!("${{{name}}}")), "{name} is not used");
+    }
+
+    let rows = table_under(&read("README.md"), "### Parameters");
+    let listed: Vec<String> = rows.iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
+    assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), parameters);
+    assert_eq!(listed.len(), parameters.len(), "each once");
+    for (row, name) in rows.iter().zip(&listed) {
+        let default = &template["Parameters"][name]["Default"];
+        let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        let said = quoted_names(&row[1]).into_iter().next().unwrap_or_default();
+        assert_eq!(said, default, "the default of {name}");
+    }
+}
+
+#[test]
+fn every_alarm_tells_somebody_and_has_its_page_in_the_runbook_and_the_other_way_round() {
+    let template = template_document();
+    let alarms = resources(&template, "AWS::CloudWatch::Alarm");
+    let names: BTreeSet<String> = alarms.keys().cloned().collect();
+    let runbook = read("docs/operations.md");
+    let headings: BTreeSet<String> = runbook
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .filter(|heading| heading.ends_with("Alarm"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(headings, names);
+    for document in ["README.md", "docs/operations.md", "docs/iam.md", "docs/fan-out.md", "docs/LOGGING.md"] {
+        let named = quoted_names(&read(document)).into_iter().filter(|name| name.ends_with("Alarm"));
+        let unknown: Vec<String> = named.filter(|name| !names.contains(name)).collect();
+        assert!(unknown.is_empty(), "{document} names alarms that are not there: {unknown:?}");
+    }
+    let in_readme: BTreeSet<String> = table_under(&read("README.md"), "### Alarms")
+        .iter()
+        .map(|row| quoted_names(&row[0]).into_iter().next().unwrap())
+        .collect();
+    assert_eq!(in_readme, names);
+    let dashboard = resources(&template, "AWS::CloudWatch::Dashboard")["Dashboard"].to_string();
+    for (name, alarm) in alarms {
+        let properties = &alarm["Properties"];
+        assert_eq!(properties["AlarmActions"], serde_json::json!([{ "Ref": "AlarmTopic" }]), "{name}");
+        assert!(properties["AlarmDescription"].as_str().is_some_and(|words| words.len() > 20), "{name}");
+        assert!(properties["Metrics"].as_array().is_none_or(|metrics| metrics.len() <= 11), "{name}: ten metrics and a result");
+        assert!(dashboard.contains(&format!("${{{name}.Arn}}")), "{name} is not on the dashboard");
+    }
+}
+
+#[test]
+fn the_dashboard_is_json_with_and_without_redis() {
+    let body =
+        resources(&template_document(), "AWS::CloudWatch::Dashboard")["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+            .clone();
+    let text = body[0].as_str().unwrap();
+    let with = |name: &str| body[1][name]["Fn::If"][1]["Fn::Sub"].as_str().unwrap().to_owned();
+    let mut widgets = Vec::new();
+    for [alarms, more] in [[String::new(), String::new()], [with("RedisAlarms"), with("RedisWidgets")]] {
+        let text = text.replace("${RedisAlarms}", &alarms).replace("${RedisWidgets}", &more);
+        let dashboard: Value = serde_json::from_str(&text).unwrap();
+        let all = dashboard["widgets"].as_array().unwrap().clone();
+        for widget in &all {
+            let [x, y, width, height] = ["x", "y", "width", "height"].map(|name| widget[name].as_u64().unwrap());
+            assert!(x + width <= 24 && height > 0, "{widget}");
+            let others = all.iter().filter(|other| other["x"].as_u64() == Some(x) && other["y"].as_u64() == Some(y));
+            assert_eq!(others.count(), 1, "one above the other: {widget}");
+        }
+        widgets.push(all.len());
+    }
+    assert_eq!(widgets[0] + 3, widgets[1]);
+}
+
+#[test]
+fn alarms_over_functions_leave_none_out() {
+    let template = template_document();
+    let functions = resources(&template, "AWS::Serverless::Function");
+    let has_routes =
+        |function: &Value| entries(&function["Properties"]["Events"]).values().any(|event| event["Type"] == "HttpApi");
+    // What is invoked by hand answers whoever invoked it.
+    let by_itself = |function: &Value| !entries(&function["Properties"]["Events"]).is_empty();
+    let watched = |alarm: &str| -> BTreeSet<String> {
+        let metrics = template["Resources"][alarm]["Properties"]["Metrics"].as_array().unwrap();
+        let named = metrics.iter().filter_map(|metric| metric["MetricStat"]["Metric"]["Dimensions"][0]["Value"]["Ref"].as_str());
+        named.map(str::to_owned).collect()
+    };
+    let those = |wanted: &dyn Fn(&Value) -> bool| -> BTreeSet<String> {
+        functions.iter().filter(|(_, function)| wanted(function)).map(|(id, _)| id.clone()).collect()
+    };
+    assert_eq!(watched("FunctionErrorsAlarm"), those(&by_itself));
+    assert_eq!(watched("FunctionThrottlesAlarm"), those(&by_itself));
+    assert_eq!(watched("FunctionLatencyAlarm"), those(&has_routes));
+}
+
+#[test]
+fn log_filters_look_for_what_the_code_says() {
+    let logged = ["functions/reconcile/src/lib.rs", "shared/src/views/breaker.rs", "shared/src/http/mod.rs"].map(read).concat();
+    let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
+    for (id, filter) in &filters {
+        let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();
+        let message = pattern.strip_prefix("{ $.fields.message = \"").unwrap().strip_suffix("\" }").unwrap();
+        assert!(logged.contains(&format!("\"{message}\")")), "{id}: nothing logs {message}");
+        let metric = &filter["Properties"]["MetricTransformations"][0]["MetricName"];
+        let alarms = resources(&template_document(), "AWS::CloudWatch::Alarm");
+        assert!(alarms.values().any(|alarm| alarm["Properties"]["MetricName"] == *metric), "{id} has no alarm");
+    }
+    assert_eq!(filters.len(), 3);
+}

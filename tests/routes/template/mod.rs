@@ -1,0 +1,69 @@
+//! The template against the code and the documents: routes, and in the modules below what linters do not see.
+
+mod documents;
+mod policies;
+mod sums;
+
+use std::collections::BTreeSet;
+
+use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
+use tidemark_tests::repository;
+
+/// The template as the local stack resolves it, with every parameter's default.
+fn resolved() -> Template {
+    Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap()
+}
+
+fn routes(template: &Template) -> Vec<HttpRoute> {
+    let events = template.functions.values().flat_map(|function| &function.events);
+    let route = |source: &EventSource| match source {
+        EventSource::Http(route) => Some(route.clone()),
+        EventSource::Sqs(_) | EventSource::Stream(_) | EventSource::Schedule(_) => None,
+    };
+    events.filter_map(|event| route(&event.source)).collect()
+}
+
+#[test]
+fn functions_and_template_have_the_same_routes() {
+    let functions = [
+        tidemark_follow::ROUTES,
+        tidemark_publish::ROUTES,
+        tidemark_read_feed::ROUTES,
+        tidemark_mark_read::ROUTES,
+        tidemark_notice::ROUTES,
+    ];
+    let of_functions: BTreeSet<String> = functions.into_iter().flatten().map(|route| (*route).to_owned()).collect();
+    let of_template: Vec<String> = routes(&resolved()).iter().map(|route| format!("{} {}", route.method, route.path)).collect();
+    assert_eq!(of_functions, of_template.iter().cloned().collect());
+    assert_eq!(of_functions.len(), of_template.len(), "no route twice");
+}
+
+#[test]
+fn the_template_resolves_whatever_is_brought_along() {
+    let network = [("VpcId", "vpc-1"), ("SubnetIds", "subnet-1,subnet-2")];
+    let redis = [("RedisUrl", "rediss://user:secret@redis.example.com:6380"), ("RedisCluster", "true")];
+    let others = [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0")];
+    for given in [vec![], network.to_vec(), redis.to_vec(), [network, redis].concat(), others.to_vec()] {
+        let parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let bindings = Bindings { parameters, ..Bindings::default() };
+        let template = Template::load(&repository().join("template.yaml"), &bindings).unwrap();
+        for function in template.functions.values() {
+            let url = &function.environment["REDIS_URL"];
+            match bindings.parameters.get("RedisUrl") {
+                Some(own) => assert_eq!(url, own),
+                None => {
+                    assert!(url.starts_with("rediss://tidemark:{{resolve:secretsmanager:RedisPassword:SecretString}}@"), "{url}")
+                }
+            }
+            assert_eq!(function.environment["REDIS_CLUSTER"], "true");
+        }
+    }
+}
+
+#[test]
+fn nothing_but_health_is_open_to_strangers_and_no_route_catches_others() {
+    for route in routes(&resolved()) {
+        assert_eq!(route.authorized, route.path != "/v1/health", "{} {}", route.method, route.path);
+        assert!(route.method != "ANY" && !route.path.contains("+}"), "{} {}", route.method, route.path);
+    }
+}

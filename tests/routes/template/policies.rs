@@ -1,0 +1,160 @@
+//! IAM: statements against docs/iam.md and the calls in the code, wildcards against their reasons.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use tidemark_tests::{
+    repository,
+    template::{
+        BY_LAMBDA, Permissions, Statement, permissions, quoted_names, resources, statement, statements, table_under,
+        template_document, template_text,
+    },
+};
+
+fn document() -> String {
+    std::fs::read_to_string(repository().join("docs/iam.md")).unwrap()
+}
+
+/// What stands between backticks in a cell.
+fn names(cell: &str) -> BTreeSet<String> {
+    quoted_names(cell)
+}
+
+/// Every file of Rust below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![path] };
+    entries.flat_map(of).filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+#[test]
+fn every_statement_is_in_the_document_and_the_other_way_round() {
+    let mut listed: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
+    for row in table_under(&document(), "## Statements") {
+        let [function, sid, actions, resources, calls] = &row[..] else { panic!("a row of five cells: {row:?}") };
+        assert!(!names(calls).is_empty() || calls.starts_with("Lambda"), "{function} {sid} is needed by nothing");
+        let (files, operations): (Vec<String>, Vec<String>) = names(calls).into_iter().partition(|name| name.ends_with(".rs"));
+        let code = files.iter().map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).collect::<String>();
+        for operation in operations.iter().filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase())) {
+            assert!(code.contains(&format!("fn {operation}(")), "{function} {sid}: no {operation} in {files:?}");
+        }
+        let only = |cell: &String| names(cell).into_iter().next().unwrap();
+        let statement = Statement { sid: only(sid), actions: names(actions), resources: names(resources) };
+        listed.entry(only(function)).or_default().push(statement);
+    }
+    assert_eq!(listed, statements(&template_document()));
+}
+
+#[test]
+fn every_call_of_the_sdk_is_in_the_document_and_the_other_way_round() {
+    // What a builder of the SDK begins with, wherever it is.
+    let operations = [
+        "batch_get_item",
+        "batch_write_item",
+        "delete_item",
+        "get_item",
+        "get_queue_attributes",
+        "put_item",
+        "query",
+        "scan",
+        "send_message",
+        "send_message_batch",
+        "transact_get_items",
+        "transact_write_items",
+        "update_item",
+    ];
+    let root = repository();
+    let mut made = BTreeSet::new();
+    for path in sources(&root.join("shared/src")).into_iter().chain(sources(&root.join("functions"))) {
+        let text: String = std::fs::read_to_string(&path).unwrap().split_whitespace().collect();
+        for operation in operations.iter().filter(|operation| text.contains(&format!("client.{operation}()"))) {
+            made.insert((path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), (*operation).to_owned()));
+        }
+    }
+    let mut listed = BTreeSet::new();
+    let mut actions = BTreeSet::new();
+    for row in table_under(&document(), "## Calls") {
+        let [call, files, needed] = &row[..] else { panic!("a row of three cells: {row:?}") };
+        let call = names(call).into_iter().next().unwrap();
+        listed.extend(names(files).into_iter().map(|file| (file, call.clone())));
+        actions.extend(names(needed));
+    }
+    assert_eq!(listed, made);
+    let allowed = statements(&template_document()).into_values().flatten().flat_map(|statement| statement.actions);
+    let by_code: BTreeSet<String> = allowed.filter(|action| !BY_LAMBDA.contains(&action.as_str())).collect();
+    assert_eq!(actions, by_code, "what the calls need is what roles allow");
+}
+
+#[test]
+fn every_function_has_a_role_of_its_own_with_nothing_but_the_basics_besides() {
+    let template = template_document();
+    let mut roles = BTreeSet::new();
+    for (id, function) in resources(&template, "AWS::Serverless::Function") {
+        let role = function["Properties"]["Role"]["Fn::GetAtt"].as_str().unwrap().strip_suffix(".Arn").unwrap().to_owned();
+        assert!(function["Properties"]["Policies"].is_null(), "{id} has policies besides its role");
+        let body = &template["Resources"][&role]["Properties"];
+        assert_eq!(body["ManagedPolicyArns"], serde_json::json!([{ "Ref": "FunctionBasics" }]), "{role}");
+        assert_eq!(role.strip_suffix("Role"), id.strip_suffix("Function"));
+        assert!(roles.insert(role), "{id} shares its role");
+    }
+    assert_eq!(roles, resources(&template, "AWS::IAM::Role").into_keys().collect());
+}
+
+#[test]
+fn no_wildcard_is_without_its_reason() {
+    let template = template_document();
+    for (function, statements) in statements(&template) {
+        for statement in statements {
+            let parts = statement.actions.iter().chain(&statement.resources);
+            assert!(parts.clone().all(|part| !part.contains('*')), "{function} {statement:?}");
+        }
+    }
+    let text = template_text();
+    let mut wildcards = 0;
+    for line in
+        text.lines().filter(|line| line.trim_start().starts_with("Resource") || line.trim_start().starts_with("Principal"))
+    {
+        if line.contains("\"*\"") {
+            let reason = line.split_once(" # ").map(|(_, reason)| reason.len()).unwrap_or_default();
+            assert!(reason > 5, "without a reason: {line}");
+            wildcards += 1;
+        }
+    }
+    // However it is written: none has slipped through the lines above.
+    assert_eq!(wildcards, count_wildcards(&template["Resources"]));
+}
+
+/// Resources and principals that are `*`.
+fn count_wildcards(value: &Value) -> usize {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| {
+                let named = name == "Resource" || name == "Principal";
+                usize::from(named && (field == "*" || field == &serde_json::json!(["*"]))) + count_wildcards(field)
+            })
+            .sum(),
+        Value::Array(items) => items.iter().map(count_wildcards).sum(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn the_endpoints_of_the_network_let_through_what_the_roles_allow() {
+    let template = template_document();
+    let mut through = Permissions::new();
+    for endpoint in resources(&template, "AWS::EC2::VPCEndpoint").into_values() {
+        let policy = endpoint["Properties"]["PolicyDocument"]["Statement"].as_array().unwrap().clone();
+        through.extend(permissions(&policy.iter().map(statement).collect::<Vec<_>>()));
+    }
+    let roles: Vec<Statement> = statements(&template).into_values().flatten().collect();
+    let of_code = permissions(&roles).into_iter().filter(|(action, _)| !BY_LAMBDA.contains(&action.as_str()));
+    let refused: Vec<_> = of_code.filter(|permission| !through.contains(permission)).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    let used: BTreeSet<String> = permissions(&roles).into_iter().map(|(_, resource)| resource).collect();
+    let idle: BTreeSet<String> = through.into_iter().map(|(_, resource)| resource).filter(|name| !used.contains(name)).collect();
+    assert!(idle.is_empty(), "{idle:?}");
+}

@@ -1,0 +1,288 @@
+//! What every function asks of DynamoDB and SQS, observed on its way there, is what its role allows: nothing less, and nothing more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::HeaderMap,
+    response::Response,
+};
+use serde_json::{Value, json};
+use tidemark_local::RedisData;
+use tidemark_tests::{
+    World, stream_record,
+    template::{BY_LAMBDA, Permissions, permissions, statements, template_document},
+    world_with,
+};
+use tokio::net::TcpListener;
+
+/// Allowed and not seen here, and why it has to be.
+const UNSEEN: [(&str, &str, &str, &str); 4] = [
+    ("fan-out", "sqs:GetQueueAttributes", "FanOutQueue", "Lambda itself, while it polls"),
+    ("relation-projector", "sqs:SendMessage", "ProjectorFailuresQueue", "Lambda itself, when it gives a record up"),
+    (
+        "fan-out",
+        "dynamodb:Query",
+        "FollowingTable",
+        "Readers::sync_reads rebuilds a view that keeps claiming to know more than the facts",
+    ),
+    ("fan-out", "dynamodb:Query", "ReadsTable", "the same"),
+];
+
+type Seen = BTreeMap<String, Permissions>;
+
+/// Stands before a service and notes who asks for what.
+struct Tap {
+    service: OnceLock<String>,
+    http: reqwest::Client,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Tap {
+    async fn start(seen: &Arc<Mutex<Seen>>) -> (String, Arc<Self>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let tap = Arc::new(Self { service: OnceLock::new(), http: reqwest::Client::new(), seen: Arc::clone(seen) });
+        let router = Router::new().fallback(forward).with_state(Arc::clone(&tap));
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (address, tap)
+    }
+}
+
+async fn forward(State(tap): State<Arc<Tap>>, headers: HeaderMap, body: Bytes) -> Response {
+    let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let caller = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap().to_owned();
+    let asked = asked(&text("x-amz-target"), &serde_json::from_slice(&body).unwrap());
+    tap.seen.lock().unwrap().entry(caller).or_default().extend(asked);
+    let mut request = tap.http.post(tap.service.get().expect("the stack has started")).body(body);
+    for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
+        request = request.header(name, value);
+    }
+    let answer = request.send().await.unwrap();
+    let mut response = Response::builder().status(answer.status());
+    for (name, value) in answer.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
+        response = response.header(name, value);
+    }
+    response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
+}
+
+/// What IAM asks for before it lets a request through.
+fn asked(target: &str, request: &Value) -> Permissions {
+    let operation = target.rsplit('.').next().unwrap();
+    let queue = || request["QueueUrl"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let table = |value: &Value| value["TableName"].as_str().unwrap().to_owned();
+    let one = |action: &str, resource: String| BTreeSet::from([(action.to_owned(), resource)]);
+    match operation {
+        "SendMessage" | "SendMessageBatch" => one("sqs:SendMessage", queue()),
+        "GetQueueAttributes" => one("sqs:GetQueueAttributes", queue()),
+        "BatchGetItem" => {
+            let tables = request["RequestItems"].as_object().unwrap().keys();
+            tables.map(|table| ("dynamodb:BatchGetItem".to_owned(), table.clone())).collect()
+        }
+        "Query" => match request["IndexName"].as_str() {
+            Some(index) => one("dynamodb:Query", format!("{}/index/{index}", table(request))),
+            None => one("dynamodb:Query", table(request)),
+        },
+        // A transaction is as many requests as it has parts.
+        "TransactWriteItems" => {
+            let part = |item: &Value| {
+                let (name, body) = item.as_object().unwrap().iter().find(|(_, body)| !body.is_null()).unwrap();
+                let action = if name == "ConditionCheck" { "ConditionCheckItem".to_owned() } else { format!("{name}Item") };
+                (format!("dynamodb:{action}"), table(body))
+            };
+            request["TransactItems"].as_array().unwrap().iter().map(part).collect()
+        }
+        other => one(&format!("dynamodb:{other}"), table(request)),
+    }
+}
+
+#[tokio::test]
+async fn every_function_may_do_what_it_does_and_nothing_else() {
+    let seen = Arc::new(Mutex::new(Seen::new()));
+    let (dynamodb, facts) = Tap::start(&seen).await;
+    let (sqs, queues) = Tap::start(&seen).await;
+    let configure = |options: &mut tidemark_local::Options| {
+        options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb);
+        options.environment.insert("AWS_ENDPOINT_URL_SQS".to_owned(), sqs);
+    };
+    world_with(configure, async |world| {
+        facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
+        queues.service.set(world.stack.sqs_endpoint().to_owned()).unwrap();
+        follow_publish_and_read(world).await;
+        mark(world).await;
+        notices(world).await;
+        without_redis(world).await;
+        what_is_left_to_others(world).await;
+    })
+    .await;
+
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    for (function, statements) in statements(&template_document()) {
+        let allowed = permissions(&statements);
+        let seen = seen.get(&function).cloned().unwrap_or_default();
+        let forbidden: Vec<_> = seen.difference(&allowed).collect();
+        assert!(forbidden.is_empty(), "{function} does what its role does not allow: {forbidden:?}");
+        let excused = |(action, resource): &&(String, String)| {
+            BY_LAMBDA.contains(&action.as_str())
+                || UNSEEN
+                    .iter()
+                    .any(|unseen| (unseen.0, unseen.1, unseen.2) == (function.as_str(), action.as_str(), resource.as_str()))
+        };
+        let (excused, idle): (Vec<_>, Vec<_>) = allowed.difference(&seen).partition(excused);
+        assert!(idle.is_empty(), "{function} was never seen to do what its role allows: {idle:?}");
+        let of_function = UNSEEN.iter().filter(|unseen| unseen.0 == function).count();
+        let listed = excused.iter().filter(|(action, _)| !BY_LAMBDA.contains(&action.as_str())).count();
+        assert_eq!(listed, of_function, "{function} was seen to do what is listed as unseen, or may not");
+    }
+}
+
+async fn follow_publish_and_read(world: &World) {
+    let (reader, author) = (world.user(1), world.user(10));
+    author.publish("before the follow").await;
+    reader.feed_ids().await;
+    reader.put("/v1/following/10").await.ok();
+    let key = [("idempotency-key", "once")];
+    let body = || Some(json!({ "title": "one", "body": "text" }).to_string());
+    for _ in 0..2 {
+        assert_eq!(author.send(reqwest::Method::POST, "/v1/posts", &key, body()).await.status, 201);
+    }
+    author.publish("to delete").await;
+    world.idle().await;
+    author.delete("/v1/posts/10-3").await;
+    reader.put("/v1/posts/10-2/like").await.ok();
+    for path in ["/v1/posts/10-2", "/v1/posts/10-2/delivery", "/v1/authors/10/posts", "/v1/feed", "/v1/unread", "/v1/health"] {
+        reader.get(path).await.ok();
+    }
+    for path in ["/v1/users/10/followers", "/v1/users/1/following", "/v1/users/10/counters", "/v1/relations/10"] {
+        reader.get(path).await.ok();
+    }
+    world.idle().await;
+    world.flush_redis().await;
+    reader.feed_ids().await;
+}
+
+async fn mark(world: &World) {
+    let reader = world.user(1);
+    let before = world.user(10).get("/v1/posts/10-2").await.ok()["created_at"].clone();
+    world.user(10).publish("later").await;
+    world.idle().await;
+    world.flush_redis().await;
+    reader.post("/v1/reads", &json!({ "all": true, "before": before })).await.ok();
+    reader.put("/v1/posts/10-4/read").await.ok();
+}
+
+async fn notices(world: &World) {
+    let (editor, reader) = (world.stranger(Some("7 notices:write")), world.user(1));
+    let key = [("idempotency-key", "once")];
+    let body = || Some(json!({ "platforms": [3], "title": "maintenance" }).to_string());
+    for _ in 0..2 {
+        assert_eq!(editor.send(reqwest::Method::POST, "/v1/notices", &key, body()).await.status, 201);
+    }
+    reader.put("/v1/notices/3-1/read").await.ok();
+    editor.get("/v1/notices/3-1").await.ok();
+    reader.get("/v1/notices?platform=3").await.ok();
+    editor.delete("/v1/notices/3-1").await;
+}
+
+/// Pages past the first from the facts, and all that is left to workers.
+async fn without_redis(world: &World) {
+    let (reader, editor) = (world.user(1), world.stranger(Some("7 notices:write")));
+    for author in [11, 12] {
+        world.user(author).publish("by somebody else").await;
+    }
+    world.idle().await;
+    let next = reader.get("/v1/feed?limit=2").await.ok()["next_cursor"].as_str().unwrap().to_owned();
+    for function in ["fan-out", "relation-projector"] {
+        world.stack.pause(function).await.unwrap();
+    }
+    world.stack.stop_redis(RedisData::Keep).await.unwrap();
+    reader.get(&format!("/v1/feed?limit=2&cursor={next}")).await.ok();
+    for author in [11, 12] {
+        reader.put(&format!("/v1/following/{author}")).await.ok();
+    }
+    reader.delete("/v1/posts/10-2/read").await.ok();
+    reader.put("/v1/posts/10-2/favorite").await.ok();
+    editor.post("/v1/notices", &json!({ "platforms": [4], "title": "while Redis is away" })).await;
+    reader.post("/v1/notices/reads", &json!({ "platform": 4, "through": 1 })).await.ok();
+    world.stack.start_redis().await.unwrap();
+    world.redis_is_asked_again().await;
+    // Each of the two opens the view for one of the authors.
+    project(world, 11).await;
+    work(world, json!({ "v": 1, "type": "sync", "user": "1", "author": "12" })).await;
+    for function in ["fan-out", "relation-projector"] {
+        world.stack.resume(function).unwrap();
+    }
+    world.idle().await;
+}
+
+async fn project(world: &World, author: u64) {
+    let record = stream_record("1", json!({ "user": { "N": "1" }, "author": { "N": author.to_string() } }));
+    let answer = world.stack.invoke("relation-projector", json!({ "Records": [record] })).await.unwrap();
+    assert_eq!(answer["batchItemFailures"], json!([]));
+}
+
+async fn work(world: &World, task: Value) {
+    let message = json!({ "messageId": "1", "body": task.to_string(), "eventSource": "aws:sqs" });
+    let answer = world.stack.invoke("fan-out", json!({ "Records": [message] })).await.unwrap();
+    assert_eq!(answer["batchItemFailures"], json!([]));
+}
+
+/// What workers do that nobody got round to.
+async fn what_is_left_to_others(world: &World) {
+    let reader = world.user(1);
+    reader.delete("/v1/following/10").await.ok();
+    world.stack.pause("fan-out").await.unwrap();
+    world.user(11).publish("nobody delivers it").await;
+    let fire = json!({ "job": "fan-outs", "overdue_ms": 0 });
+    world.stack.fire("reconcile", Some(fire)).await.unwrap();
+    world.stack.resume("fan-out").unwrap();
+    world.idle().await;
+    let fan_out = json!({ "kind": "deliver", "post": "11-2", "at": "2026-01-01T00:00:00.000Z", "pages": 1, "deletions": 0 });
+    work(world, json!({ "v": 1, "type": "list", "fan_out": fan_out, "from": 0, "to": 1 })).await;
+    world.idle().await;
+}
+
+#[tokio::test]
+async fn what_functions_ask_of_redis_is_what_their_user_may() {
+    let user = template_document()["Resources"]["RedisUser"]["Properties"].clone();
+    let name = user["UserName"].as_str().unwrap().to_owned();
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let data = tidemark_tests::data_dir();
+    let mut server = tokio::process::Command::new("redis-server");
+    server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(data.path());
+    server.args(["--user", &name, ">secret"]).args(user["AccessString"].as_str().unwrap().split_whitespace());
+    let mut server = server.stdout(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    let started = std::time::Instant::now();
+    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        assert!(started.elapsed().as_secs() < 10 && server.try_wait().unwrap().is_none(), "redis-server does not start");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+
+    let url = format!("redis://{name}:secret@127.0.0.1:{port}");
+    world_with(
+        |options| options.redis_url = Some(url),
+        async |world| {
+            follow_publish_and_read(world).await;
+            mark(world).await;
+            notices(world).await;
+            world.user(1).delete("/v1/following/10").await.ok();
+            world.idle().await;
+        },
+    )
+    .await;
+    // The default user, who may do everything here, asks what was refused.
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query_async(&mut connection).await.unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
+    assert!(stats.contains("cmdstat_fcall:") && stats.contains("cmdstat_function|load:"), "{stats}");
+    server.kill().await.unwrap();
+}
