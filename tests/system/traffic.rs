@@ -201,15 +201,8 @@ async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
 
             // Hanging: connected, and no answer, for longer than the traffic and the slowest request in it: a Redis that comes back with
             // what it had is behind until the tasks of those who could not reach it are done.
-            let mut redis = world.redis().await;
             let hang = async {
-                redis::cmd("CLIENT")
-                    .arg("PAUSE")
-                    .arg(HANG.as_millis() as u64)
-                    .arg("ALL")
-                    .query_async::<()>(&mut redis)
-                    .await
-                    .unwrap();
+                world.pause_redis(HANG.as_millis() as u64).await;
                 tokio::time::sleep(HANG - BOUND).await;
             };
             let (_, degraded) = traffic(world, &mut readers, &writes, hang).await.report("hanging");

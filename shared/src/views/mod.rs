@@ -3,15 +3,18 @@
 //! [`keys`] is the only place that formats a key; `lua/` holds one file per atomic operation, loaded as a function library by [`library`].
 
 mod breaker;
+mod cluster;
 mod connection;
 mod heads;
 pub mod keys;
 mod library;
+mod node;
 mod notices;
 mod posts;
 mod progress;
 mod reactions;
 mod readers;
 mod relations;
+mod topology;
 
 pub use connection::{Redis, RedisOptions};
