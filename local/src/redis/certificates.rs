@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// Files in PEM.
 #[derive(Clone, Debug)]
@@ -24,11 +24,15 @@ impl Certificates {
     pub(super) fn create(folder: &Path) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;
+        // Different ones, or the certificate looks as if it had signed itself.
+        authority.distinguished_name.push(DnType::CommonName, "Tidemark local authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority_pem = authority.self_signed(&authority_key)?.pem();
         let key = KeyPair::generate()?;
         let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-        let certificate = CertificateParams::new(names)?.signed_by(&key, &Issuer::new(authority, authority_key))?;
+        let mut certificate = CertificateParams::new(names)?;
+        certificate.distinguished_name.push(DnType::CommonName, "Tidemark local Redis");
+        let certificate = certificate.signed_by(&key, &Issuer::new(authority, authority_key))?;
         let files = Self::of(folder);
         for (path, pem) in
             [(&files.authority, authority_pem), (&files.certificate, certificate.pem()), (&files.key, key.serialize_pem())]
