@@ -55,7 +55,7 @@ impl Tally {
             [&self.requests, &self.degraded, &self.errors, &self.wrong, &self.slowest_ms]
                 .map(|count| count.load(Ordering::Relaxed));
         println!("{phase}: {requests} requests, {degraded} degraded, {errors} errors, {wrong} wrong, slowest {slowest} ms");
-        assert!(requests > 50, "there was traffic");
+        assert!(requests > 20, "there was traffic");
         assert!(Duration::from_millis(slowest as u64) < BOUND, "{phase}: {slowest} ms");
         assert_eq!((errors, wrong), (0, 0), "{phase}");
         (requests, degraded)
@@ -173,7 +173,7 @@ async fn traffic(world: &World, readers: &mut [Reader], writes: &AtomicUsize, un
 #[tokio::test]
 async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
     world_with(
-        |options| options.retry_delay = Duration::from_secs(1),
+        |options| options.retry_delay = Duration::from_secs(3),
         async |world| {
             for author in AUTHORS {
                 world.follow(READERS, author).await;
@@ -209,6 +209,8 @@ async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
             assert!(degraded > 0);
             world.idle().await;
             world.redis_is_asked_again().await;
+            // Tried again for longer than Redis hangs and is not asked: what ends among the dead letters would be missing below.
+            assert_eq!(world.stack.status().unwrap().queues["FanOutDeadLetters"].visible, 0);
             traffic(world, &mut readers, &writes, pause()).await.report("afterwards");
         },
     )

@@ -127,7 +127,11 @@ impl Cluster {
     }
 
     /// Runs bundles, each on the node of its slot, and answers in their order. On one node they run in their order too.
-    pub(super) async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Vec<Value>, ViewError>> {
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        operation: &'static str,
+        bundles: Vec<Bundle>,
+    ) -> Vec<Result<Vec<Value>, ViewError>> {
         let until = Instant::now() + self.patience;
         let mut answers: Vec<Option<Result<Vec<Value>, ViewError>>> = bundles.iter().map(|_| None).collect();
         let open = bundles.into_iter().enumerate().map(|(index, bundle)| {
@@ -165,18 +169,18 @@ impl Cluster {
                     }
                 }
             }
-            if refresh {
-                self.refresh(&topology).await;
-            }
-            if again.is_empty() {
-                break;
-            }
-            if round == ROUNDS || Instant::now() > until {
+            if again.is_empty() || round == ROUNDS || Instant::now() > until {
+                if refresh {
+                    self.refresh_behind(&topology);
+                }
                 for open in again {
                     let error = open.failed.map_or_else(|| unavailable(operation, "the slot is on the move"), |(_, error)| error);
                     answers[open.index] = Some(Err(error));
                 }
                 break;
+            }
+            if refresh {
+                self.refresh(&topology).await;
             }
             if pause {
                 tokio::time::sleep(PAUSE * round).await;
@@ -187,13 +191,13 @@ impl Cluster {
     }
 
     /// Whether every primary answers.
-    pub(super) async fn ping(&self, operation: &'static str) -> Result<(), ViewError> {
+    pub(super) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<(), ViewError> {
         let topology = self.topology(operation).await?;
         let ping = pipeline([redis::cmd("PING")]);
         let pings = topology.primaries();
         let answers = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
         if let Some(error) = answers.into_iter().find_map(Result::err) {
-            self.refresh(&topology).await;
+            self.refresh_behind(&topology);
             return Err(error);
         }
         Ok(())
@@ -320,15 +324,15 @@ impl Cluster {
         Ok(outcomes)
     }
 
-    /// The map, read when there is none or it has become old.
-    async fn topology(&self, operation: &'static str) -> Result<Arc<Topology>, ViewError> {
-        let known = self.topology.load_full();
-        if let Some(topology) = &known
-            && topology.read_at.elapsed() < REFRESH_WITHIN
-        {
-            return Ok(topology.clone());
+    /// The map, read when there is none, and behind the caller's back when it has become old.
+    async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>, ViewError> {
+        if let Some(topology) = self.topology.load_full() {
+            if topology.read_at.elapsed() > REFRESH_WITHIN {
+                self.refresh_behind(&topology);
+            }
+            return Ok(topology);
         }
-        let error = self.read(known.as_ref()).await.err();
+        let error = self.read(None).await.err();
         self.topology.load_full().ok_or_else(|| error.unwrap_or_else(|| unavailable(operation, "no map of the cluster")))
     }
 
@@ -338,7 +342,16 @@ impl Cluster {
             return;
         }
         if let Err(error) = self.read(Some(seen)).await {
-            warn!(error = &error as &dyn std::error::Error, "the map of the cluster could not be read");
+            // Who needs it says so.
+            debug!(error = &error as &dyn std::error::Error, "the map of the cluster could not be read");
+        }
+    }
+
+    /// The same for who does not wait for it, unless somebody is at it.
+    fn refresh_behind(self: &Arc<Self>, seen: &Arc<Topology>) {
+        if self.refreshing.try_lock().is_ok() {
+            let (cluster, seen) = (self.clone(), seen.clone());
+            tokio::spawn(async move { cluster.refresh(&seen).await });
         }
     }
 

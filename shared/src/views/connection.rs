@@ -89,7 +89,7 @@ pub struct Redis {
 
 enum Link {
     Node(Node),
-    Cluster(Cluster),
+    Cluster(Arc<Cluster>),
 }
 
 impl fmt::Debug for Redis {
@@ -147,7 +147,7 @@ impl Redis {
             (_, last) => {
                 clients.extend(last);
                 let (certificates, patience) = (options.certificates()?, options.response_timeout);
-                Link::Cluster(Cluster::new(clients, certificates, config, options.replica_reads, patience)?)
+                Link::Cluster(Arc::new(Cluster::new(clients, certificates, config, options.replica_reads, patience)?))
             }
         };
         Ok(Self { link: Arc::new(link) })

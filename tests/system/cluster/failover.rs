@@ -166,9 +166,10 @@ async fn what_only_the_lost_master_had_heard_is_not_missed() {
         while ask::<i64>(world, lost, &["WAIT", "1", "100"]).await < 1 {
             assert!(heard.elapsed() < Duration::from_secs(10));
         }
-        // From here on the replica hears nothing.
+        // From here on the replica hears nothing, what waits for it in a socket included.
         let replica_pid = pid(world, replica).await;
         signal(&replica_pid, "STOP");
+        ask::<u64>(world, lost, &["CLIENT", "KILL", "TYPE", "replica"]).await;
         world.user(reader).put(&format!("/v1/posts/{AUTHOR}-1/read")).await.ok();
         world.user(AUTHOR).publish("not heard").await;
         world.idle().await;
