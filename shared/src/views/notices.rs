@@ -30,7 +30,7 @@ impl NoticeViews for Redis {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
         // Not from replicas: who has published a notice, or read one, reads this next.
-        let gets = [head, reads].map(|key| Cmd::get(key));
+        let gets = [head, reads].map(Cmd::get);
         let mut records: Vec<Option<Vec<u8>>> = self.each("notice_state", gets.into()).await?;
         let (reads, head) = (records.pop().flatten(), records.pop().flatten());
         // What cannot be read counts as unknown: the facts are asked, and their answer is stored over it.

@@ -27,7 +27,7 @@ impl ProgressViews for Redis {
     }
 
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError> {
-        let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(|key| Cmd::get(key));
+        let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
         let (bitmap, handled): (Option<Vec<u8>>, Option<u64>) = self.together("progress", gets.into(), Age::Now).await?;
         let bitmap = bitmap.unwrap_or_default();
         // SETBIT numbers the bits of a byte from the most significant one.

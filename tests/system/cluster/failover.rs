@@ -98,7 +98,7 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
         world.stack.resume("fan-out").unwrap();
         let started = Instant::now();
         let left = async || {
-            let queue = world.stack.status().unwrap().queues["FanOutQueue"].clone();
+            let queue = world.stack.status().unwrap().queues["FanOutQueue"];
             queue.visible + queue.in_flight
         };
         while left().await > (POSTS as usize) * 3 / 4 {
