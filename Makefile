@@ -15,13 +15,14 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test demo load verify latency followers big-author migrate bench fmt lint sam-lint clean
+.PHONY: help setup build run test test-cluster test-tls demo load verify latency followers big-author migrate bench fmt lint sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own),"
+	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
+	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
 	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
 
@@ -42,6 +43,12 @@ test: setup ## run all tests
 	@echo "== cargo test --workspace"
 	@set -o pipefail; RUST_BACKTRACE=1 cargo test --workspace 2>&1 | tee $(TARGET)/test.log
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed " passed, " failed " failed" }' $(TARGET)/test.log
+
+test-cluster: export TIDEMARK_TEST_REDIS := cluster
+test-cluster: test ## run all tests on a cluster of three masters instead of one node
+
+test-tls: export TIDEMARK_TEST_REDIS := tls
+test-tls: test ## run all tests over TLS
 
 demo: build ## see the main job in under a minute, on a stack of its own if none runs
 	@exec "$(BIN)/demo" $(ARGS)

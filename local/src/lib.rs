@@ -36,7 +36,7 @@ pub mod tools;
 pub use crate::{
     core::{Behind, FunctionStatus, Status},
     options::Options,
-    redis::RedisData,
+    redis::{ClusterSetup, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,
 };

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
-use tidemark_local::{Options, Stack};
+use clap::{ArgAction, Parser};
+use tidemark_local::{Options, RedisSetup, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -24,6 +24,18 @@ struct Arguments {
     /// A Redis to use instead of a child process.
     #[arg(long, env = "REDIS_URL")]
     redis_url: Option<String>,
+    /// Whether that is a cluster; the URL names any of its nodes, or several separated by commas.
+    #[arg(long, env = "REDIS_CLUSTER", action = ArgAction::Set, default_value_t = false)]
+    redis_cluster: bool,
+    /// Certificates (PEM) to trust there instead of the system's.
+    #[arg(long, env = "REDIS_CA_FILE")]
+    redis_ca_file: Option<PathBuf>,
+    /// Whether what may be a moment old is read from replicas of a cluster.
+    #[arg(long, env = "REDIS_REPLICA_READS", action = ArgAction::Set, default_value_t = false)]
+    redis_replica_reads: bool,
+    /// What to start without a URL: node, tls, cluster or tls-cluster.
+    #[arg(long, env = "TIDEMARK_REDIS", default_value = "node")]
+    redis: RedisSetup,
     /// Functions to run as processes, by binary name and separated by commas, or `all`.
     #[arg(long, env = "TIDEMARK_PROCESS_FUNCTIONS", value_delimiter = ',')]
     process_functions: Vec<String>,
@@ -54,6 +66,10 @@ impl Arguments {
         options.addr = self.addr;
         options.template = self.template;
         options.redis_url = self.redis_url.filter(|url| !url.is_empty());
+        options.redis_cluster = self.redis_cluster;
+        options.redis_ca_file = self.redis_ca_file.filter(|path| !path.as_os_str().is_empty());
+        options.redis_replica_reads = self.redis_replica_reads;
+        options.redis = self.redis;
         options.process_functions = self.process_functions.into_iter().filter(|name| !name.is_empty()).collect::<BTreeSet<_>>();
         options.all_processes = options.process_functions.remove("all");
         options.bin_dir = self.bin_dir;

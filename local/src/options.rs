@@ -7,6 +7,10 @@ use std::{
     time::Duration,
 };
 
+use tidemark::views::RedisOptions;
+
+use crate::redis::RedisSetup;
+
 /// How to start a [`Stack`](crate::Stack). [`Options::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -16,8 +20,16 @@ pub struct Options {
     pub data: PathBuf,
     /// The template to embody.
     pub template: PathBuf,
-    /// A Redis to use instead of a child process.
+    /// A Redis to use instead of child processes: one node, or a cluster's nodes separated by commas.
     pub redis_url: Option<String>,
+    /// Whether that is a cluster.
+    pub redis_cluster: bool,
+    /// Certificates to trust there instead of the system's.
+    pub redis_ca_file: Option<PathBuf>,
+    /// Whether functions read from replicas of a cluster what may be a moment old.
+    pub redis_replica_reads: bool,
+    /// What is started otherwise.
+    pub redis: RedisSetup,
     /// The `redis-server` to start.
     pub redis_server: PathBuf,
     /// Values for template parameters, over their defaults.
@@ -49,6 +61,10 @@ impl Options {
             data: data.into(),
             template: PathBuf::from("template.yaml"),
             redis_url: None,
+            redis_cluster: false,
+            redis_ca_file: None,
+            redis_replica_reads: false,
+            redis: RedisSetup::default(),
             redis_server: PathBuf::from("redis-server"),
             parameters: BTreeMap::new(),
             environment: BTreeMap::new(),
@@ -60,5 +76,14 @@ impl Options {
             dynamodb_threads: 2,
             schedules: true,
         }
+    }
+
+    /// The Redis to use, when one is given.
+    pub(crate) fn external_redis(&self) -> Option<RedisOptions> {
+        let mut options = RedisOptions::new(self.redis_url.clone()?);
+        options.cluster = self.redis_cluster;
+        options.ca_file.clone_from(&self.redis_ca_file);
+        options.replica_reads = self.redis_replica_reads;
+        Some(options)
     }
 }

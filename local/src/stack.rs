@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use futures::future::try_join_all;
 use rusqlite::Connection;
 use serde_json::Value;
-use tidemark::App;
+use tidemark::{App, views::RedisOptions};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, Notify},
@@ -52,6 +52,8 @@ pub struct Stack {
     core: Arc<Core>,
     address: SocketAddr,
     redis: Mutex<Redis>,
+    redis_options: RedisOptions,
+    redis_nodes: Vec<RedisOptions>,
     dynamodb: DynamoDb,
     runtime_api: Option<RuntimeApi>,
     pollers: JoinSet<()>,
@@ -81,7 +83,14 @@ impl Stack {
         let listener = TcpListener::bind(options.addr).await.with_context(|| format!("cannot listen on {}", options.addr))?;
         let address = listener.local_addr()?;
 
-        let redis = Redis::start(options.redis_url.clone(), &options.redis_server, &data.join("redis")).await?;
+        let redis = Redis::start(
+            options.external_redis(),
+            options.redis,
+            options.redis_replica_reads,
+            &options.redis_server,
+            &data.join("redis"),
+        )
+        .await?;
         let mut dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), options.dynamodb_threads)?;
         for table in template.tables.values() {
             dynamodb.ensure(table)?;
@@ -92,7 +101,7 @@ impl Stack {
         let store = Arc::new(store);
         let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
 
-        let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.url() };
+        let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.options() };
         let ending = StopOnDrop::new();
         let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), ending.clone());
 
@@ -139,7 +148,7 @@ impl Stack {
             wrote: Notify::new(),
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
-            redis_url: endpoints.redis,
+            redis_url: endpoints.redis.url.clone(),
         });
         let stopping = StopOnDrop::new();
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.clone(), retry_delay: options.retry_delay };
@@ -151,6 +160,8 @@ impl Stack {
         Ok(Self {
             core,
             address,
+            redis_options: endpoints.redis,
+            redis_nodes: redis.nodes(),
             redis: Mutex::new(redis),
             dynamodb,
             runtime_api,
@@ -174,6 +185,18 @@ impl Stack {
     #[must_use]
     pub fn redis_url(&self) -> &str {
         &self.core.redis_url
+    }
+
+    /// How the functions reach Redis.
+    #[must_use]
+    pub fn redis_options(&self) -> &RedisOptions {
+        &self.redis_options
+    }
+
+    /// How each node of Redis is reached for itself. Of a cluster of the stack's own the masters come first, then a replica of each, and so on.
+    #[must_use]
+    pub fn redis_nodes(&self) -> &[RedisOptions] {
+        &self.redis_nodes
     }
 
     /// Where DynamoDB is.
@@ -303,6 +326,22 @@ impl Stack {
     /// When it does not start, or Redis is not this stack's own.
     pub async fn start_redis(&self) -> Result<()> {
         self.redis.lock().await.restart().await
+    }
+
+    /// Kills one node of the stack's own Redis, by its place in [`Stack::redis_nodes`].
+    ///
+    /// # Errors
+    /// When there is none such.
+    pub async fn kill_redis_node(&self, node: usize) -> Result<()> {
+        self.redis.lock().await.kill_node(node).await
+    }
+
+    /// Starts it again, at the same address.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn start_redis_node(&self, node: usize) -> Result<()> {
+        self.redis.lock().await.start_node(node).await
     }
 
     /// Ends the stack: no new requests, invocations in flight run to their end, everything is written and closed.

@@ -70,8 +70,8 @@ impl std::fmt::Debug for App {
 /// A function could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// `REDIS_URL` cannot be read.
-    #[error("REDIS_URL cannot be used")]
+    /// `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read.
+    #[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
     Redis(#[from] redis::RedisError),
 }
 
@@ -97,8 +97,6 @@ impl App {
     /// # Errors
     /// A setting cannot be used.
     pub async fn connect(settings: Settings) -> Result<Self, StartError> {
-        // redis brings rustls without a crypto provider; a second installation is refused, and the first one serves.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let config = aws_config(&settings).await;
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
         if let Some(endpoint) = &settings.aws.dynamodb_endpoint {

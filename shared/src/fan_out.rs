@@ -180,7 +180,7 @@ impl FanOuts {
                 self.readers.sync_reads(*user, *author).await?;
                 // Last: the counters may count a reaction.
                 self.readers.sync_reactions(*user, *author).await?;
-                Ok(self.relations.forget_counters(*author).await?)
+                Ok(self.relations.forget_counters(*author, None).await?)
             }
         }
     }
@@ -314,7 +314,7 @@ impl FanOuts {
     /// Forgets what is kept of author and post that is not so any more.
     async fn tell(&self, fan_out: FanOut) -> Result<(), FanOutError> {
         let author = fan_out.post.author;
-        self.relations.forget_counters(author).await?;
+        self.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.readers.post_views.bury(fan_out.key()).await?;
         }

@@ -495,8 +495,9 @@ pub struct ListSlice {
 /// Relation lists and counters.
 #[async_trait]
 pub trait RelationViews: Send + Sync {
-    /// At most `limit` entries of a cached list; `None` when it is not cached.
-    async fn slice(&self, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError>;
+    /// At most `limit` entries of a cached list; `None` when it is not cached. The answer may be a moment old, but not for a caller whose list it is or who
+    /// has changed something lately.
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError>;
     /// Takes the lease for filling a list; whoever takes it later, or changes the list, has it instead.
     async fn lease(&self, list: List, token: u64) -> Result<(), ViewError>;
     /// Stores a list that is complete from `low` on, if the lease is still the caller's.
@@ -505,10 +506,10 @@ pub trait RelationViews: Send + Sync {
     async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError>;
     /// Brings edges, as they are now, into cached lists of both sides, forgets the counters of both and notes that the follower changed something.
     async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError>;
-    /// The cached counters; when there are none, or damaged ones, takes the lease for storing them.
-    async fn counters(&self, user: UserId, token: u64) -> Result<Option<Counters>, ViewError>;
+    /// The cached counters; when there are none, or damaged ones, takes the lease for storing them. How old they may be is as with [`Self::slice`].
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, ViewError>;
     /// Stores counters, if the lease is still the caller's.
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError>;
-    /// Forgets counters and takes the lease from whoever has it.
-    async fn forget_counters(&self, user: UserId) -> Result<(), ViewError>;
+    /// Forgets counters and takes the lease from whoever has it, and notes who changed what they count.
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError>;
 }

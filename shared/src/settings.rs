@@ -1,6 +1,6 @@
 //! The environment, read here and nowhere else.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{facts::Tables, views::RedisOptions};
 
@@ -14,7 +14,8 @@ pub struct Settings {
     pub fan_out_queue_url: String,
     /// `PROJECTOR_FAILURES_QUEUE_URL`.
     pub projector_failures_queue_url: String,
-    /// `REDIS_URL`, `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
+    /// `REDIS_URL`; `REDIS_CLUSTER` (`false`) and `REDIS_REPLICA_READS` (`false`), `true` or `false`; `REDIS_CA_FILE` (the system's certificates);
+    /// `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
     pub redis: RedisOptions,
     /// `LEGACY_REDIS_URL`: the Redis that is migrated from when an invocation names none.
     pub legacy_redis_url: Option<String>,
@@ -51,6 +52,9 @@ pub enum SettingsError {
     /// Not a number.
     #[error("environment variable {0} is not a whole number")]
     NotANumber(&'static str),
+    /// Neither `true` nor `false`.
+    #[error("environment variable {0} is neither `true` nor `false`")]
+    NotABoolean(&'static str),
 }
 
 impl Settings {
@@ -76,6 +80,11 @@ impl Settings {
             None => Ok(default),
             Some(text) => text.parse::<u64>().map_err(|_| SettingsError::NotANumber(name)),
         };
+        let flag = |name| match lookup(name).as_deref() {
+            None | Some("" | "false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(SettingsError::NotABoolean(name)),
+        };
         Ok(Self {
             tables: Tables {
                 following: required("FOLLOWING_TABLE")?,
@@ -93,6 +102,9 @@ impl Settings {
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
             redis: RedisOptions {
                 url: required("REDIS_URL")?,
+                cluster: flag("REDIS_CLUSTER")?,
+                ca_file: lookup("REDIS_CA_FILE").filter(|path| !path.is_empty()).map(PathBuf::from),
+                replica_reads: flag("REDIS_REPLICA_READS")?,
                 connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),
                 response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
             },
@@ -118,8 +130,17 @@ mod tests {
     fn a_missing_variable_is_named() {
         let error = Settings::from_lookup(|name| (name != "POSTS_TABLE").then(|| "1".to_owned())).unwrap_err();
         assert_eq!(error.to_string(), "environment variable POSTS_TABLE is not set");
-        let error =
-            Settings::from_lookup(|name| Some(if name == "FOLLOWING_LIMIT" { "many" } else { "x" }.to_owned())).unwrap_err();
-        assert!(error.to_string().contains("whole number"));
+        let with = |variable, value: &'static str| {
+            let lookup = move |name: &str| match name {
+                _ if name == variable => Some(value.to_owned()),
+                "REDIS_CLUSTER" | "REDIS_REPLICA_READS" | "REDIS_CA_FILE" => None,
+                _ => Some("1".to_owned()),
+            };
+            Settings::from_lookup(lookup)
+        };
+        assert!(with("FOLLOWING_LIMIT", "many").unwrap_err().to_string().contains("whole number"));
+        assert!(with("REDIS_CLUSTER", "yes").unwrap_err().to_string().contains("REDIS_CLUSTER is neither"));
+        let redis = with("REDIS_CLUSTER", "true").unwrap().redis;
+        assert!(redis.cluster && !redis.replica_reads && redis.ca_file.is_none());
     }
 }

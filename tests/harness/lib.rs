@@ -6,6 +6,7 @@
 mod api;
 mod legacy;
 mod model;
+mod redis;
 pub mod template;
 
 use std::{
@@ -19,6 +20,7 @@ use tidemark_local::{Options, Stack};
 pub use api::{Answer, User};
 pub use legacy::LegacyRedis;
 pub use model::{Kind, Model, Post};
+pub use redis::{Connection, setup as redis_setup};
 
 /// One test's stack.
 pub struct World {
@@ -36,6 +38,10 @@ pub async fn world(test: impl AsyncFnOnce(&World)) {
 
 /// The same with other options.
 pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World)) {
+    if let Some(reason) = redis::reason_to_skip(&redis_setup()) {
+        println!("not on a cluster: {reason}");
+        return;
+    }
     let world = World::start(configure).await;
     test(&world).await;
     world.finish().await;
@@ -89,6 +95,7 @@ impl World {
         options.template = repository().join("template.yaml");
         options.schedules = false;
         options.retry_delay = Duration::from_millis(100);
+        options.redis = redis_setup();
         configure(&mut options);
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
         Self { stack, options, http: reqwest::Client::new(), data }
@@ -123,12 +130,6 @@ impl World {
         self.stack.idle().await.expect("the stack becomes idle");
     }
 
-    /// Forgets everything Redis knows.
-    pub async fn flush_redis(&self) {
-        let mut connection = self.redis().await;
-        redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.expect("FLUSHALL");
-    }
-
     /// Waits until every function asks Redis again: for a while after an outage it is not asked, by each function for itself. What one could not tell it in that
     /// time, others read a moment later.
     pub async fn redis_is_asked_again(&self) {
@@ -140,12 +141,6 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
-    }
-
-    /// A connection of the test's own.
-    pub async fn redis(&self) -> redis::aio::MultiplexedConnection {
-        let client = redis::Client::open(self.stack.redis_url()).expect("a Redis URL");
-        client.get_multiplexed_async_connection().await.expect("Redis answers")
     }
 
     /// An SQS client of the test's own.

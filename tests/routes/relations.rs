@@ -231,21 +231,17 @@ async fn a_hot_list_spares_redis_and_is_never_stale_for_who_changed_it() {
     world(async |world| {
         follow_many(world, 10..14, 2).await;
         world.idle().await;
-        let mut redis = world.redis().await;
         let reader = world.user(1);
         let path = "/v1/users/2/followers?limit=9";
         for _ in 0..30 {
             reader.get(path).await.ok();
         }
-        let lists = async |redis: &mut redis::aio::MultiplexedConnection| {
-            let info: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-            info.lines().filter(|line| line.starts_with("cmdstat_zrange:")).map(str::to_owned).collect::<Vec<_>>()
-        };
-        let before = lists(&mut redis).await;
+        let lists = async || world.redis_calls().await["zrange"];
+        let before = lists().await;
         for _ in 0..10 {
             assert_eq!(users(reader.get(path).await.ok()["items"].as_array().unwrap()).len(), 4);
         }
-        assert_eq!(lists(&mut redis).await, before, "the list itself was not read");
+        assert_eq!(lists().await, before, "the list itself was not read");
         for (change, expected) in [(true, 5), (false, 4), (true, 5)] {
             let path_of_change = "/v1/following/2";
             if change {

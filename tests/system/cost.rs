@@ -8,9 +8,7 @@ const FOLLOWERS: u64 = 1_200;
 
 /// Calls of Redis functions so far.
 async fn calls(world: &World) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut world.redis().await).await.unwrap();
-    let fcall = stats.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")).unwrap_or("0,").to_owned();
-    fcall.split(',').next().unwrap().parse().unwrap()
+    world.redis_calls().await.get("fcall").copied().unwrap_or(0)
 }
 
 /// Messages that wait, and their bytes.

@@ -159,9 +159,9 @@ async fn a_request_cut_off_after_its_transaction_is_mended_by_its_repetition() {
 
 fn views(world: &World) -> Redis {
     let options = RedisOptions {
-        url: world.stack.redis_url().to_owned(),
         connect_timeout: std::time::Duration::from_secs(2),
         response_timeout: std::time::Duration::from_secs(5),
+        ..world.stack.redis_options().clone()
     };
     Redis::new(&options).unwrap()
 }

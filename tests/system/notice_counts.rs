@@ -30,16 +30,7 @@ async fn counts(user: &User, platform: u16) -> (u64, u64) {
 
 /// What Redis has done so far: commands by name, and how often it has read from a connection.
 async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
-    let info =
-        async |section: &str| redis::cmd("INFO").arg(section).query_async::<String>(&mut world.redis().await).await.unwrap();
-    let stats = info("commandstats").await;
-    let commands = stats.lines().filter_map(|line| {
-        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
-    });
-    let reads = info("stats").await;
-    let reads = reads.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap().trim().parse().unwrap();
-    (commands.collect(), reads)
+    (world.redis_calls().await, world.redis_sum("stats", "total_reads_processed").await)
 }
 
 /// The key that takes most memory, of all there are.
@@ -192,10 +183,7 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
         let (board, platform) = (board(world), platform(9));
         let views = board.views.clone();
         board.board(platform, UserId::MIN).await.unwrap();
-        let used = async || {
-            let info: String = redis::cmd("INFO").arg("memory").query_async(&mut world.redis().await).await.unwrap();
-            info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse::<u64>().unwrap()
-        };
+        let used = async || world.redis_sum("memory", "used_memory").await;
         let before = used().await;
         let mut expected = BTreeMap::new();
         for first in (0..MANY).step_by(1_000) {

@@ -19,9 +19,9 @@ use tidemark_tests::{Answer, User, World, world, world_with};
 /// The use cases alone, on a connection that waits for a busy machine: whatever goes to the facts does so because the test wants it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
     let patient = RedisOptions {
-        url: world.stack.redis_url().to_owned(),
         connect_timeout: Duration::from_secs(5),
         response_timeout: Duration::from_secs(10),
+        ..world.stack.redis_options().clone()
     };
     NoticeBoard { views: Arc::new(Redis::new(&patient).unwrap()), ..world.stack.app("notice").unwrap().notices.clone() }
 }

@@ -10,11 +10,7 @@ async fn lifetime(world: &World, user: u64) -> i64 {
 
 /// What reading the feed costs in queries of edges: none when the reader is remembered.
 async fn rebuilds(world: &World, user: u64) -> bool {
-    let calls = async || {
-        let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut world.redis().await).await.unwrap();
-        let fcall = stats.lines().find(|line| line.starts_with("cmdstat_fcall:")).unwrap_or("calls=0,").to_owned();
-        fcall.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
-    };
+    let calls = async || world.redis_calls().await.get("fcall").copied();
     let before = calls().await;
     assert!(world.user(user).feed_ids().await.is_empty());
     calls().await > before

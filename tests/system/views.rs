@@ -26,9 +26,9 @@ fn at(seq: u64) -> Timestamp {
 async fn any_order_of_any_operations_ends_the_same() {
     world(async |world| {
         let options = RedisOptions {
-            url: world.stack.redis_url().to_owned(),
             connect_timeout: std::time::Duration::from_secs(2),
             response_timeout: std::time::Duration::from_secs(5),
+            ..world.stack.redis_options().clone()
         };
         let views: Arc<dyn ReaderViews> = Arc::new(Redis::new(&options).unwrap());
         for seed in 0..300_u64 {

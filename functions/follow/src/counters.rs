@@ -8,9 +8,9 @@ use tidemark::{
 
 /// The five counters of a user.
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem> {
-    request.caller()?;
+    let caller = request.caller()?;
     let user = request.user_parameter("user")?;
-    let (counters, degraded) = app.relations.counters(user).await?;
+    let (counters, degraded) = app.relations.counters(caller, user).await?;
     let body = json!({
         "followings": counters.followings,
         "followers": counters.followers,

@@ -138,7 +138,7 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
         rest = more;
     }
     if !run.dry_run {
-        run.app.relations.forget_counters(author).await?;
+        run.app.relations.forget_counters(author, None).await?;
     }
     Ok(Outcome::Done)
 }
@@ -156,7 +156,7 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
     if let Some((first, last)) = told().min().zip(told().max()) {
         settle(run, author, first, last).await?;
     }
-    run.app.relations.forget_counters(author).await?;
+    run.app.relations.forget_counters(author, None).await?;
     if !head.modes.is_push_alone() {
         run.app.readers.head_views.store_head(author, &head).await?;
     }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tidemark::App;
+use tidemark::{App, views::RedisOptions};
 
 pub(crate) use in_process::InProcess;
 pub(crate) use process::{Processes, WorkerSettings};
@@ -66,7 +66,7 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
 pub(crate) struct Endpoints {
     pub(crate) dynamodb: String,
     pub(crate) sqs: String,
-    pub(crate) redis: String,
+    pub(crate) redis: RedisOptions,
 }
 
 /// A function's whole environment: the template's, with Redis and the AWS endpoints pointing here, and what was `given`. Its requests are signed with its name, so that
@@ -77,8 +77,12 @@ pub(crate) fn environment(
     given: &BTreeMap<String, String>,
 ) -> Arc<BTreeMap<String, String>> {
     let mut all = function.environment.clone();
+    let ca_file = endpoints.redis.ca_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let own = [
-        ("REDIS_URL", endpoints.redis.as_str()),
+        ("REDIS_URL", endpoints.redis.url.as_str()),
+        ("REDIS_CLUSTER", if endpoints.redis.cluster { "true" } else { "false" }),
+        ("REDIS_REPLICA_READS", if endpoints.redis.replica_reads { "true" } else { "false" }),
+        ("REDIS_CA_FILE", &ca_file),
         ("AWS_ENDPOINT_URL_DYNAMODB", &endpoints.dynamodb),
         ("AWS_ENDPOINT_URL_SQS", &endpoints.sqs),
         ("AWS_REGION", REGION),

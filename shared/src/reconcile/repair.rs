@@ -35,12 +35,12 @@ impl Reconcile {
             | FactDifference::FollowerGhost { author, .. }
             | FactDifference::FollowerSince { author, .. } => {
                 self.views.forget(&View::Fans(author)).await?;
-                self.relations.forget_counters(author).await?;
+                self.relations.forget_counters(author, None).await?;
             }
             FactDifference::FollowingsCount { user: author, .. }
             | FactDifference::FollowersCount { author, .. }
             | FactDifference::HeadPosts { author, .. }
-            | FactDifference::AuthorReactions { author, .. } => self.relations.forget_counters(author).await?,
+            | FactDifference::AuthorReactions { author, .. } => self.relations.forget_counters(author, None).await?,
             FactDifference::HeadDeletion { post, .. } => self.views.forget(&View::Head(post.author)).await?,
             FactDifference::ReadsBeyond { user, author, .. } => self.readers.sync_reads(user, author).await?,
             FactDifference::PostReactions { .. }

@@ -72,7 +72,7 @@ impl Relations {
     /// The facts do not answer.
     pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
         if start != Start::Below(None) {
-            return self.fresh_page(list, start, limit).await;
+            return self.fresh_page(caller, list, start, limit).await;
         }
         let hot = self.first_pages.is_hot(list, limit);
         if let Some(page) = hot.then(|| self.first_pages.get(list, limit)).flatten()
@@ -80,16 +80,16 @@ impl Relations {
         {
             return Ok(page);
         }
-        let page = self.fresh_page(list, start, limit).await?;
+        let page = self.fresh_page(caller, list, start, limit).await?;
         if hot && !page.degraded {
             self.first_pages.put(list, limit, page.clone());
         }
         Ok(page)
     }
 
-    async fn fresh_page(&self, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
         let mut degraded = false;
-        let slice = match self.slice(list, start, limit + 1).await {
+        let slice = match self.slice(caller, list, start, limit + 1).await {
             Ok(slice) => slice,
             Err(Fill::Facts(error)) => return Err(error),
             Err(Fill::View(error)) => {
@@ -132,13 +132,13 @@ impl Relations {
         Ok(users.iter().map(|&user| (user, status(user))).collect())
     }
 
-    /// The user's counters; whether Redis was away.
+    /// The counters of `user`, seen by `caller`; whether Redis was away.
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn counters(&self, user: UserId) -> Result<(Counters, bool), FactsError> {
+    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), FactsError> {
         let token = (self.token)();
-        match self.views.counters(user, token).await {
+        match self.views.counters(caller, user, token).await {
             Ok(Some(counters)) => return Ok((counters, false)),
             Ok(None) => {}
             Err(error) => {
@@ -161,12 +161,12 @@ impl Relations {
         self.views.apply(edges).await
     }
 
-    /// Forgets a user's counters after a change of what they count.
+    /// Forgets a user's counters after a change of what they count, by `changed_by` if it was a request.
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn forget_counters(&self, user: UserId) -> Result<(), ViewError> {
-        self.views.forget_counters(user).await
+    pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError> {
+        self.views.forget_counters(user, changed_by).await
     }
 
     /// The newest entries of a list, from the facts.
@@ -193,8 +193,8 @@ impl Relations {
     }
 
     /// The part of a page that the cached list holds, filled from the facts when missing.
-    async fn slice(&self, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, Fill> {
-        if let Some(slice) = self.views.slice(list, start, limit).await? {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, Fill> {
+        if let Some(slice) = self.views.slice(caller, list, start, limit).await? {
             return Ok(Some(slice));
         }
         let token = (self.token)();
@@ -213,7 +213,7 @@ impl Relations {
             Timestamp::default()
         };
         self.views.fill(list, token, &members, low).await?;
-        Ok(self.views.slice(list, start, limit).await?)
+        Ok(self.views.slice(caller, list, start, limit).await?)
     }
 
     async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, FactsError> {

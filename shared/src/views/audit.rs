@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use async_trait::async_trait;
 
 use super::{
-    connection::Redis,
+    connection::{Age, Bundle, Redis},
     heads,
     keys::{self, KeyType},
     posts,
@@ -84,32 +84,24 @@ impl Found {
 #[async_trait]
 impl AuditViews for Redis {
     async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), ViewError> {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("COUNT").arg(count);
-        let (next, found): (u64, Vec<Vec<u8>>) = self.query("owners", &scan).await?;
+        let (next, found) = self.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
         let owners: BTreeSet<Owner> = found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect();
         Ok((owners.into_iter().collect(), next))
     }
 
     async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), ViewError> {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(keys::ANY_READER_STATE).arg("COUNT").arg(count).arg("TYPE").arg(KeyType::Hash.name());
-        let (next, found): (u64, Vec<String>) = self.query("abandoned", &scan).await?;
-        let users: Vec<UserId> = found
-            .iter()
-            .filter_map(|key| match keys::owner(key) {
-                Some(Owner::User(user)) => Some(user),
-                _ => None,
-            })
-            .collect();
+        let options = ["MATCH", keys::ANY_READER_STATE, "COUNT", &count.to_string(), "TYPE", KeyType::Hash.name()];
+        let (next, found) = self.scan("abandoned", cursor, &options).await?;
+        let user = |key: &Vec<u8>| match keys::owner(std::str::from_utf8(key).ok()?) {
+            Some(Owner::User(user)) => Some(user),
+            _ => None,
+        };
+        let users: Vec<UserId> = found.iter().filter_map(user).collect();
         if users.is_empty() {
             return Ok((users, next));
         }
-        let mut pipeline = redis::pipe();
-        for &user in &users {
-            pipeline.cmd("HGET").arg(keys::reader_state(user)).arg(META_FIELD);
-        }
-        let metas: Vec<Option<Vec<u8>>> = self.pipeline("abandoned", &pipeline).await?;
+        let get = |user: &UserId| redis::cmd("HGET").arg(keys::reader_state(*user)).arg(META_FIELD).clone();
+        let metas: Vec<Option<Vec<u8>>> = self.each("abandoned", users.iter().map(get).collect()).await?;
         let abandoned = |meta: &Option<Vec<u8>>| {
             let meta = meta.as_deref().and_then(ReaderMeta::decode);
             meta.is_some_and(|meta| meta.building && meta.deadline < now)
@@ -126,15 +118,20 @@ impl AuditViews for Redis {
         let [following, ..] = keys::list(List::Following(user));
         let [fans, ..] = keys::list(List::Fans(user));
         let [counters, _] = keys::counters(user);
-        let mut pipeline = redis::pipe();
+        let get = |name: &str, key: String| redis::cmd(name).arg(found.readable(key)).clone();
+        let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
         // A transaction, as for a page: state and feed of one moment.
-        pipeline.atomic();
-        pipeline.hgetall(found.readable(state.clone())).lrange(found.readable(feed.clone()), 0, -1);
-        for list in [following, fans] {
-            pipeline.cmd("ZRANGE").arg(found.readable(list)).arg(0).arg(-1).arg("WITHSCORES");
-        }
-        pipeline.get(found.readable(counters)).get(found.readable(keys::head(user)));
-        pipeline.hgetall(found.readable(keys::reactions(user)));
+        let commands = vec![
+            redis::cmd("MULTI"),
+            get("HGETALL", state.clone()),
+            range("LRANGE", feed.clone()),
+            range("ZRANGE", following).arg("WITHSCORES").clone(),
+            range("ZRANGE", fans).arg("WITHSCORES").clone(),
+            get("GET", counters),
+            get("GET", keys::head(user)),
+            get("HGETALL", keys::reactions(user)),
+            redis::cmd("EXEC"),
+        ];
         let (fields, entries, following, fans, counters, head, reactions): (
             Fields,
             Vec<Vec<u8>>,
@@ -143,7 +140,7 @@ impl AuditViews for Redis {
             Option<Vec<u8>>,
             Option<Vec<u8>>,
             Fields,
-        ) = self.pipeline("of_user", &pipeline).await?;
+        ) = self.query("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
         let outlives = found.lifetime(&feed) < 0 || found.lifetime(&feed) >= found.lifetime(&state);
         Ok(StoredUser {
             keys: found.keys(),
@@ -159,17 +156,17 @@ impl AuditViews for Redis {
     async fn of_post(&self, post: PostId) -> Result<StoredPostViews, ViewError> {
         let found = self.found(keys::of_post(post)).await?;
         let key = found.readable(keys::post(post));
-        let summary: Option<Vec<u8>> = self.query("of_post", redis::cmd("GET").arg(key)).await?;
+        let summary: Option<Vec<u8>> = self.query("of_post", redis::cmd("GET").arg(key).clone()).await?;
         Ok(StoredPostViews { keys: found.keys(), summary: Stored::read(summary, |bytes| posts::decode(post, &bytes)) })
     }
 
     async fn exists(&self, key: &str) -> Result<bool, ViewError> {
-        self.query("exists", redis::cmd("EXISTS").arg(key)).await
+        self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
 
     async fn forget(&self, view: &View) -> Result<(), ViewError> {
         let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
-        self.query::<u64>("forget", redis::cmd("UNLINK").arg(keys)).await.map(|_| ())
+        self.each::<u64>("forget", keys.iter().map(redis::Cmd::unlink).collect()).await.map(|_| ())
     }
 }
 
@@ -179,11 +176,8 @@ impl Redis {
         let keys =
             views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
         let keys: Vec<(String, &View, KeyType)> = keys.collect();
-        let mut pipeline = redis::pipe();
-        for (key, ..) in &keys {
-            pipeline.cmd("TYPE").arg(key).cmd("PTTL").arg(key);
-        }
-        let answers: Vec<redis::Value> = self.pipeline("found", &pipeline).await?;
+        let ask = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
+        let answers: Vec<redis::Value> = self.each("found", keys.iter().flat_map(ask).collect()).await?;
         let damaged = |_| ViewError::Damaged { detail: "type or lifetime of a key".to_owned() };
         let mut found = Vec::with_capacity(keys.len());
         for ((key, view, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {

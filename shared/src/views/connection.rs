@@ -1,54 +1,139 @@
-//! The connection: short timeouts, one retry on a fresh connection, a breaker, the library loaded when Redis does not know it.
+//! How the views speak to Redis: function calls, commands and reads, on one node or on a cluster.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use redis::{
-    Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind,
-    aio::{ConnectionManager, ConnectionManagerConfig},
+    Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisError, TlsCertificates, Value, aio::ConnectionManagerConfig,
+    from_redis_value,
 };
+use tracing::warn;
 
 use super::{
-    breaker::{Breaker, While},
-    library::{Function, LIBRARY},
+    cluster::{self, Cluster},
+    library::Function,
+    node::{Node, is_unknown_function, pipeline, view_error},
+    topology::slot,
 };
 use crate::ports::ViewError;
-use tracing::warn;
 
 /// Arguments that serverless ElastiCache accepts in one call.
 pub(super) const MAX_ARGUMENTS: usize = 3_999;
 
 /// How Redis is reached.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://` or `rediss://`.
+    /// `redis://` or `rediss://`, with user and password where there are any. Of a cluster any node, or several separated by commas.
     pub url: String,
+    /// Whether that is a cluster.
+    pub cluster: bool,
+    /// A file of certificates (PEM) to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether what may be a moment old is read from a cluster's replicas.
+    pub replica_reads: bool,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
     /// Longest wait for an answer.
     pub response_timeout: Duration,
 }
 
-/// One Redis node. Cheap to clone; every operation on it is idempotent and so may be repeated once after a broken connection.
-#[derive(Clone)]
-pub struct Redis {
-    client: Client,
-    config: ConnectionManagerConfig,
-    manager: Arc<ArcSwap<ConnectionManager>>,
-    breaker: Breaker,
+impl RedisOptions {
+    /// One node at `url`, with the default timeouts.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            cluster: false,
+            ca_file: None,
+            replica_reads: false,
+            connect_timeout: Duration::from_millis(300),
+            response_timeout: Duration::from_millis(500),
+        }
+    }
+
+    /// Clients for the URL, or for each of a cluster's.
+    ///
+    /// # Errors
+    /// A URL or the file cannot be read.
+    pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
+        // redis brings rustls without a crypto provider; a second installation is refused, and the first one serves.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let certificates = self.certificates()?;
+        let urls = if self.cluster { self.url.split(',').collect() } else { vec![self.url.as_str()] };
+        urls.into_iter().map(|url| cluster::open(url.trim().into_connection_info()?, certificates.as_ref())).collect()
+    }
+
+    fn certificates(&self) -> Result<Option<TlsCertificates>, RedisError> {
+        let root_cert = self.ca_file.as_ref().map(std::fs::read).transpose()?;
+        Ok(root_cert.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) }))
+    }
 }
 
-impl std::fmt::Debug for Redis {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may hold a password.
+        let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout } = self;
+        f.debug_struct("RedisOptions")
+            .field("cluster", cluster)
+            .field("ca_file", ca_file)
+            .field("replica_reads", replica_reads)
+            .field("connect_timeout", connect_timeout)
+            .field("response_timeout", response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The Redis that holds the views. Cheap to clone; every operation on it is idempotent and so may be repeated after a broken connection.
+#[derive(Clone)]
+pub struct Redis {
+    link: Arc<Link>,
+}
+
+enum Link {
+    Node(Node),
+    Cluster(Arc<Cluster>),
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis").finish_non_exhaustive()
     }
 }
 
+/// How old an answer may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Age {
+    /// It holds whatever was changed before it was asked for.
+    Now,
+    /// A moment: nothing that the caller can have changed.
+    MomentOld,
+}
+
+/// Commands on keys of one slot, which go to its node together and in this order.
+#[derive(Debug, Clone)]
+pub(super) struct Bundle {
+    pub(super) commands: Vec<Cmd>,
+    pub(super) age: Age,
+    /// How much of the node's time they take, in users.
+    pub(super) weight: usize,
+}
+
+impl From<Cmd> for Bundle {
+    fn from(command: Cmd) -> Self {
+        Self { commands: vec![command], age: Age::Now, weight: 1 }
+    }
+}
+
+impl Bundle {
+    /// The same, for an answer that may be as old.
+    pub(super) fn aged(self, age: Age) -> Self {
+        Self { age, ..self }
+    }
+}
+
 impl Redis {
-    /// Prepares a connection; it is made at the first use, so that a function starts without Redis.
+    /// Prepares connections; they are made at their first use, so that a function starts without Redis.
     ///
     /// # Errors
-    /// The URL cannot be read.
+    /// The URL or the file of certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(options.connect_timeout))
@@ -56,98 +141,221 @@ impl Redis {
             .set_number_of_retries(1)
             .set_min_delay(Duration::from_millis(20))
             .set_max_delay(Duration::from_millis(50));
-        let client = Client::open(options.url.as_str())?;
-        let manager = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?;
-        Ok(Self { client, config, manager: Arc::new(ArcSwap::from_pointee(manager)), breaker: Breaker::new() })
+        let mut clients = options.clients()?;
+        let link = match (options.cluster, clients.pop()) {
+            (false, Some(client)) => Link::Node(Node::new(client, config)?),
+            (_, last) => {
+                clients.extend(last);
+                let (certificates, patience) = (options.certificates()?, options.response_timeout);
+                Link::Cluster(Arc::new(Cluster::new(clients, certificates, config, options.replica_reads, patience)?))
+            }
+        };
+        Ok(Self { link: Arc::new(link) })
     }
 
-    /// Calls one function of the library. It changes something, and so is tried also while the breaker is open, as [`change`](Self::change) is.
+    /// Calls one function of the library.
     pub(super) async fn call<T: FromRedisValue>(
         &self,
         function: Function,
         keys: &[String],
         args: &[Arg],
     ) -> Result<T, ViewError> {
-        let command = fcall(function, keys, args);
-        let name = function.source_name();
-        let call = || self.run(name, While::Tried, async |mut manager| command.query_async(&mut manager).await);
-        match call().await {
-            Err(error) if is_unknown_function(&error) => {
-                self.load_library().await?;
-                call().await
-            }
-            other => other,
-        }
-    }
-
-    /// Calls functions of the library one after another in one round trip, then other commands; answers are ignored.
-    pub(super) async fn call_all(&self, calls: &[(Function, Vec<String>, Vec<Arg>)], then: &[Cmd]) -> Result<(), ViewError> {
-        const OPERATION: &str = "calls";
-        let mut pipeline = redis::pipe();
-        for (function, keys, args) in calls {
-            pipeline.add_command(fcall(*function, keys, args)).ignore();
-        }
-        for command in then {
-            pipeline.add_command(command.clone()).ignore();
-        }
-        match self.change(OPERATION, &pipeline).await {
-            Err(error) if is_unknown_function(&error) => {
-                self.load_library().await?;
-                self.change(OPERATION, &pipeline).await
-            }
-            other => other,
-        }
-    }
-
-    /// Runs a pipeline of changes that follow from facts: it is tried also while the breaker is open, and its answers are ignored.
-    pub(super) async fn change(&self, operation: &'static str, pipeline: &Pipeline) -> Result<(), ViewError> {
-        self.run(operation, While::Tried, async |mut manager| pipeline.query_async(&mut manager).await).await
+        self.query(function.source_name(), fcall(function, keys, args)).await
     }
 
     /// Runs one command.
-    pub(super) async fn query<T: FromRedisValue>(&self, operation: &'static str, command: &Cmd) -> Result<T, ViewError> {
-        self.run(operation, While::Refused, async |mut manager| command.query_async(&mut manager).await).await
+    pub(super) async fn query<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        command: impl Into<Bundle>,
+    ) -> Result<T, ViewError> {
+        let answer = self
+            .run(operation, vec![command.into()])
+            .await
+            .pop()
+            .and_then(|answers| answers.map(|mut all| all.pop()).transpose());
+        let answer = answer.unwrap_or(Ok(Value::Nil))?;
+        read(operation, answer)
     }
 
-    /// Runs a pipeline.
-    pub(super) async fn pipeline<T: FromRedisValue>(&self, operation: &'static str, pipeline: &Pipeline) -> Result<T, ViewError> {
-        self.run(operation, While::Refused, async |mut manager| pipeline.query_async(&mut manager).await).await
+    /// Runs commands on keys of one slot in one round trip; what they answer, in order.
+    pub(super) async fn together<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<Cmd>,
+        age: Age,
+    ) -> Result<T, ViewError> {
+        let answers = self.run(operation, vec![Bundle { commands, age, weight: 1 }]).await.pop().unwrap_or(Ok(Vec::new()))?;
+        read(operation, Value::Array(answers))
     }
 
-    async fn run<T, F>(&self, operation: &'static str, open: While, call: impl Fn(ConnectionManager) -> F) -> Result<T, ViewError>
-    where
-        F: Future<Output = Result<T, RedisError>>,
-    {
-        let attempts = async {
-            let manager = self.manager.load_full();
-            let outcome = match call((*manager).clone()).await {
-                // A slow Redis is not asked twice: only a connection that broke is.
-                Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => call((*manager).clone()).await,
-                other => other,
-            };
-            if outcome.as_ref().is_err_and(RedisError::is_timeout) {
-                self.replace(&manager);
+    /// Runs commands on any keys, in one round trip a node; what they answer, in order.
+    ///
+    /// # Errors
+    /// One of them failed. The others have been run, or have failed for themselves.
+    pub(super) async fn each<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Result<Vec<T>, ViewError> {
+        let answers = self.run(operation, commands.into_iter().map(Into::into).collect()).await;
+        let one = |answer: Result<Vec<Value>, ViewError>| read(operation, answer?.pop().unwrap_or(Value::Nil));
+        answers.into_iter().map(one).collect()
+    }
+
+    /// The strings under these keys. Those on a node that does not answer count as missing while others do, and so the facts are asked.
+    pub(super) async fn strings(
+        &self,
+        operation: &'static str,
+        keys: &[String],
+        age: Age,
+    ) -> Result<Vec<Option<Vec<u8>>>, ViewError> {
+        let (strings, others) = self.strings_and(operation, keys, age, None).await?;
+        debug_assert!(others.is_none());
+        Ok(strings)
+    }
+
+    /// The same, and what another command answers, in the same round trip.
+    pub(super) async fn strings_and(
+        &self,
+        operation: &'static str,
+        keys: &[String],
+        age: Age,
+        other: Option<Cmd>,
+    ) -> Result<(Vec<Option<Vec<u8>>>, Option<Value>), ViewError> {
+        let parts = self.parts(keys);
+        let asks = parts.iter().map(|part| {
+            let mut command = redis::cmd("MGET");
+            for &index in part {
+                command.arg(&keys[index]);
             }
-            outcome.map_err(|error| view_error(operation, error))
-        };
-        self.breaker.run(operation, open, attempts).await
+            Bundle::from(command).aged(age)
+        });
+        let has_other = other.is_some();
+        let mut answers = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let last = |answers: Vec<Value>| answers.into_iter().last().unwrap_or(Value::Nil);
+        let other = if has_other { answers.pop().transpose()?.map(last) } else { None };
+        let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
+        for (part, answer) in parts.into_iter().zip(answers) {
+            match answer {
+                Ok(answer) => {
+                    answered = true;
+                    let values: Vec<Option<Vec<u8>>> = read(operation, last(answer))?;
+                    part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value);
+                }
+                Err(error) => lost = Some(error),
+            }
+        }
+        match lost {
+            Some(error) if !answered => return Err(error),
+            Some(error) => {
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is away: the facts are asked instead")
+            }
+            None => {}
+        }
+        Ok((strings, other))
     }
 
-    /// The next call makes a connection of its own: one that does not answer may belong to a node that is gone without a word.
-    fn replace(&self, silent: &Arc<ConnectionManager>) {
-        match ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone()) {
-            Ok(fresh) => drop(self.manager.compare_and_swap(silent, Arc::new(fresh))),
-            Err(error) => warn!(%error, "the silent connection is kept"),
+    /// Keys, by their indexes, that one command may have: all of them on one node, those of a slot on a cluster.
+    fn parts(&self, keys: &[String]) -> Vec<Vec<usize>> {
+        match &*self.link {
+            Link::Node(_) => vec![(0..keys.len()).collect()],
+            Link::Cluster(_) => {
+                let mut parts = std::collections::BTreeMap::<u16, Vec<usize>>::new();
+                for (index, key) in keys.iter().enumerate() {
+                    parts.entry(slot(key.as_bytes())).or_default().push(index);
+                }
+                parts.into_values().collect()
+            }
         }
     }
 
-    async fn load_library(&self) -> Result<(), ViewError> {
-        let mut command = redis::cmd("FUNCTION");
-        command.arg("LOAD").arg("REPLACE").arg(LIBRARY.code.as_str());
-        self.run("load_library", While::Tried, async |mut manager| command.query_async::<String>(&mut manager).await)
-            .await
-            .map(|_| ())
+    /// Whether one script call may have keys of any users.
+    pub(super) fn is_one_node(&self) -> bool {
+        matches!(&*self.link, Link::Node(_))
     }
+
+    /// Whether [`Age::MomentOld`] may be another answer than [`Age::Now`].
+    pub(super) fn reads_replicas(&self) -> bool {
+        matches!(&*self.link, Link::Cluster(cluster) if cluster.replica_reads)
+    }
+
+    /// One step of a walk over all keys with `SCAN` and these options: what was found, and where to go on. Zero begins it and is its end.
+    pub(super) async fn scan(
+        &self,
+        operation: &'static str,
+        cursor: u64,
+        options: &[&str],
+    ) -> Result<(u64, Vec<Vec<u8>>), ViewError> {
+        match &*self.link {
+            Link::Node(node) => scan_node(node, operation, cursor, options).await,
+            Link::Cluster(cluster) => cluster.scan(operation, cursor, options).await,
+        }
+    }
+
+    /// Whether Redis answers, every master of it.
+    pub(super) async fn answers(&self, operation: &'static str) -> Result<(), ViewError> {
+        match &*self.link {
+            Link::Node(node) => node.send(operation, &pipeline([redis::cmd("PING")])).await.map(|_| ()),
+            Link::Cluster(cluster) => cluster.ping(operation).await,
+        }
+    }
+
+    /// Runs bundles in one round trip a node; the answers of each.
+    pub(super) async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Vec<Value>, ViewError>> {
+        match &*self.link {
+            Link::Cluster(cluster) => cluster.run(operation, bundles).await,
+            Link::Node(node) => {
+                let lengths: Vec<usize> = bundles.iter().map(|bundle| bundle.commands.len()).collect();
+                match on_node(node, operation, bundles).await {
+                    Ok(answers) => {
+                        let mut answers = answers.into_iter();
+                        lengths.into_iter().map(|length| checked(operation, answers.by_ref().take(length).collect())).collect()
+                    }
+                    Err(error) => {
+                        let again = error.to_string();
+                        let mut error = Some(error);
+                        let unavailable = || ViewError::Unavailable { operation, source: again.as_str().into() };
+                        lengths.into_iter().map(|_| Err(error.take().unwrap_or_else(unavailable))).collect()
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One step of a walk over the keys of a node.
+pub(super) async fn scan_node(
+    node: &Node,
+    operation: &'static str,
+    cursor: u64,
+    options: &[&str],
+) -> Result<(u64, Vec<Vec<u8>>), ViewError> {
+    let mut answers = node.send(operation, &pipeline([redis::cmd("SCAN").arg(cursor).arg(options).clone()])).await?;
+    let answer = answers.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| view_error(operation, error))?;
+    read(operation, answer)
+}
+
+async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Vec<Value>, ViewError> {
+    if bundles.is_empty() {
+        return Ok(Vec::new());
+    }
+    let commands = pipeline(bundles.into_iter().flat_map(|bundle| bundle.commands));
+    let answers = node.send(operation, &commands).await?;
+    if !answers.iter().any(is_unknown_function) {
+        return Ok(answers);
+    }
+    node.load_library().await?;
+    node.send(operation, &commands).await
+}
+
+/// The answers, or the first error among them.
+fn checked(operation: &'static str, answers: Vec<Value>) -> Result<Vec<Value>, ViewError> {
+    answers.into_iter().map(Value::extract_error).collect::<Result<_, _>>().map_err(|error| view_error(operation, error))
+}
+
+fn read<T: FromRedisValue>(operation: &'static str, answer: Value) -> Result<T, ViewError> {
+    from_redis_value(answer).map_err(|error| view_error(operation, error.into()))
 }
 
 /// One script argument.
@@ -175,7 +383,7 @@ impl From<&str> for Arg {
     }
 }
 
-fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
+pub(super) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
     let mut command = redis::cmd("FCALL");
     command.arg(function.name()).arg(keys.len()).arg(keys);
     debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
@@ -188,21 +396,7 @@ fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
     command
 }
 
-fn is_unknown_function(error: &ViewError) -> bool {
-    matches!(error, ViewError::Damaged { detail } if detail.contains("Function not found"))
-}
-
 /// Milliseconds of a lifetime as an argument.
 pub(super) fn ms(duration: Duration) -> Arg {
     Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn view_error(operation: &'static str, error: RedisError) -> ViewError {
-    match error.kind() {
-        // A script error, an unknown function, an answer of another shape: repeating does not help.
-        ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::UnexpectedReturnType | ErrorKind::Parse => {
-            ViewError::Damaged { detail: format!("{operation}: {error}") }
-        }
-        _ => ViewError::Unavailable { operation, source: error.into() },
-    }
 }

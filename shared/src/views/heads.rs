@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::{
-    connection::{Redis, ms},
+    connection::{Age, Redis, ms},
     keys,
     library::Function,
 };
@@ -26,11 +26,8 @@ impl HeadViews for Redis {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut command = redis::cmd("MGET");
-        for &author in authors {
-            command.arg(keys::head(author));
-        }
-        let values: Vec<Option<Vec<u8>>> = self.query("heads", &command).await?;
+        let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)).collect();
+        let values = self.strings("heads", &keys, Age::MomentOld).await?;
         // What cannot be read counts as unknown: the facts are asked.
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, decode(&value?)?))).collect())
     }

@@ -10,7 +10,7 @@
 //! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of who fills the list | 10 s | lease | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
-//! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately | 3 s | apply | |
+//! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately, or reacted to somebody | 3 s; 90 s where replicas are read | apply, forget_counters | |
 //! | `{bucket}:p:<post>` | string | [summary](crate::domain::PostSummary) of a post, or that it is deleted; the author's bucket | 7 days | remember, bury | posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](crate::domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](crate::domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
@@ -21,7 +21,7 @@
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
 //! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
 //!
-//! The hash tag is the user's bucket, one of 4,096, not the user: users of one bucket share a slot, so that one call serves many followers.
+//! The hash tag is the user's bucket, one of 4,096, not the user: users of one bucket share a slot, so that one call serves many followers, on a cluster too.
 
 use std::time::Duration;
 
@@ -53,6 +53,10 @@ pub const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// How long it is known that a user has changed an edge: longer than a first page is kept in memory.
 pub const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
+
+/// The same where replicas are read. A replica that has heard nothing of its primary for `repl-timeout` (60 s) says so, and is not believed; one that
+/// is further behind than that does not exist.
+pub const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
 /// How long summaries of posts are kept.
 pub const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);

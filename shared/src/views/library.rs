@@ -1,4 +1,4 @@
-//! The Redis function library: all of `lua/`, named by its content so that two versions can serve side by side during a deployment.
+//! The Redis function library: all of `lua/` but the guard, named by its content so that two versions can serve side by side during a deployment.
 
 use std::sync::LazyLock;
 
@@ -79,6 +79,12 @@ impl Function {
         format!("{}_{}", self.source().0, LIBRARY.version)
     }
 }
+
+/// A library of its own, which remembers something between calls and therefore must never be replaced: what it is changes with its name.
+pub(super) const GUARD: &str = include_str!("lua/guard.lua");
+
+/// The name that FCALL knows.
+pub(super) const GUARD_NAME: &str = "tidemark_guard_1";
 
 /// The library as FUNCTION LOAD takes it.
 pub(super) struct Library {

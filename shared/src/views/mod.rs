@@ -4,15 +4,18 @@
 
 mod audit;
 mod breaker;
+mod cluster;
 mod connection;
 mod heads;
 pub mod keys;
 mod library;
+mod node;
 mod notices;
 mod posts;
 mod progress;
 mod reactions;
 mod readers;
 mod relations;
+mod topology;
 
 pub use connection::{Redis, RedisOptions};

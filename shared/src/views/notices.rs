@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
+use redis::{Cmd, Value};
 
 use super::{
-    connection::{Arg, Redis, ms},
+    connection::{Age, Arg, Redis, fcall, ms},
     keys,
     library::Function,
     readers::token_arg,
@@ -28,31 +29,30 @@ impl NoticeViews for Redis {
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), ViewError> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
-        let mut pipeline = redis::pipe();
-        pipeline.get(head).get(reads);
-        let (head, reads): (Option<Vec<u8>>, Option<Vec<u8>>) = self.pipeline("notice_state", &pipeline).await?;
+        // Not from replicas: who has published a notice, or read one, reads this next.
+        let gets = [head, reads].map(Cmd::get);
+        let mut records: Vec<Option<Vec<u8>>> = self.each("notice_state", gets.into()).await?;
+        let (reads, head) = (records.pop().flatten(), records.pop().flatten());
         // What cannot be read counts as unknown: the facts are asked, and their answer is stored over it.
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, ViewError> {
-        let mut pipeline = redis::pipe();
-        for &record in records {
+        let lifetime = keys::NOTICE_LEASE_LIFETIME.as_millis() as u64;
+        let lease = |&record: &NoticeRecord| {
             let [_, lease] = keys::notice_record(record);
-            let lifetime = keys::NOTICE_LEASE_LIFETIME.as_millis() as u64;
-            pipeline.cmd("SET").arg(lease).arg(&token.to_le_bytes()[..]).arg("NX").arg("PX").arg(lifetime);
-        }
-        let taken: Vec<bool> = self.pipeline("lease_notices", &pipeline).await?;
+            redis::cmd("SET").arg(lease).arg(&token.to_le_bytes()[..]).arg("NX").arg("PX").arg(lifetime).clone()
+        };
+        let taken: Vec<bool> = self.each("lease_notices", records.iter().map(lease).collect()).await?;
         Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
     }
 
     async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), ViewError> {
         let call = |view: &NoticeView| {
             let (_, record, lifetime) = encode(view);
-            (Function::Store, keys::notice_record(view.record()).to_vec(), vec![token_arg(token), record, lifetime])
+            fcall(Function::Store, &keys::notice_record(view.record()), &[token_arg(token), record, lifetime])
         };
-        let calls: Vec<_> = views.iter().map(call).collect();
-        self.call_all(&calls, &[]).await
+        self.each::<Value>("fill_notices", views.iter().map(call).collect()).await.map(|_| ())
     }
 
     async fn replace_notices(&self, view: &NoticeView) -> Result<(), ViewError> {
@@ -65,22 +65,19 @@ impl NoticeViews for Redis {
         if notices.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut command = redis::cmd("MGET");
-        for &(id, revision) in notices {
-            command.arg(keys::notice_title(id, revision));
-        }
-        let values: Vec<Option<Vec<u8>>> = self.query("notice_titles", &command).await?;
+        let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
+        // A title is under the key of its revision: an old one is no answer.
+        let values = self.strings("notice_titles", &keys, Age::MomentOld).await?;
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?)?))).collect())
     }
 
     async fn remember_titles(&self, notices: &[Notice]) -> Result<(), ViewError> {
-        let mut pipeline = redis::pipe();
-        for notice in notices {
+        let set = |notice: &Notice| {
             let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
             let key = keys::notice_title(notice.id, notice.revision);
-            pipeline.cmd("SET").arg(key).arg(value).arg("PX").arg(keys::POST_LIFETIME.as_millis() as u64).ignore();
-        }
-        self.pipeline("remember_titles", &pipeline).await
+            redis::cmd("SET").arg(key).arg(value).arg("PX").arg(keys::POST_LIFETIME.as_millis() as u64).clone()
+        };
+        self.each::<Value>("remember_titles", notices.iter().map(set).collect()).await.map(|_| ())
     }
 }
 

@@ -4,7 +4,12 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use super::{connection::Redis, keys, reactions};
+use redis::{Cmd, Value};
+
+use super::{
+    connection::{Age, Redis},
+    keys, reactions,
+};
 use crate::{
     domain::{FeedKey, PostId, PostSummary, Timestamp, UserId},
     ports::{KnownReactions, PostViews, ViewError},
@@ -20,7 +25,8 @@ impl PostViews for Redis {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
-        let values: Vec<Option<Vec<u8>>> = self.query("summaries", &ask(posts)).await?;
+        // What comes of these may be stored.
+        let values = self.strings("summaries", &post_keys(posts), Age::Now).await?;
         Ok(known(posts, values))
     }
 
@@ -31,35 +37,27 @@ impl PostViews for Redis {
         let mut authors: Vec<UserId> = posts.iter().map(|post| post.author).collect();
         authors.sort_unstable();
         authors.dedup();
-        let mut pipeline = redis::pipe();
-        pipeline.add_command(ask(posts)).add_command(reactions::ask(reader, &authors));
-        let (values, states): (_, Vec<Option<Vec<u8>>>) = self.pipeline("page", &pipeline).await?;
+        let own = Some(reactions::ask(reader, &authors));
+        let (values, states) = self.strings_and("page", &post_keys(posts), Age::MomentOld, own).await?;
+        let states = states.map(redis::from_redis_value::<Vec<Option<Vec<u8>>>>).transpose();
+        let states = states.map_err(|error| ViewError::Damaged { detail: format!("page: {error}") })?.unwrap_or_default();
         Ok((known(posts, values), reactions::known(&authors, &states)))
     }
 
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError> {
-        let mut pipeline = redis::pipe();
-        for post in posts {
-            // Not over what is there: a deletion may have come since the facts were read.
-            set(&mut pipeline, post).arg("NX").ignore();
-        }
-        self.pipeline("remember", &pipeline).await
+        // Not over what is there: a deletion may have come since the facts were read.
+        let commands = posts.iter().map(|post| set(post).arg("NX").clone()).collect();
+        self.each::<Value>("remember", commands).await.map(|_| ())
     }
 
     async fn bury(&self, post: FeedKey) -> Result<(), ViewError> {
         let tombstone = PostSummary { id: post.post, title: String::new(), created_at: post.at, deleted: true };
-        let mut pipeline = redis::pipe();
-        set(&mut pipeline, &tombstone).ignore();
-        self.change("bury", &pipeline).await
+        self.query("bury", set(&tombstone)).await
     }
 }
 
-fn ask(posts: &[PostId]) -> redis::Cmd {
-    let mut command = redis::cmd("MGET");
-    for &post in posts {
-        command.arg(keys::post(post));
-    }
-    command
+fn post_keys(posts: &[PostId]) -> Vec<String> {
+    posts.iter().map(|&post| keys::post(post)).collect()
 }
 
 /// What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
@@ -67,9 +65,9 @@ fn known(posts: &[PostId], values: Vec<Option<Vec<u8>>>) -> HashMap<PostId, Post
     posts.iter().zip(values).filter_map(|(&post, value)| Some((post, decode(post, &value?)?))).collect()
 }
 
-fn set<'a>(pipeline: &'a mut redis::Pipeline, post: &PostSummary) -> &'a mut redis::Pipeline {
+fn set(post: &PostSummary) -> Cmd {
     let lifetime = keys::POST_LIFETIME.as_millis() as u64;
-    pipeline.cmd("SET").arg(keys::post(post.id)).arg(encode(post)).arg("PX").arg(lifetime)
+    redis::cmd("SET").arg(keys::post(post.id)).arg(encode(post)).arg("PX").arg(lifetime).clone()
 }
 
 fn encode(post: &PostSummary) -> Vec<u8> {

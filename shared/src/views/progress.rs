@@ -1,9 +1,10 @@
 //! [`ProgressViews`] on Redis.
 
 use async_trait::async_trait;
+use redis::Cmd;
 
 use super::{
-    connection::{Redis, ms},
+    connection::{Age, Redis, ms},
     keys,
     library::Function,
 };
@@ -26,9 +27,8 @@ impl ProgressViews for Redis {
     }
 
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError> {
-        let mut pipeline = redis::pipe();
-        pipeline.get(keys::pages_done(kind, post)).get(keys::handled(kind, post));
-        let (bitmap, handled): (Option<Vec<u8>>, Option<u64>) = self.pipeline("progress", &pipeline).await?;
+        let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
+        let (bitmap, handled): (Option<Vec<u8>>, Option<u64>) = self.together("progress", gets.into(), Age::Now).await?;
         let bitmap = bitmap.unwrap_or_default();
         // SETBIT numbers the bits of a byte from the most significant one.
         let done = |page: u16| bitmap.get(usize::from(page / 8)).is_some_and(|byte| byte << (page % 8) & 0x80 != 0);
@@ -38,6 +38,6 @@ impl ProgressViews for Redis {
     }
 
     async fn ping(&self) -> Result<(), ViewError> {
-        self.query::<String>("ping", &redis::cmd("PING")).await.map(|_| ())
+        self.answers("ping").await
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{
-    connection::{Arg, MAX_ARGUMENTS, Redis, ms},
+    connection::{Age, Arg, Bundle, MAX_ARGUMENTS, Redis, fcall, ms},
     keys,
     library::Function,
 };
@@ -33,13 +33,14 @@ impl ReaderViews for Redis {
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ViewError> {
         let state_key = keys::reader_state(user);
         let (fields, entries): (Vec<(Vec<u8>, Vec<u8>)>, Vec<Vec<u8>>) = if newest == 0 {
-            (self.query("state", redis::cmd("HGETALL").arg(state_key)).await?, Vec::new())
+            (self.query("state", redis::cmd("HGETALL").arg(state_key).clone()).await?, Vec::new())
         } else {
             // A transaction: what is delivered between two commands would be in one and not in the other.
             let newest = i64::try_from(newest).unwrap_or(i64::MAX);
-            let mut pipeline = redis::pipe();
-            pipeline.atomic().cmd("HGETALL").arg(state_key).cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1);
-            self.pipeline("view", &pipeline).await?
+            let state = redis::cmd("HGETALL").arg(state_key).clone();
+            let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
+            let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
+            self.query("view", Bundle { commands, age: Age::Now, weight: 1 }).await?
         };
         let state = ReaderState::decode(fields).map_err(|error| ViewError::Damaged { detail: error.to_string() })?;
         let Some(state) = state else { return Ok(None) };
@@ -164,14 +165,21 @@ impl ReaderViews for Redis {
 }
 
 impl Redis {
-    /// Calls a script over many users, some a call, one call after another: readers get their turn in between.
+    /// Calls a script over many users, which should be in bucket order, some a call, one call after another: readers get their turn in between.
     async fn for_users(&self, function: Function, users: &[UserId], args: &[Arg]) -> Result<u64, ViewError> {
-        let mut reached = 0;
-        for users in users.chunks(USERS_PER_CALL) {
-            let keys: Vec<String> = users.iter().flat_map(|&user| user_keys(user)).collect();
-            reached += self.call::<u64>(function, &keys, args).await?;
+        let keys = |users: &[UserId]| users.iter().flat_map(|&user| user_keys(user)).collect::<Vec<String>>();
+        if self.is_one_node() {
+            let mut reached = 0;
+            for users in users.chunks(USERS_PER_CALL) {
+                reached += self.call::<u64>(function, &keys(users), args).await?;
+            }
+            return Ok(reached);
         }
-        Ok(reached)
+        // Users of one bucket a call, since they share a slot. The nodes take their calls side by side, and some at a time.
+        let calls = users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(USERS_PER_CALL));
+        let calls =
+            calls.map(|users| Bundle { commands: vec![fcall(function, &keys(users), args)], age: Age::Now, weight: users.len() });
+        Ok(self.each::<u64>(function.source_name(), calls.collect()).await?.into_iter().sum())
     }
 }
 

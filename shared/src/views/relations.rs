@@ -1,9 +1,10 @@
 //! [`RelationViews`] on Redis.
 
 use async_trait::async_trait;
+use redis::{Cmd, Value};
 
 use super::{
-    connection::{Arg, Redis, ms},
+    connection::{Age, Arg, Bundle, Redis, fcall, ms},
     keys,
     library::Function,
     readers::token_arg,
@@ -19,41 +20,14 @@ pub(super) const MARKER: &[u8] = b"\0";
 
 #[async_trait]
 impl RelationViews for Redis {
-    async fn slice(&self, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError> {
-        let [key, ..] = keys::list(list);
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("ZSCORE").arg(&key).arg(MARKER);
-        match start {
-            Start::Below(before) => {
-                // Entries of the cursor's own millisecond are asked for apart: the cursor may lie anywhere among them.
-                let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
-                let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
-                pipeline.cmd("ZRANGE").arg(&key).arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES");
-                pipeline.cmd("ZRANGE").arg(&key).arg(&below).arg("-inf").arg("BYSCORE").arg("REV");
-                pipeline.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
-            }
-            Start::Offset(offset) => {
-                pipeline.cmd("ZRANGE").arg(&key).arg(offset).arg(offset.saturating_add(limit).saturating_sub(1));
-                pipeline.arg("REV").arg("WITHSCORES");
-                pipeline.cmd("ECHO").arg("");
-            }
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError> {
+        let (List::Following(owner) | List::Fans(owner)) = list;
+        if self.may_be_old(caller, owner).await
+            && let Some(slice) = self.slice_of_age(list, start, limit, Age::MomentOld).await?
+        {
+            return Ok(Some(slice));
         }
-        let (low, first, second): (Option<f64>, redis::Value, redis::Value) = self.pipeline("list", &pipeline).await?;
-        let Some(low) = low else { return Ok(None) };
-        let parts: &[&redis::Value] = if matches!(start, Start::Offset(_)) { &[&first] } else { &[&first, &second] };
-        let mut items = Vec::new();
-        for part in parts {
-            items.extend(relations(part)?);
-        }
-        if let Start::Below(Some(before)) = start {
-            items.retain(|relation| *relation < before);
-        }
-        items.truncate(limit);
-        let rest = (low > 0.0 && items.len() < limit).then(|| match (items.last(), start) {
-            (Some(last), _) => Start::Below(Some(*last)),
-            (None, start) => start,
-        });
-        Ok(Some(ListSlice { items, rest }))
+        self.slice_of_age(list, start, limit, Age::Now).await
     }
 
     async fn lease(&self, list: List, token: u64) -> Result<(), ViewError> {
@@ -69,15 +43,14 @@ impl RelationViews for Redis {
     }
 
     async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError> {
-        self.query("changed_lately", redis::cmd("EXISTS").arg(keys::changed(user))).await
+        self.query("changed_lately", Cmd::exists(keys::changed(user))).await
     }
 
     async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
         if edges.is_empty() {
             return Ok(());
         }
-        let mut calls = Vec::with_capacity(edges.len() * 2);
-        let mut then = Vec::new();
+        let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
         for edge in edges {
             let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
             for (list, member, most) in sides {
@@ -88,25 +61,23 @@ impl RelationViews for Redis {
                     most.into(),
                     ms(keys::RELATIONS_LIFETIME),
                 ];
-                calls.push((Function::Relate, keys::list(list).to_vec(), args));
+                calls.push(fcall(Function::Relate, &keys::list(list), &args));
             }
-            for user in [edge.user, edge.author] {
-                let mut del = redis::cmd("DEL");
-                del.arg(&keys::counters(user));
-                then.push(del);
-            }
-            let mut changed = redis::cmd("SET");
-            changed.arg(keys::changed(edge.user)).arg(1).arg("PX").arg(keys::CHANGED_LIFETIME.as_millis() as u64);
-            then.push(changed);
+            then.extend([edge.user, edge.author].map(|user| Cmd::del(&keys::counters(user))));
+            then.push(self.note_change(edge.user));
         }
-        self.call_all(&calls, &then).await
+        calls.append(&mut then);
+        self.each::<Value>("apply", calls).await.map(|_| ())
     }
 
-    async fn counters(&self, user: UserId, token: u64) -> Result<Option<Counters>, ViewError> {
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, ViewError> {
         let [key, lease] = keys::counters(user);
-        let record: Option<Vec<u8>> = self.query("counters", redis::cmd("GET").arg(&key)).await?;
-        if let Some(counters) = record.as_deref().and_then(decode) {
-            return Ok(Some(counters));
+        let old = self.may_be_old(caller, user).await;
+        for age in old.then_some(Age::MomentOld).into_iter().chain([Age::Now]) {
+            let record: Option<Vec<u8>> = self.query("counters", Bundle::from(Cmd::get(&key)).aged(age)).await?;
+            if let Some(counters) = record.as_deref().and_then(decode) {
+                return Ok(Some(counters));
+            }
         }
         self.take_lease(&lease, token).await?;
         Ok(None)
@@ -117,21 +88,73 @@ impl RelationViews for Redis {
         self.call::<u8>(Function::Store, &keys::counters(user), &args).await.map(|_| ())
     }
 
-    async fn forget_counters(&self, user: UserId) -> Result<(), ViewError> {
-        self.change("forget_counters", redis::pipe().del(&keys::counters(user)[..]).ignore()).await
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError> {
+        // Where nobody reads old counters, nobody asks who might not.
+        let note = changed_by.filter(|_| self.reads_replicas()).map(|by| self.note_change(by));
+        let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
+        self.each::<Value>("forget_counters", commands).await.map(|_| ())
     }
 }
 
 impl Redis {
+    async fn slice_of_age(&self, list: List, start: Start, limit: usize, age: Age) -> Result<Option<ListSlice>, ViewError> {
+        let [key, ..] = keys::list(list);
+        let mut commands = vec![redis::cmd("ZSCORE").arg(&key).arg(MARKER).clone()];
+        let range = || redis::cmd("ZRANGE").arg(&key).clone();
+        match start {
+            Start::Below(before) => {
+                // Entries of the cursor's own millisecond are asked for apart: the cursor may lie anywhere among them.
+                let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
+                let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
+                commands.push(range().arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES").clone());
+                let mut below = range().arg(&below).arg("-inf").arg("BYSCORE").arg("REV").clone();
+                commands.push(below.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES").clone());
+            }
+            Start::Offset(offset) => {
+                let last = offset.saturating_add(limit).saturating_sub(1);
+                commands.push(range().arg(offset).arg(last).arg("REV").arg("WITHSCORES").clone());
+            }
+        }
+        let mut answers: Vec<Value> = self.together("list", commands, age).await?;
+        let low: Option<f64> = redis::from_redis_value(answers.remove(0)).map_err(|_| damaged())?;
+        let Some(low) = low else { return Ok(None) };
+        let mut items = Vec::new();
+        for part in &answers {
+            items.extend(relations(part)?);
+        }
+        if let Start::Below(Some(before)) = start {
+            items.retain(|relation| *relation < before);
+        }
+        items.truncate(limit);
+        let rest = (low > 0.0 && items.len() < limit).then(|| match (items.last(), start) {
+            (Some(last), _) => Start::Below(Some(*last)),
+            (None, start) => start,
+        });
+        Ok(Some(ListSlice { items, rest }))
+    }
+
     async fn take_lease(&self, key: &str, token: u64) -> Result<(), ViewError> {
         let mut set = redis::cmd("SET");
         set.arg(key).arg(&token.to_le_bytes()[..]).arg("PX").arg(keys::LEASE_LIFETIME.as_millis() as u64);
-        self.query::<()>("lease", &set).await
+        self.query::<()>("lease", set).await
+    }
+
+    fn note_change(&self, user: UserId) -> Cmd {
+        let lifetime = if self.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
+        redis::cmd("SET").arg(keys::changed(user)).arg(1).arg("PX").arg(lifetime.as_millis() as u64).clone()
+    }
+
+    /// Whether what `caller` asks about `owner` can hold no change of the caller's own. If that cannot be told, it may.
+    async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
+        self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
 }
 
-fn relations(part: &redis::Value) -> Result<Vec<Relation>, ViewError> {
-    let damaged = || ViewError::Damaged { detail: "relation list".to_owned() };
+fn damaged() -> ViewError {
+    ViewError::Damaged { detail: "relation list".to_owned() }
+}
+
+fn relations(part: &Value) -> Result<Vec<Relation>, ViewError> {
     let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged())?;
     pairs
         .into_iter()

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
-use redis::{AsyncCommands, aio::MultiplexedConnection};
+use redis::AsyncCommands;
 use serde_json::Value;
 use tidemark::{
     App,
     domain::{AuthorState, FeedKey, Post, PostId, SeqSet, UserId},
     views::keys,
 };
-use tidemark_tests::{User, World};
+use tidemark_tests::{Connection, User, World};
 
 /// An item of DynamoDB.
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -21,7 +21,7 @@ pub(super) struct Scene<'w> {
     pub(super) world: &'w World,
     pub(super) app: &'w App,
     pub(super) dynamodb: aws_sdk_dynamodb::Client,
-    pub(super) redis: MultiplexedConnection,
+    pub(super) redis: Connection,
     base: u64,
 }
 
@@ -165,7 +165,7 @@ impl<'w> Scene<'w> {
     // ---- Redis -----------------------------------------------------------
 
     /// A connection to change things with.
-    pub(super) fn redis(&self) -> MultiplexedConnection {
+    pub(super) fn redis(&self) -> Connection {
         self.redis.clone()
     }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidemark::views::{Redis as Views, RedisOptions};
 
 use super::info::Info;
-use crate::redis::{Redis, RedisData};
+use crate::redis::{Redis, RedisData, RedisSetup};
 
 /// Loading may keep the server from answering for longer than readers would wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn start(binary: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("tidemark-bench-").tempdir().context("no temporary folder")?;
-        let redis = Redis::start(None, binary, folder.path()).await?;
+        let redis = Redis::start(None, RedisSetup::default(), false, binary, folder.path()).await?;
         Ok(Self { redis, folder })
     }
 
@@ -41,19 +41,19 @@ impl Server {
     }
 
     pub(super) fn url(&self) -> String {
-        self.redis.url()
+        self.redis.options().url
     }
 
     /// Tidemark's own views on it.
     pub(super) fn views(&self) -> anyhow::Result<Views> {
-        let options = RedisOptions { url: self.redis.url(), connect_timeout: PATIENCE, response_timeout: PATIENCE };
+        let options = RedisOptions { connect_timeout: PATIENCE, response_timeout: PATIENCE, ..self.redis.options() };
         Views::new(&options).context("cannot use the server's URL")
     }
 
     /// A plain connection.
     pub(super) async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let client = Client::open(self.redis.url())?;
+        let client = Client::open(self.url())?;
         client.get_multiplexed_async_connection_with_config(&config).await.context("cannot connect to the server")
     }
 

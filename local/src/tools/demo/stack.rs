@@ -44,6 +44,7 @@ impl OwnStack {
             .env("TIDEMARK_DATA", folder.path().join("data"))
             // The user's own Redis is not the demo's to write to.
             .env_remove("REDIS_URL")
+            .env_remove("REDIS_CLUSTER")
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("cannot write the stack's log")?)
             .stderr(log)

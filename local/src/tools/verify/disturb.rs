@@ -156,6 +156,10 @@ pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
     require_loopback(redis_url, "redis")?;
     let client = redis::Client::open(redis_url).context("the stack's redis_url")?;
     let mut connection = client.get_multiplexed_async_connection().await.context("cannot reach the stack's Redis")?;
+    let info: String = redis::cmd("INFO").arg("cluster").query_async(&mut connection).await.context("INFO")?;
+    if info.contains("cluster_enabled:1") {
+        bail!("this flushes one node, and the stack's Redis is a cluster");
+    }
     redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.context("FLUSHALL")
 }
 

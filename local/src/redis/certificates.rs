@@ -1,0 +1,44 @@
+//! Certificates for a Redis of our own over TLS: an authority that nobody else knows, and what it says of this machine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+/// Files in PEM.
+#[derive(Clone, Debug)]
+pub(super) struct Certificates {
+    pub(super) authority: PathBuf,
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+impl Certificates {
+    /// Those in `folder`, whether or not they are there.
+    pub(super) fn of(folder: &Path) -> Self {
+        let [authority, certificate, key] = ["authority.pem", "server.pem", "server.key"].map(|name| folder.join(name));
+        Self { authority, certificate, key }
+    }
+
+    /// Makes new ones in `folder`.
+    pub(super) fn create(folder: &Path) -> Result<Self> {
+        let authority_key = KeyPair::generate()?;
+        let mut authority = CertificateParams::new(Vec::new())?;
+        // Different ones, or the certificate looks as if it had signed itself.
+        authority.distinguished_name.push(DnType::CommonName, "Tidemark local authority");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_pem = authority.self_signed(&authority_key)?.pem();
+        let key = KeyPair::generate()?;
+        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let mut certificate = CertificateParams::new(names)?;
+        certificate.distinguished_name.push(DnType::CommonName, "Tidemark local Redis");
+        let certificate = certificate.signed_by(&key, &Issuer::new(authority, authority_key))?;
+        let files = Self::of(folder);
+        for (path, pem) in
+            [(&files.authority, authority_pem), (&files.certificate, certificate.pem()), (&files.key, key.serialize_pem())]
+        {
+            std::fs::write(path, pem).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(files)
+    }
+}

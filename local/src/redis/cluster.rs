@@ -1,0 +1,83 @@
+//! A cluster of `redis-server`s of our own: slots dealt out, nodes introduced to each other, replicas attached.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use futures::future::try_join_all;
+
+use super::{command, server::Server};
+
+const SLOTS: usize = 16_384;
+const FORMED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Makes a cluster of servers that run and know of nobody: masters first, then the replicas of each in turn.
+pub(super) async fn form(servers: &[Server], masters: usize) -> Result<()> {
+    for (index, server) in servers[..masters].iter().enumerate() {
+        let (first, last) = (index * SLOTS / masters, (index + 1) * SLOTS / masters - 1);
+        cluster::<()>(server, &["ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
+        // Different ones, or the nodes would have to agree on them first.
+        cluster::<()>(server, &["SET-CONFIG-EPOCH", &(index + 1).to_string()]).await?;
+    }
+    let Some((first, others)) = servers.split_first() else { return Ok(()) };
+    for server in others {
+        let bus_port = server.clustered.as_ref().map_or(0, |clustered| clustered.bus_port);
+        cluster::<()>(first, &["MEET", "127.0.0.1", &server.port.to_string(), &bus_port.to_string()]).await?;
+    }
+    is_whole(servers).await?;
+    for (index, replica) in servers[masters..].iter().enumerate() {
+        let master: String = cluster(&servers[index % masters], &["MYID"]).await?;
+        cluster::<()>(replica, &["REPLICATE", &master]).await?;
+    }
+    try_join_all(servers[masters..].iter().map(is_attached)).await?;
+    // Everybody has heard who is whose replica.
+    until("the replicas are not known everywhere", async || {
+        for server in servers {
+            let slots: Vec<Vec<redis::Value>> = cluster(server, &["SLOTS"]).await?;
+            if slots.iter().map(|range| range.len() - 2).sum::<usize>() != servers.len() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .await
+}
+
+/// Waits until every node that runs says that all slots are served.
+pub(super) async fn is_whole(servers: &[Server]) -> Result<()> {
+    until("the cluster does not come together", async || {
+        for server in servers {
+            let info: String = cluster(server, &["INFO"]).await?;
+            let says = |what: &str| info.lines().any(|line| line == what);
+            let known = format!("cluster_known_nodes:{}", servers.len());
+            if !says("cluster_state:ok") || !says(&known) || !says(&format!("cluster_slots_ok:{SLOTS}")) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .await
+}
+
+async fn is_attached(replica: &Server) -> Result<()> {
+    until("a replica does not follow its master", async || {
+        let info: String = command(&replica.options(), redis::cmd("INFO").arg("replication")).await?;
+        Ok(info.lines().any(|line| line == "master_link_status:up"))
+    })
+    .await
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let started = Instant::now();
+    while !is_so().await? {
+        if started.elapsed() > FORMED_WITHIN {
+            bail!("{what}");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+async fn cluster<T: redis::FromRedisValue>(server: &Server, arguments: &[&str]) -> Result<T> {
+    let answer = command(&server.options(), redis::cmd("CLUSTER").arg(arguments)).await;
+    answer.with_context(|| format!("CLUSTER {} on port {}", arguments.join(" "), server.port))
+}

@@ -1,0 +1,157 @@
+//! A `redis-server` as a child process.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tidemark::views::RedisOptions;
+use tokio::process::{Child, Command};
+
+use super::{RedisData, certificates::Certificates, command};
+
+const DUMP: &str = "dump.rdb";
+const NOTE: &str = "redis.port";
+const READY_WITHIN: Duration = Duration::from_secs(10);
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a node of a cluster is told besides.
+#[derive(Clone, Debug)]
+pub(super) struct Clustered {
+    /// The port where other nodes reach it.
+    pub(super) bus_port: u16,
+    /// How long others wait for it before it counts as lost.
+    pub(super) node_timeout: Duration,
+}
+
+/// A child `redis-server`.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(super) binary: PathBuf,
+    pub(super) folder: PathBuf,
+    pub(super) port: u16,
+    pub(super) certificates: Option<Certificates>,
+    pub(super) clustered: Option<Clustered>,
+    child: Option<Child>,
+}
+
+/// The binary cannot be found.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not installed: run `make setup` or `apt-get install redis-server`, or set REDIS_URL")]
+pub(super) struct Missing(String);
+
+impl Server {
+    pub(super) fn new(
+        binary: &Path,
+        folder: &Path,
+        port: u16,
+        certificates: Option<Certificates>,
+        clustered: Option<Clustered>,
+    ) -> Self {
+        Self { binary: binary.to_owned(), folder: folder.to_owned(), port, certificates, clustered, child: None }
+    }
+
+    /// How this one server is reached.
+    pub(super) fn options(&self) -> RedisOptions {
+        let scheme = if self.certificates.is_some() { "rediss" } else { "redis" };
+        let mut options = RedisOptions::new(format!("{scheme}://127.0.0.1:{}", self.port));
+        options.ca_file = self.certificates.as_ref().map(|certificates| certificates.authority.clone());
+        options
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dbfilename", DUMP, "--protected-mode", "yes"]
+                .map(str::to_owned)
+                .into();
+        let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
+        add("dir", self.folder.display().to_string());
+        match &self.certificates {
+            None => add("port", self.port.to_string()),
+            Some(Certificates { authority, certificate, key }) => {
+                add("port", "0".to_owned());
+                add("tls-port", self.port.to_string());
+                add("tls-ca-cert-file", authority.display().to_string());
+                add("tls-cert-file", certificate.display().to_string());
+                add("tls-key-file", key.display().to_string());
+                add("tls-auth-clients", "no".to_owned());
+                add("tls-replication", "yes".to_owned());
+            }
+        }
+        if let Some(Clustered { bus_port, node_timeout }) = &self.clustered {
+            add("cluster-enabled", "yes".to_owned());
+            add("cluster-port", bus_port.to_string());
+            add("cluster-node-timeout", node_timeout.as_millis().to_string());
+            // A lost master is the loss of its own slots, as in ElastiCache.
+            add("cluster-require-full-coverage", "no".to_owned());
+            add("cluster-replica-validity-factor", "0".to_owned());
+            add("repl-diskless-sync-delay", "0".to_owned());
+            add("tls-cluster", if self.certificates.is_some() { "yes" } else { "no" }.to_owned());
+        }
+        arguments
+    }
+
+    pub(super) async fn start(&mut self) -> Result<()> {
+        if self.child.is_some() {
+            return Ok(());
+        }
+        let log = std::fs::File::create(self.folder.join("redis.log")).context("cannot write the log of redis-server")?;
+        let mut child = Command::new(&self.binary)
+            .args(self.arguments())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            // Ctrl-C is for the stack, which stops its child when nothing uses it any more.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Missing(self.binary.display().to_string()).into(),
+                _ => anyhow!(error).context("cannot start redis-server"),
+            })?;
+        let options = self.options();
+        let ready = async {
+            while command::<()>(&options, &redis::cmd("PING")).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            status = child.wait() => bail!("redis-server ended at once ({}), see {}", status?, self.folder.join("redis.log").display()),
+            ready = tokio::time::timeout(READY_WITHIN, ready) => ready.context("redis-server does not answer")?,
+        }
+        std::fs::write(self.folder.join(NOTE), self.port.to_string())?;
+        let _ = std::fs::remove_file(self.folder.join(DUMP));
+        self.child = Some(child);
+        Ok(())
+    }
+
+    pub(super) async fn stop(&mut self, data: RedisData) -> Result<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        if data == RedisData::Keep {
+            // The server closes the connection instead of answering.
+            let _ = command::<()>(&self.options(), redis::cmd("SHUTDOWN").arg("SAVE")).await;
+            if tokio::time::timeout(STOP_WITHIN, child.wait()).await.is_ok() {
+                let _ = std::fs::remove_file(self.folder.join(NOTE));
+                return Ok(());
+            }
+        }
+        child.kill().await.context("cannot end redis-server")?;
+        let _ = std::fs::remove_file(self.folder.join(NOTE));
+        Ok(())
+    }
+}
+
+/// Ends the child of a stack that was killed.
+pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificates>) {
+    let note = folder.join(NOTE);
+    let Some(port) = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u16>().ok()) else { return };
+    let options = Server::new(Path::new(""), folder, port, certificates.cloned(), None).options();
+    let answer: Result<(String, String)> = command(&options, redis::cmd("CONFIG").arg("GET").arg("dir")).await;
+    if answer.is_ok_and(|(_, dir)| Path::new(&dir) == folder) {
+        tracing::info!(port, "ending the redis-server of an earlier run");
+        let _ = command::<()>(&options, redis::cmd("SHUTDOWN").arg("NOSAVE").arg("NOW")).await;
+    }
+    let _ = std::fs::remove_file(note);
+}

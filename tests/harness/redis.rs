@@ -1,0 +1,170 @@
+//! Redis as the tests see it: one node, over TLS, or a cluster, as `TIDEMARK_TEST_REDIS` says (node, tls, cluster, tls-cluster).
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt as _;
+use redis::{
+    Cmd, Pipeline, RedisFuture, TlsCertificates, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+    cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection,
+};
+use tidemark::views::RedisOptions;
+use tidemark_local::RedisSetup;
+
+use crate::World;
+
+/// Tests that make no sense on a cluster, and why.
+const ONE_NODE_ONLY: [(&str, &str); 3] = [
+    (
+        "cost::a_publish_costs_what_the_page_says",
+        "counts calls of a hundred followers; on a cluster a call has those of one bucket",
+    ),
+    ("feed::an_unread_page_costs_what_a_page_costs", "counts commands; on a cluster a page's titles are one MGET a slot"),
+    (
+        "notice_counts::a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_readers",
+        "counts what one node reads from its connections",
+    ),
+];
+
+/// The Redis to test on.
+#[expect(clippy::disallowed_methods, reason = "a variable of the tests alone")]
+pub fn setup() -> RedisSetup {
+    match std::env::var("TIDEMARK_TEST_REDIS") {
+        Ok(name) if !name.is_empty() => name.parse().expect("TIDEMARK_TEST_REDIS"),
+        _ => RedisSetup::default(),
+    }
+}
+
+/// Why the test that runs in this thread makes no sense on the Redis to test on.
+pub(crate) fn reason_to_skip(setup: &RedisSetup) -> Option<&'static str> {
+    let thread = std::thread::current();
+    let this = |(name, _): &&(&str, &str)| thread.name().is_some_and(|thread| thread == *name);
+    setup.cluster.and_then(|_| ONE_NODE_ONLY.iter().find(this)).map(|(_, reason)| *reason)
+}
+
+/// A connection to the whole of Redis: a command goes where its key is, one without a key to every master.
+#[derive(Clone)]
+pub struct Connection(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    pub(crate) async fn open(options: &RedisOptions) -> Self {
+        let mut clients = options.clients().expect("a Redis URL");
+        if !options.cluster {
+            let client = clients.remove(0);
+            return Self(Kind::Node(client.get_multiplexed_async_connection().await.expect("Redis answers")));
+        }
+        let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()));
+        if let Some(path) = &options.ca_file {
+            let root_cert = Some(std::fs::read(path).expect("the authority's certificate"));
+            builder = builder.certs(TlsCertificates { client_tls: None, root_cert });
+        }
+        let client = builder.build().expect("a cluster");
+        Self(Kind::Cluster(client.get_async_connection().await.expect("the cluster answers")))
+    }
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match &mut self.0 {
+            Kind::Node(node) => node.req_packed_command(command),
+            Kind::Cluster(cluster) => cluster.req_packed_command(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(&'a mut self, pipeline: &'a Pipeline, offset: usize, count: usize) -> RedisFuture<'a, Vec<Value>> {
+        match &mut self.0 {
+            Kind::Node(node) => node.req_packed_commands(pipeline, offset, count),
+            Kind::Cluster(cluster) => async move {
+                let mut answers = Vec::with_capacity(count);
+                for command in pipeline.cmd_iter() {
+                    answers.push(cluster.req_packed_command(command).await?);
+                }
+                Ok(answers)
+            }
+            .boxed(),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+impl World {
+    /// Whether there is but one node.
+    pub fn is_one_node(&self) -> bool {
+        !self.stack.redis_options().cluster
+    }
+
+    /// A connection of the test's own to the whole of Redis.
+    pub async fn redis(&self) -> Connection {
+        Connection::open(self.stack.redis_options()).await
+    }
+
+    /// Connections to every node that runs, for what is asked of a node.
+    pub async fn redis_nodes(&self) -> Vec<MultiplexedConnection> {
+        let mut nodes = Vec::new();
+        for options in self.stack.redis_nodes() {
+            let client = options.clients().expect("a Redis URL").remove(0);
+            nodes.extend(client.get_multiplexed_async_connection().await.ok());
+        }
+        nodes
+    }
+
+    /// Forgets everything Redis knows.
+    pub async fn flush_redis(&self) {
+        redis::cmd("FLUSHALL").query_async::<()>(&mut self.redis().await).await.expect("FLUSHALL");
+    }
+
+    /// Lets no node answer for so long.
+    pub async fn pause_redis(&self, ms: u64) {
+        for mut node in self.redis_nodes().await {
+            redis::cmd("CLIENT").arg("PAUSE").arg(ms).arg("ALL").query_async::<()>(&mut node).await.expect("CLIENT PAUSE");
+        }
+    }
+
+    /// Commands run so far, by name, on all nodes together.
+    pub async fn redis_calls(&self) -> BTreeMap<String, u64> {
+        let mut calls = BTreeMap::new();
+        for stats in self.redis_info("commandstats").await {
+            for line in stats.lines() {
+                let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls=")) else {
+                    continue;
+                };
+                let count: u64 = rest.split(',').next().and_then(|count| count.parse().ok()).expect("a number of calls");
+                *calls.entry(name.to_owned()).or_default() += count;
+            }
+        }
+        calls
+    }
+
+    /// Counts commands from zero again.
+    pub async fn forget_redis_calls(&self) {
+        for mut node in self.redis_nodes().await {
+            redis::cmd("CONFIG").arg("RESETSTAT").query_async::<()>(&mut node).await.expect("CONFIG RESETSTAT");
+        }
+    }
+
+    /// A number that every node gives in a section of its INFO, all together.
+    pub async fn redis_sum(&self, section: &str, name: &str) -> u64 {
+        let number =
+            |info: &String| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok());
+        let numbers: Option<Vec<u64>> = self.redis_info(section).await.iter().map(number).collect();
+        numbers.expect("every node gives it").into_iter().sum()
+    }
+
+    async fn redis_info(&self, section: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        for mut node in self.redis_nodes().await {
+            all.push(redis::cmd("INFO").arg(section).query_async(&mut node).await.expect("INFO"));
+        }
+        all
+    }
+}

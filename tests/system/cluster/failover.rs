@@ -1,0 +1,188 @@
+//! A master that is killed: felt only by those whose views it held, and nothing is lost, what its replica had not heard of included.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tidemark_tests::{World, world_with};
+
+use super::{MASTERS, ask, at_home, home_of, pid, signal, with_replicas};
+
+const AUTHOR: u64 = 1_000_000;
+
+/// What a request may take at most: the waits for a lost node until its breaker opens.
+const BOUND: Duration = Duration::from_secs(3);
+
+async fn unread(world: &World, reader: u64) -> (u64, bool) {
+    let started = Instant::now();
+    let answer = world.user(reader).get("/v1/unread").await;
+    assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
+    let degraded = answer.header("degraded").is_some();
+    (answer.ok()["total"].as_u64().unwrap(), degraded)
+}
+
+/// Waits until a reader's view answers again.
+async fn is_served_again(world: &World, reader: u64) -> Duration {
+    let started = Instant::now();
+    while unread(world, reader).await.1 {
+        assert!(started.elapsed() < Duration::from_secs(30), "nobody takes over");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    started.elapsed()
+}
+
+#[tokio::test]
+async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
+    world_with(with_replicas(0), async |world| {
+        let mut readers = Vec::new();
+        for master in 0..MASTERS {
+            readers.push(at_home(world, master, 1, 3).await);
+        }
+        world.follow(readers.iter().flatten().copied(), AUTHOR).await;
+        world.user(AUTHOR).publish("one").await;
+        world.idle().await;
+        for &reader in readers.iter().flatten() {
+            assert_eq!(unread(world, reader).await, (1, false));
+        }
+        let lost = (home_of(world, AUTHOR).await + 1) % MASTERS;
+        world.stack.kill_redis_node(lost).await.unwrap();
+        for _ in 0..3 {
+            for (master, readers) in readers.iter().enumerate() {
+                for &reader in readers {
+                    assert_eq!(
+                        unread(world, reader).await,
+                        (1, master == lost),
+                        "reader {reader} of master {master}, {lost} lost"
+                    );
+                }
+            }
+        }
+        assert_eq!(world.user(1).get("/v1/health").await.ok()["redis"], "down");
+        // What it misses meanwhile is not done until it is back, and the others have theirs at once.
+        world.user(AUTHOR).publish("two").await;
+        let others: Vec<u64> =
+            readers.iter().enumerate().filter(|(master, _)| *master != lost).flat_map(|(_, ids)| ids.clone()).collect();
+        let started = Instant::now();
+        for reader in others {
+            while unread(world, reader).await != (2, false) {
+                assert!(started.elapsed() < Duration::from_secs(10));
+            }
+        }
+        world.stack.start_redis_node(lost).await.unwrap();
+        world.redis_is_asked_again().await;
+        world.idle().await;
+        for &reader in readers.iter().flatten() {
+            assert_eq!(unread(world, reader).await, (2, false));
+            assert_eq!(world.user(reader).feed_ids().await.len(), 2);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() {
+    const READERS: u64 = 150;
+    const POSTS: u64 = 40;
+    world_with(with_replicas(1), async |world| {
+        let readers: Vec<u64> = (1..=READERS).collect();
+        for readers in readers.chunks(30) {
+            join_all(readers.iter().map(|&reader| world.follow([reader], AUTHOR))).await;
+        }
+        world.idle().await;
+        for readers in readers.chunks(30) {
+            join_all(readers.iter().map(async |&reader| assert_eq!(world.user(reader).feed_ids().await.len(), 0))).await;
+        }
+        world.stack.pause("fan-out").await.unwrap();
+        for number in 0..POSTS {
+            world.user(AUTHOR).publish(&format!("{number}")).await;
+        }
+        world.stack.resume("fan-out").unwrap();
+        let started = Instant::now();
+        let left = async || {
+            let queue = world.stack.status().unwrap().queues["FanOutQueue"];
+            queue.visible + queue.in_flight
+        };
+        while left().await > (POSTS as usize) * 3 / 4 {
+            assert!(started.elapsed() < Duration::from_secs(30));
+            tokio::task::yield_now().await;
+        }
+        let lost = home_of(world, 1).await;
+        world.stack.kill_redis_node(lost).await.unwrap();
+        let before = left().await;
+        assert!(before > 0, "in the middle");
+        let killed = Instant::now();
+        assert_eq!(unread(world, 1).await.0, POSTS, "right from the facts");
+        is_served_again(world, 1).await;
+        let served = killed.elapsed();
+        world.idle().await;
+        let done = killed.elapsed();
+        // What of the progress was on the lost master is done again.
+        let finished = async || {
+            let mut all = true;
+            for seq in 1..=POSTS {
+                let delivery = world.user(AUTHOR).get(&format!("/v1/posts/{AUTHOR}-{seq}/delivery")).await.ok();
+                all &= delivery["state"] == "done" && delivery["delivered"] == READERS;
+            }
+            all
+        };
+        while !finished().await {
+            assert!(killed.elapsed() < Duration::from_secs(90), "fan-outs are not finished");
+            world.stack.fire("reconcile", None).await.unwrap();
+            world.idle().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        println!(
+            "killed with {before} of {POSTS} messages left; its readers served by the replica after {} ms, queue empty after {} ms",
+            served.as_millis(),
+            done.as_millis()
+        );
+        for &reader in &readers {
+            assert_eq!(world.user(reader).unread_total().await, POSTS, "reader {reader}");
+            assert_eq!(world.user(reader).feed_ids().await.len() as u64, POSTS);
+        }
+        // The old master comes back as a replica, with nothing of its own.
+        world.stack.start_redis_node(lost).await.unwrap();
+        world.user(AUTHOR).publish("after").await;
+        world.idle().await;
+        assert_eq!(world.user(1).unread_total().await, POSTS + 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_only_the_lost_master_had_heard_is_not_missed() {
+    world_with(with_replicas(1), async |world| {
+        let home = home_of(world, AUTHOR).await;
+        // The author's own keys are elsewhere.
+        let lost = (home + 1) % MASTERS;
+        let reader = at_home(world, lost, 1, 1).await[0];
+        world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        for _ in 0..3 {
+            world.user(AUTHOR).publish("heard").await;
+        }
+        world.idle().await;
+        assert_eq!(unread(world, reader).await, (3, false));
+        let replica = lost + MASTERS;
+        let heard = Instant::now();
+        while ask::<i64>(world, lost, &["WAIT", "1", "100"]).await < 1 {
+            assert!(heard.elapsed() < Duration::from_secs(10));
+        }
+        // From here on the replica hears nothing, what waits for it in a socket included.
+        let replica_pid = pid(world, replica).await;
+        signal(&replica_pid, "STOP");
+        ask::<u64>(world, lost, &["CLIENT", "KILL", "TYPE", "replica"]).await;
+        world.user(reader).put(&format!("/v1/posts/{AUTHOR}-1/read")).await.ok();
+        world.user(AUTHOR).publish("not heard").await;
+        world.idle().await;
+        assert_eq!(unread(world, reader).await, (3, false), "one more, one read");
+        world.stack.kill_redis_node(lost).await.unwrap();
+        signal(&replica_pid, "CONT");
+        is_served_again(world, reader).await;
+        assert_eq!(unread(world, reader).await, (3, false));
+        assert_eq!(
+            world.user(reader).feed("all").await,
+            [4, 3, 2, 1].map(|seq| (format!("{AUTHOR}-{seq}"), seq == 1)),
+            "the replica that took over had three unread posts"
+        );
+    })
+    .await;
+}

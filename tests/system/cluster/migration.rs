@@ -1,0 +1,101 @@
+//! A slot that moves to another master, key by key, while its users read, mark and are delivered to.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use futures::future::join_all;
+use tidemark_tests::world_with;
+
+use super::{ask, home_of, slot_of, user, with_replicas};
+
+const AUTHOR: u64 = 1_000_000;
+
+#[tokio::test]
+async fn a_slot_moves_during_traffic_and_nothing_is_lost() {
+    world_with(with_replicas(0), async |world| {
+        // Five readers of one bucket, so that a delivery is one call for all of them.
+        let readers: Vec<u64> = (1..).filter(|&id| user(id).bucket() == user(1).bucket()).take(5).collect();
+        world.follow(readers.iter().copied(), AUTHOR).await;
+        world.user(AUTHOR).publish("before").await;
+        world.idle().await;
+        for &reader in &readers {
+            assert_eq!(world.user(reader).unread_total().await, 1);
+        }
+        let (slot, source) = (slot_of(world, readers[0]).await.to_string(), home_of(world, readers[0]).await);
+        let target = (source + 1) % 3;
+        let (over, published) = (AtomicBool::new(false), AtomicUsize::new(1));
+        let (answers, degraded) = (AtomicUsize::new(0), AtomicUsize::new(0));
+
+        let publishing = async {
+            while !over.load(Ordering::Relaxed) {
+                world.user(AUTHOR).publish("meanwhile").await;
+                published.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let reading = join_all(readers.iter().map(async |&reader| {
+            let (reader, mut seq) = (world.user(reader), 1);
+            while !over.load(Ordering::Relaxed) {
+                let page = reader.get("/v1/feed").await;
+                answers.fetch_add(1, Ordering::Relaxed);
+                degraded.fetch_add(usize::from(page.header("degraded").is_some()), Ordering::Relaxed);
+                let page = page.ok();
+                assert!(page["unread_total"].as_u64().is_some());
+                if seq <= published.load(Ordering::Relaxed) {
+                    assert_eq!(reader.put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok()["read"], true);
+                    let read: BTreeSet<String> = reader.feed("unread").await.into_iter().map(|(id, _)| id).collect();
+                    assert!(!read.contains(&format!("{AUTHOR}-{seq}")), "the reader's own mark is seen at once");
+                    seq += 1;
+                }
+            }
+            seq - 1
+        }));
+        let moving = async {
+            let id = async |node: usize| ask::<String>(world, node, &["CLUSTER", "MYID"]).await;
+            let (from, to) = (id(source).await, id(target).await);
+            ask::<()>(world, target, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from]).await;
+            ask::<()>(world, source, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to]).await;
+            let port = world.stack.redis_nodes()[target].url.rsplit(':').next().unwrap().to_owned();
+            let mut moved = 0;
+            loop {
+                let keys: Vec<String> = ask(world, source, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
+                let Some(key) = keys.first() else { break };
+                // While it is half here and half there, two more posts are published.
+                let wanted = published.load(Ordering::Relaxed) + 2;
+                ask::<redis::Value>(world, source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
+                moved += 1;
+                while moved < 8 && published.load(Ordering::Relaxed) < wanted {
+                    tokio::task::yield_now().await;
+                }
+            }
+            for node in [target, source, 3 - source - target] {
+                ask::<()>(world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", &to]).await;
+            }
+            let wanted = published.load(Ordering::Relaxed) + 3;
+            while published.load(Ordering::Relaxed) < wanted {
+                tokio::task::yield_now().await;
+            }
+            over.store(true, Ordering::Relaxed);
+            moved
+        };
+        let ((), marked, moved) = futures::join!(publishing, reading, moving);
+        world.idle().await;
+        let published = published.into_inner();
+        let (answers, degraded) = (answers.into_inner(), degraded.into_inner());
+        println!("{moved} keys moved, {published} posts published, {degraded} of {answers} feeds from the facts");
+        // Those who ask while of their two keys one is here and one there wait for a while, and the facts answer in the end.
+        assert!(degraded * 10 <= answers, "{degraded} of {answers}");
+        assert!(moved >= 10, "a state and a feed for each of five readers");
+        for (&reader, marked) in readers.iter().zip(marked) {
+            let reader = world.user(reader);
+            let answer = reader.get("/v1/unread").await;
+            assert_eq!(answer.header("degraded"), None);
+            assert_eq!(reader.unread_total().await, (published - marked) as u64);
+            assert_eq!(reader.feed_ids().await.len(), published);
+        }
+        let there: u64 = ask(world, target, &["CLUSTER", "COUNTKEYSINSLOT", &slot]).await;
+        assert!(there >= 10, "{there} keys live where the slot is now");
+    })
+    .await;
+}

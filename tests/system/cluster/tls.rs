@@ -1,0 +1,42 @@
+//! The same over TLS: as the deployed cluster is reached.
+
+use std::path::PathBuf;
+
+use tidemark::{
+    ports::ProgressViews,
+    views::{Redis, RedisOptions},
+};
+use tidemark_tests::{World, world_with};
+
+async fn answers(world: &World, change: impl FnOnce(&mut RedisOptions)) -> bool {
+    let mut options = world.stack.redis_options().clone();
+    change(&mut options);
+    Redis::new(&options).unwrap().ping().await.is_ok()
+}
+
+#[tokio::test]
+async fn a_feed_is_served_over_tls_by_one_node_and_by_a_cluster_and_strangers_are_not_trusted() {
+    for name in ["tls", "tls-cluster"] {
+        world_with(
+            |options| options.redis = name.parse().unwrap(),
+            async |world| {
+                world.follow(1..=20, 99).await;
+                world.user(99).publish("one").await;
+                world.idle().await;
+                for reader in 1..=20 {
+                    let page = world.user(reader).get("/v1/feed").await;
+                    assert_eq!(page.header("degraded"), None, "{name}");
+                    assert_eq!(page.ok()["unread_total"], 1, "{name}");
+                }
+                assert!(answers(world, |_| {}).await);
+                assert!(!answers(world, |options| options.ca_file = None).await, "its authority is unknown to the system");
+                assert!(!answers(world, |options| options.url = options.url.replace("rediss", "redis")).await);
+                let mut missing = world.stack.redis_options().clone();
+                missing.ca_file = Some(PathBuf::from("/nowhere/authority.pem"));
+                assert!(Redis::new(&missing).is_err());
+                assert!(!format!("{missing:?}").contains("127.0.0.1"), "a URL may hold a password");
+            },
+        )
+        .await;
+    }
+}
