@@ -12,7 +12,6 @@ schemathesis.openapi.format("date-time", FUTURE.map(lambda time: time.isoformat(
 
 # Refusals that no schema can express and the document does in words: field, and what its message says.
 SAID_IN_WORDS = {
-    ("cursor", "is not one that this list gave out"),
     ("offset", "does not go with a cursor"),
     ("expires_at", "must lie in the future"),
     ("body", "must have at most 65536 bytes"),
