@@ -134,7 +134,11 @@ fn every_route_and_trigger_has_a_sample_event() {
             let context = &sample["requestContext"];
             let method_and_path = (&context["http"]["method"], &context["http"]["path"]);
             let method = sample["routeKey"].as_str().unwrap().split(' ').next().unwrap();
-            assert_eq!((&context["routeKey"], method_and_path), (&sample["routeKey"], (&method.into(), &sample["rawPath"])), "{path:?}");
+            assert_eq!(
+                (&context["routeKey"], method_and_path),
+                (&sample["routeKey"], (&method.into(), &sample["rawPath"])),
+                "{path:?}"
+            );
         }
     }
 }
