@@ -110,7 +110,7 @@ impl Reconcile {
             ViewDifference::CountersWrong { user } | ViewDifference::CountersDamaged { user } => {
                 self.forget(&View::Counters(user)).await
             }
-            ViewDifference::ReactionsBehind { user, author } => Ok(readers.sync_reactions(user, author).await?),
+            ViewDifference::ReactionsBehind { user, author, .. } => Ok(readers.sync_reactions(user, author).await?),
             ViewDifference::ReactionsWrong { user, .. } | ViewDifference::ReactionsDamaged { user } => {
                 self.forget(&View::Reactions(user)).await
             }
@@ -119,11 +119,11 @@ impl Reconcile {
             ViewDifference::SummaryWrong { post }
             | ViewDifference::SummaryDamaged { post }
             | ViewDifference::SummaryOfNothing { post } => self.forget(&View::Summary(post)).await,
-            ViewDifference::NoticeReadsBehind { user, platform } => Ok(self.notices.sync(platform, Some(user)).await?),
-            ViewDifference::NoticeReadsWrong { user, platform } | ViewDifference::NoticeReadsDamaged { user, platform } => {
+            ViewDifference::NoticeReadsBehind { user, platform, .. } => Ok(self.notices.sync(platform, Some(user)).await?),
+            ViewDifference::NoticeReadsWrong { user, platform, .. } | ViewDifference::NoticeReadsDamaged { user, platform } => {
                 self.forget(&View::NoticeReads(user, platform)).await
             }
-            ViewDifference::PlatformHeadWrong { platform } => self.forget(&View::Platform(platform)).await,
+            ViewDifference::PlatformHeadWrong { platform, .. } => self.forget(&View::Platform(platform)).await,
             ViewDifference::TitleWrong { notice, revision }
             | ViewDifference::TitleDamaged { notice, revision }
             | ViewDifference::TitleOfNothing { notice, revision } => self.forget(&View::Title(notice, revision)).await,

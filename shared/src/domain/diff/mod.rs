@@ -411,6 +411,9 @@ pub enum ViewDifference {
     ReactionsBehind {
         user: UserId,
         author: UserId,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
     },
     ReactionsWrong {
         user: UserId,
@@ -437,10 +440,16 @@ pub enum ViewDifference {
     NoticeReadsBehind {
         user: UserId,
         platform: Platform,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
     },
     NoticeReadsWrong {
         user: UserId,
         platform: Platform,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
     },
     NoticeReadsDamaged {
         user: UserId,
@@ -448,6 +457,9 @@ pub enum ViewDifference {
     },
     PlatformHeadWrong {
         platform: Platform,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
     },
     TitleWrong {
         notice: NoticeId,

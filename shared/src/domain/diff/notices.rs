@@ -77,12 +77,13 @@ pub fn of_slots(
         Stored::Damaged => return Some(ViewDifference::NoticeReadsDamaged { user, platform }),
         Stored::Present(stored) => stored,
     };
-    if stored.version < right.version {
-        return Some(ViewDifference::NoticeReadsBehind { user, platform });
+    let version = right.version;
+    if stored.version < version {
+        return Some(ViewDifference::NoticeReadsBehind { user, platform, version });
     }
     let known = NoticeReads { read: stored.read.clone(), ..right.clone() };
-    let differs = stored.version > right.version || known.without_dead(head).read != right.without_dead(head).read;
-    differs.then_some(ViewDifference::NoticeReadsWrong { user, platform })
+    let differs = stored.version > version || known.without_dead(head).read != right.without_dead(head).read;
+    differs.then_some(ViewDifference::NoticeReadsWrong { user, platform, version })
 }
 
 /// What is wrong with a cached head.
@@ -90,7 +91,7 @@ pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &Platfo
     match stored {
         Stored::Absent => None,
         Stored::Present(head) if head == right => None,
-        Stored::Damaged | Stored::Present(_) => Some(ViewDifference::PlatformHeadWrong { platform }),
+        Stored::Damaged | Stored::Present(_) => Some(ViewDifference::PlatformHeadWrong { platform, version: right.version }),
     }
 }
 
@@ -124,7 +125,9 @@ mod tests {
     use super::*;
     use crate::domain::NoticeContent;
 
-    const NOW: Timestamp = Timestamp::from_ms(1_000_000_000_000);
+    fn now() -> Timestamp {
+        Timestamp::from_ms(1_000_000_000_000)
+    }
 
     fn platform() -> Platform {
         Platform::new(7).unwrap()
@@ -140,7 +143,7 @@ mod tests {
 
     fn head(notices: u64) -> PlatformHead {
         let mut head = PlatformHead::default();
-        (0..notices).for_each(|_| drop(head.publish(NOW, None)));
+        (0..notices).for_each(|_| drop(head.publish(now(), None)));
         head
     }
 
@@ -152,14 +155,14 @@ mod tests {
     fn the_head_is_right_about_what_is_live_and_an_expired_item_is_given_its_time() {
         let mut head = head(3);
         head.remove(&[2]);
-        head.publish(NOW, Some(NOW)).unwrap();
+        head.publish(now(), Some(now())).unwrap();
         let item = |seq, expires_at| StoredNotice { seq, expires_at };
-        let past = |seconds: u64| Some(Timestamp::from_ms(NOW.ms() - seconds * 1_000));
-        assert_eq!(of_platform(platform(), &head, &[item(1, None), item(3, None)], NOW), [], "an expired one needs no item");
+        let past = |seconds: u64| Some(Timestamp::from_ms(now().ms() - seconds * 1_000));
+        assert_eq!(of_platform(platform(), &head, &[item(1, None), item(3, None)], now()), [], "an expired one needs no item");
         let stored =
-            [item(1, None), item(2, None), item(5, past(60)), item(6, past(GRACE_SECONDS + 1)), item(9, Some(NOW.plus_ms(1)))];
+            [item(1, None), item(2, None), item(5, past(60)), item(6, past(GRACE_SECONDS + 1)), item(9, Some(now().plus_ms(1)))];
         assert_eq!(
-            of_platform(platform(), &head, &stored, NOW),
+            of_platform(platform(), &head, &stored, now()),
             [
                 FactDifference::NoticeMissing { notice: id(3) },
                 FactDifference::NoticeLeft { notice: id(2) },
@@ -197,19 +200,19 @@ mod tests {
             of_slots(user(), platform(), &stored, &head, &right)
         };
         let (user, platform) = (user(), platform());
-        let wrong = Some(ViewDifference::NoticeReadsWrong { user, platform });
+        let wrong = Some(ViewDifference::NoticeReadsWrong { user, platform, version: 3 });
         assert_eq!([found(3, &[1]), found(3, &[1, 2])], [None, None]);
         assert_eq!([found(3, &[1, 4]), found(3, &[]), found(4, &[1, 2])], [wrong.clone(), wrong.clone(), wrong]);
-        assert_eq!(found(2, &[1, 2]), Some(ViewDifference::NoticeReadsBehind { user, platform }));
+        assert_eq!(found(2, &[1, 2]), Some(ViewDifference::NoticeReadsBehind { user, platform, version: 3 }));
     }
 
     #[test]
     fn a_title_is_compared_with_its_own_revision_only() {
         let head = head(2);
         let content = NoticeContent { title: "right".to_owned(), body: None, expires_at: None };
-        let right = Notice { id: id(1), created_at: NOW, revision: 2, content };
+        let right = Notice { id: id(1), created_at: now(), revision: 2, content };
         let found = |seq, revision, title: &str| {
-            let stored = Stored::Present((title.to_owned(), NOW));
+            let stored = Stored::Present((title.to_owned(), now()));
             of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right))
         };
         assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None, None, None]);
