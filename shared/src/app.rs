@@ -173,6 +173,7 @@ impl App {
             views: views.clone(),
             readers: readers.clone(),
             relations: relations.clone(),
+            notices: notices.clone(),
             fan_outs: fan_outs.clone(),
             failures: Arc::new(failures),
             metrics: Arc::new(EmbeddedMetrics),

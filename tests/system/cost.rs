@@ -1,4 +1,4 @@
-//! What one publish costs, counted: the numbers that `docs/cost.md` multiplies.
+//! What one publish costs, counted: the numbers that `docs/fan-out.md` multiplies.
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use aws_sdk_sqs::types::QueueAttributeName;

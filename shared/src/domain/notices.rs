@@ -300,6 +300,18 @@ impl NoticeReads {
         }
     }
 
+    /// Whether it says more than was published and given.
+    pub fn is_beyond(&self, latest_seq: Seq, latest_slot: Slot) -> bool {
+        self.through > latest_seq || self.through_slot > latest_slot || self.read.above(latest_slot).next().is_some()
+    }
+
+    /// Leaves out what [`is_beyond`](Self::is_beyond).
+    pub fn cut(&mut self, latest_seq: Seq, latest_slot: Slot) {
+        self.through = self.through.min(latest_seq);
+        self.through_slot = self.through_slot.min(latest_slot);
+        self.read.truncate(latest_slot);
+    }
+
     /// Leaves out slots that the head knows to be nobody's. Those given after the head was read stay: what is known of them is newer than the head.
     #[must_use]
     pub fn without_dead(&self, head: &PlatformHead) -> Self {

@@ -56,6 +56,13 @@ impl SeqSet {
         }
     }
 
+    /// Removes all above `last`.
+    pub fn truncate(&mut self, last: Seq) {
+        if let Some(first) = last.checked_add(1) {
+            self.0.remove_range(first..);
+        }
+    }
+
     /// Whether it holds `seq`.
     pub fn contains(&self, seq: Seq) -> bool {
         self.0.contains(seq)

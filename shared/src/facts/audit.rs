@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures::future::try_join_all;
 
 use super::{
     DynamoFacts, distinct,
@@ -16,15 +17,16 @@ use super::{
 };
 use crate::{
     domain::{
-        Edge, PostId, Relation, Timestamp, UserId,
+        Edge, NoticeId, Platform, PostId, Relation, SeqSet, Slot, Timestamp, UserId,
         diff::{
             FactDifference,
-            facts::{ReactionShard, RecordSays, StoredPost, StoredRecord},
+            facts::{Answered, ReactionShard, RecordSays, StoredPost, StoredRecord},
+            notices::StoredNotice,
         },
         ids::MAX_SEQ,
     },
     ports::{
-        FactsError,
+        FactsError, Notices,
         audit::{AuditFacts, Part},
     },
 };
@@ -141,12 +143,23 @@ impl AuditFacts for DynamoFacts {
         let Some(item) = self.batch_get("record", wanted).await?.into_iter().flatten().next() else { return Ok(None) };
         let says = match said(&item) {
             None => None,
-            Some((post, expires_at)) => {
-                let exists = self.stored_posts(&[post]).await?.contains_key(&post);
-                Some(RecordSays { post, expires_at, exists })
+            Some((answered, expires_at)) => {
+                let exists = match &answered {
+                    Answered::Post(post) => self.stored_posts(&[*post]).await?.contains_key(post),
+                    Answered::Notices(notices) => self.were_published(notices).await?,
+                };
+                Some(RecordSays { answered, expires_at, exists })
             }
         };
         Ok(Some(StoredRecord { key: key.to_owned(), says }))
+    }
+
+    async fn stored_notices(&self, platform: Platform) -> Result<Vec<StoredNotice>, FactsError> {
+        self.notices_of(platform).await
+    }
+
+    async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, FactsError> {
+        self.slots_counted(user, platform, slots).await
     }
 
     async fn repair(&self, difference: &FactDifference) -> Result<bool, FactsError> {
@@ -212,6 +225,12 @@ impl DynamoFacts {
         Ok(Some(items))
     }
 
+    /// Whether platforms have come as far as these notices. Deleted ones leave nothing else.
+    async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, FactsError> {
+        let heads = try_join_all(notices.iter().map(|notice| self.head(notice.platform))).await?;
+        Ok(notices.iter().zip(heads).all(|(notice, head)| notice.seq <= head.latest_seq))
+    }
+
     /// A part of a whole table, and the key of its last item when there is more.
     async fn some(
         &self,
@@ -226,11 +245,17 @@ impl DynamoFacts {
     }
 }
 
-/// The post and the end of an idempotency record; `None` when it cannot be read.
-pub(super) fn said(item: &Item) -> Option<(PostId, u64)> {
+/// What was published and the end of an idempotency record; `None` when it cannot be read.
+pub(super) fn said(item: &Item) -> Option<(Answered, u64)> {
     let reader = Reader { table: "idempotency", item };
     reader.text("fingerprint").ok()?;
-    Some((reader.text("post").ok()?.parse().ok()?, reader.number("expires_at").ok()?))
+    let answered = if item.contains_key("notices") {
+        reader.time("at").ok()?;
+        Answered::Notices(reader.text("notices").ok()?.split(' ').map(|id| id.parse().ok()).collect::<Option<_>>()?)
+    } else {
+        Answered::Post(reader.text("post").ok()?.parse().ok()?)
+    };
+    Some((answered, reader.number("expires_at").ok()?))
 }
 
 fn stored_post(item: &Item) -> Result<StoredPost, FactsError> {

@@ -7,6 +7,7 @@ mod edges;
 mod followers;
 mod imports;
 mod item;
+mod notice_repairs;
 mod notices;
 mod posts;
 mod reactions;

@@ -252,13 +252,7 @@ impl DynamoFacts {
     ) -> Result<bool, FactsError> {
         const OPERATION: &str = "put_notice_reads";
         for attempt in 0..ATTEMPTS {
-            let mut item = schema::notice_reads(user, platform);
-            item.extend([
-                ("version".to_owned(), number(after.version)),
-                ("through".to_owned(), number(after.through)),
-                ("through_slot".to_owned(), number(after.through_slot)),
-                ("read".to_owned(), AttributeValue::B(Blob::new(after.read.to_bytes()))),
-            ]);
+            let item = reads_item(user, platform, after);
             let mut actions = vec![put_if_version(OPERATION, &self.tables.notice_reads, item, before.version)?];
             for (block, slots) in changes {
                 let key = schema::notice_readers(platform, schema::reader_shard(user), *block);
@@ -278,7 +272,12 @@ impl DynamoFacts {
         Self::transact(operation, self.client.transact_write_items().set_transact_items(Some(actions))).await
     }
 
-    fn put_head(&self, platform: Platform, before: &PlatformHead, after: &PlatformHead) -> Result<TransactWriteItem, FactsError> {
+    pub(super) fn put_head(
+        &self,
+        platform: Platform,
+        before: &PlatformHead,
+        after: &PlatformHead,
+    ) -> Result<TransactWriteItem, FactsError> {
         let mut item = schema::platform_head(platform);
         item.extend([
             ("version".to_owned(), number(after.version)),
@@ -326,8 +325,25 @@ impl DynamoFacts {
     }
 }
 
+/// A read state with all its attributes.
+pub(super) fn reads_item(user: UserId, platform: Platform, reads: &NoticeReads) -> Item {
+    let mut item = schema::notice_reads(user, platform);
+    item.extend([
+        ("version".to_owned(), number(reads.version)),
+        ("through".to_owned(), number(reads.through)),
+        ("through_slot".to_owned(), number(reads.through_slot)),
+        ("read".to_owned(), AttributeValue::B(Blob::new(reads.read.to_bytes()))),
+    ]);
+    item
+}
+
 /// A write of an item whose stored version must be this one; zero stands for none.
-fn put_if_version(operation: &'static str, table: &str, item: Item, version: u64) -> Result<TransactWriteItem, FactsError> {
+pub(super) fn put_if_version(
+    operation: &'static str,
+    table: &str,
+    item: Item,
+    version: u64,
+) -> Result<TransactWriteItem, FactsError> {
     let put = Put::builder().table_name(table).set_item(Some(item));
     let put = match version {
         0 => put.condition_expression("attribute_not_exists(version)"),
@@ -363,7 +379,7 @@ fn read_platform(reader: &Reader<'_>) -> Result<Platform, FactsError> {
     number.and_then(Platform::new).ok_or_else(|| reader.damaged("platform"))
 }
 
-fn read_head(item: &Item) -> Result<PlatformHead, FactsError> {
+pub(super) fn read_head(item: &Item) -> Result<PlatformHead, FactsError> {
     let reader = Reader { table: "notices", item };
     let head = PlatformHead {
         version: reader.number("version")?,

@@ -81,6 +81,10 @@ impl DynamoFacts {
             FactDifference::RecordExpired { ref record }
             | FactDifference::RecordDamaged { ref record }
             | FactDifference::RecordOfNothing { ref record } => self.delete_record(record).await,
+            FactDifference::NoticeMissing { notice } => self.unlist(notice).await,
+            FactDifference::NoticeLeft { notice } => self.delete_left(notice).await,
+            FactDifference::SlotsBehind { platform, off } => self.raise_slots(platform, off.right).await,
+            FactDifference::NoticeReadsBeyond { user, platform, .. } => self.cut_notice_reads(user, platform).await,
             FactDifference::TombstoneExpired { user, author, rev } => {
                 let delete = self
                     .client
@@ -199,7 +203,7 @@ impl DynamoFacts {
         let key = schema::record(&seen.key);
         let found = self.batch_get(OPERATION, vec![(self.tables.idempotency.clone(), vec![key.clone()])]).await?;
         let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
-        if said(&item) != seen.says.as_ref().map(|says| (says.post, says.expires_at)) {
+        if said(&item) != seen.says.as_ref().map(|says| (says.answered.clone(), says.expires_at)) {
             return Ok(false);
         }
         let mut delete = self.client.delete_item().table_name(&self.tables.idempotency).set_key(Some(key));

@@ -14,9 +14,9 @@
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
 //! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N | react |
 //! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N | react |
-//! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](crate::domain::PlatformHead::encode_live)) | notice |
+//! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](crate::domain::PlatformHead::encode_live)) | notice, reconcile |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; gone when deleted, some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
-//! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate |
+//! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
 //! | counters | `counter` S `n#<platform>#<shard>#<block>` | users of that shard who have read what has the slots of that block, 32 to a block | `s<slot % 32>` N | notice, migrate |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //! | migration | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S | migrate |
@@ -282,7 +282,12 @@ pub fn platform_head(platform: Platform) -> Item {
 
 /// notices: one notice.
 pub fn notice(notice: NoticeId) -> Item {
-    key([("platform", number(notice.platform.get().into())), ("item", string(format!("notice#{:016}", notice.seq)))])
+    key([("platform", number(notice.platform.get().into())), ("item", notice_sort_key(notice.seq))])
+}
+
+/// notices: a notice's sort key.
+pub fn notice_sort_key(seq: Seq) -> AttributeValue {
+    string(format!("notice#{seq:016}"))
 }
 
 /// notices: the sequence number in a notice's sort key.

@@ -6,10 +6,12 @@ use async_trait::async_trait;
 
 use super::{FactsError, ViewError};
 use crate::domain::{
-    AuthorHead, Counters, Edge, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId,
+    AuthorHead, Counters, Edge, NoticeId, Platform, PlatformHead, PostId, PostSummary, ReactionState, Relation, SeqSet, Slot,
+    Timestamp, UserId,
     diff::{
         FactDifference, Stored, View,
         facts::{ReactionShard, StoredPost, StoredRecord},
+        notices::{StoredNotice, StoredSlots, StoredTitle},
         reader::StoredReader,
         views::{StoredKey, StoredList},
     },
@@ -46,6 +48,10 @@ pub trait AuditFacts: Send + Sync {
     async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, FactsError>;
     /// One idempotency record.
     async fn record(&self, key: &str) -> Result<Option<StoredRecord>, FactsError>;
+    /// The notices of a platform, expired ones too.
+    async fn stored_notices(&self, platform: Platform) -> Result<Vec<StoredNotice>, FactsError>;
+    /// Which of these slots of a platform anybody who is counted together with this user has read.
+    async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, FactsError>;
     /// Does what the difference needs, on the condition of what was seen; false when that has changed.
     async fn repair(&self, difference: &FactDifference) -> Result<bool, FactsError>;
     /// Where the walk of this name is; `None` when it is not under way.
@@ -61,6 +67,12 @@ pub enum Owner {
     User(UserId),
     /// A post.
     Post(PostId),
+    /// A platform.
+    Platform(Platform),
+    /// A user as a reader of a platform.
+    NoticeReads(UserId, Platform),
+    /// A notice in a revision.
+    Title(NoticeId, u64),
     /// Nobody: one of our keys, in another bucket than its user's.
     Astray(String),
 }
@@ -84,6 +96,15 @@ pub struct StoredUser {
     pub head: Stored<AuthorHead>,
 }
 
+/// What Redis keeps of a notice, or around notices.
+#[derive(Debug, Clone)]
+pub struct StoredView<T> {
+    /// The keys there are.
+    pub keys: Vec<StoredKey>,
+    /// The record; of a wrong type it counts as absent.
+    pub record: Stored<T>,
+}
+
 /// Everything that Redis keeps of one post.
 #[derive(Debug, Clone, Default)]
 pub struct StoredPostViews {
@@ -104,6 +125,12 @@ pub trait AuditViews: Send + Sync {
     async fn of_user(&self, user: UserId) -> Result<StoredUser, ViewError>;
     /// What there is of a post.
     async fn of_post(&self, post: PostId) -> Result<StoredPostViews, ViewError>;
+    /// The head of a platform.
+    async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, ViewError>;
+    /// What a user has read on a platform.
+    async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, ViewError>;
+    /// The title of a notice in a revision.
+    async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, ViewError>;
     /// Whether a key is there.
     async fn exists(&self, key: &str) -> Result<bool, ViewError>;
     /// Throws views away: they are made again when they are needed.

@@ -11,12 +11,16 @@ use crate::{
         diff::{
             Difference, Side, Stored, View, ViewDifference,
             facts::{self, UserFacts},
+            notices,
             reader::{self, Followed, ReaderFacts, StoredReader},
             views::{self, StoredList},
         },
         ids::SHARDS,
     },
-    ports::{List, audit::StoredUser},
+    ports::{
+        List,
+        audit::{StoredUser, StoredView},
+    },
 };
 
 /// Items of one shard that are looked at. An author of 16 times as many followers is proved by nothing but the transactions that count them.
@@ -98,6 +102,33 @@ impl Reconcile {
                 let keys = stored.keys.iter().filter_map(views::of_key);
                 keys.chain(views::of_summary(*post, &stored.summary, right.get(post))).map(Difference::from).collect()
             }
+            Subject::Platform(platform) => {
+                let stored = self.facts.stored_notices(*platform).await?;
+                let head = self.notices.facts.head(*platform).await?;
+                notices::of_platform(*platform, &head, &stored, now).into_iter().map(Difference::from).collect()
+            }
+            Subject::NoticeReads(user, platform) => {
+                let (head, reads) = self.notices.facts.state(*platform, *user).await?;
+                let counted = self.facts.counted_slots(*user, *platform, &notices::above(&head, &reads)).await?;
+                notices::of_reads(*user, *platform, &head, &reads, &counted).into_iter().map(Difference::from).collect()
+            }
+            Subject::PlatformView(platform) => {
+                let stored = self.views.of_platform(*platform).await?;
+                let right = self.notices.facts.head(*platform).await?;
+                of_view(&stored, |record| notices::of_head(*platform, record, &right))
+            }
+            Subject::NoticeReadsView(user, platform) => {
+                let stored = self.views.of_notice_reads(*user, *platform).await?;
+                let (head, right) = self.notices.facts.state(*platform, *user).await?;
+                of_view(&stored, |record| notices::of_slots(*user, *platform, record, &head, &right))
+            }
+            Subject::Title(notice, revision) => {
+                let stored = self.views.of_title(*notice, *revision).await?;
+                let ids = [*notice];
+                let (head, right) =
+                    futures::try_join!(self.notices.facts.head(notice.platform), self.notices.facts.notices(&ids))?;
+                of_view(&stored, |record| notices::of_title(*notice, *revision, record, &head, right.get(notice)))
+            }
             Subject::Astray(key) => {
                 let there = self.views.exists(key).await?;
                 there.then(|| ViewDifference::KeyAstray { key: key.clone() }.into()).into_iter().collect()
@@ -174,4 +205,10 @@ impl Reconcile {
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }
+}
+
+/// What is wrong with the keys of a view, and with its record.
+fn of_view<T>(stored: &StoredView<T>, differs: impl FnOnce(&Stored<T>) -> Option<ViewDifference>) -> Vec<Difference> {
+    let keys = stored.keys.iter().filter_map(views::of_key);
+    keys.chain(differs(&stored.record)).map(Difference::from).collect()
 }

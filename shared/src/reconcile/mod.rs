@@ -20,13 +20,14 @@ pub use walk::{ParsePositionError, Position};
 
 use crate::{
     domain::{
-        PostId, UserId,
+        NoticeId, Platform, PostId, UserId,
         diff::{
             Difference,
             facts::{self, UserFacts},
         },
     },
     fan_out::{FanOutError, FanOuts},
+    notices::NoticeBoard,
     ports::{
         FactsError, Failures, QueueError, ViewError,
         audit::{AuditFacts, AuditViews, Metrics, Owner},
@@ -95,6 +96,8 @@ pub struct Reconcile {
     pub readers: Readers,
     /// The same for lists and counters.
     pub relations: Relations,
+    /// The same for notices.
+    pub notices: NoticeBoard,
     /// The same for fan-outs.
     pub fan_outs: FanOuts,
     /// Stream records that the projector gave up.
@@ -118,6 +121,16 @@ enum Subject {
     Views(UserId),
     /// Everything Redis keeps of a post.
     Post(PostId),
+    /// A platform's head and its notices.
+    Platform(Platform),
+    /// What a user has read on a platform.
+    NoticeReads(UserId, Platform),
+    /// The view of a platform's head.
+    PlatformView(Platform),
+    /// The view of what a user has read on a platform.
+    NoticeReadsView(UserId, Platform),
+    /// The title of a notice in a revision.
+    Title(NoticeId, u64),
     /// A key that lies in a bucket where nobody looks.
     Astray(String),
 }
@@ -131,6 +144,11 @@ impl Subject {
             Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
             Self::Views(user) => format!("views of {user}"),
             Self::Post(post) => format!("views of {post}"),
+            Self::Platform(platform) => format!("facts of platform {platform}"),
+            Self::NoticeReads(user, platform) => format!("what {user} has read on platform {platform}"),
+            Self::PlatformView(platform) => format!("view of platform {platform}"),
+            Self::NoticeReadsView(user, platform) => format!("view of what {user} has read on platform {platform}"),
+            Self::Title(notice, revision) => format!("title of notice {notice} in revision {revision}"),
             Self::Astray(key) => format!("key {key}"),
         }
     }
@@ -252,6 +270,20 @@ impl Reconcile {
                     if walk::in_sample(post.author, plan.share, day) {
                         views.insert(Subject::Post(post));
                     }
+                }
+                Owner::Platform(platform) => {
+                    facts.insert(Subject::Platform(platform));
+                    views.insert(Subject::PlatformView(platform));
+                }
+                Owner::NoticeReads(user, platform) => {
+                    facts.extend([Subject::Platform(platform), Subject::NoticeReads(user, platform)]);
+                    if walk::in_sample(user, plan.share, day) {
+                        views.insert(Subject::NoticeReadsView(user, platform));
+                    }
+                }
+                Owner::Title(notice, revision) => {
+                    facts.insert(Subject::Platform(notice.platform));
+                    views.insert(Subject::Title(notice, revision));
                 }
                 Owner::Astray(key) => drop(views.insert(Subject::Astray(key))),
             }

@@ -3,7 +3,7 @@
 use super::{Reconcile, ReconcileError};
 use crate::{
     domain::{
-        AuthorHead, Edge, FeedKey, PostId, Timestamp, UserId,
+        AuthorHead, Edge, FeedKey, NoticeId, PostId, Timestamp, UserId,
         diff::{Difference, FactDifference, FlowDifference, Ghost, Side, View, ViewDifference},
     },
     ports::FactsError,
@@ -43,7 +43,13 @@ impl Reconcile {
             | FactDifference::AuthorReactions { author, .. } => self.relations.forget_counters(author, None).await?,
             FactDifference::HeadDeletion { post, .. } => self.views.forget(&View::Head(post.author)).await?,
             FactDifference::ReadsBeyond { user, author, .. } => self.readers.sync_reads(user, author).await?,
-            FactDifference::PostReactions { .. }
+            FactDifference::NoticeMissing { notice: NoticeId { platform, .. } }
+            | FactDifference::SlotsBehind { platform, .. } => {
+                self.notices.sync(platform, None).await?;
+            }
+            FactDifference::NoticeReadsBeyond { user, platform, .. } => self.notices.sync(platform, Some(user)).await?,
+            FactDifference::NoticeLeft { .. }
+            | FactDifference::PostReactions { .. }
             | FactDifference::UnfinishedLeft { .. }
             | FactDifference::UnfinishedMissing { .. }
             | FactDifference::BodyLeft { .. }
@@ -104,7 +110,7 @@ impl Reconcile {
             ViewDifference::CountersWrong { user } | ViewDifference::CountersDamaged { user } => {
                 self.forget(&View::Counters(user)).await
             }
-            ViewDifference::ReactionsBehind { user, author } => Ok(readers.sync_reactions(user, author).await?),
+            ViewDifference::ReactionsBehind { user, author, .. } => Ok(readers.sync_reactions(user, author).await?),
             ViewDifference::ReactionsWrong { user, .. } | ViewDifference::ReactionsDamaged { user } => {
                 self.forget(&View::Reactions(user)).await
             }
@@ -113,6 +119,14 @@ impl Reconcile {
             ViewDifference::SummaryWrong { post }
             | ViewDifference::SummaryDamaged { post }
             | ViewDifference::SummaryOfNothing { post } => self.forget(&View::Summary(post)).await,
+            ViewDifference::NoticeReadsBehind { user, platform, .. } => Ok(self.notices.sync(platform, Some(user)).await?),
+            ViewDifference::NoticeReadsWrong { user, platform, .. } | ViewDifference::NoticeReadsDamaged { user, platform } => {
+                self.forget(&View::NoticeReads(user, platform)).await
+            }
+            ViewDifference::PlatformHeadWrong { platform, .. } => self.forget(&View::Platform(platform)).await,
+            ViewDifference::TitleWrong { notice, revision }
+            | ViewDifference::TitleDamaged { notice, revision }
+            | ViewDifference::TitleOfNothing { notice, revision } => self.forget(&View::Title(notice, revision)).await,
             ViewDifference::KeyOfWrongType { ref view, .. } | ViewDifference::KeyWithoutLifetime { ref view, .. } => {
                 self.forget(view).await
             }

@@ -8,14 +8,15 @@ use super::{
     connection::{Age, Bundle, Redis},
     heads,
     keys::{self, KeyType},
-    posts,
+    notices, posts,
     relations::{self, MARKER},
 };
 use crate::{
     domain::{
-        FeedKey, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
+        FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
         diff::{
             Stored, View,
+            notices::{StoredSlots, StoredTitle},
             reader::StoredReader,
             views::{StoredKey, StoredList},
         },
@@ -24,7 +25,7 @@ use crate::{
     },
     ports::{
         List, ViewError,
-        audit::{AuditViews, Owner, StoredPostViews, StoredUser},
+        audit::{AuditViews, Owner, StoredPostViews, StoredUser, StoredView},
     },
 };
 
@@ -160,6 +161,22 @@ impl AuditViews for Redis {
         Ok(StoredPostViews { keys: found.keys(), summary: Stored::read(summary, |bytes| posts::decode(post, &bytes)) })
     }
 
+    async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, ViewError> {
+        self.record("of_platform", View::Platform(platform), notices::decode_head).await
+    }
+
+    async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, ViewError> {
+        let decode = |record: &[u8]| {
+            let read = notices::decode_reads(record)?;
+            Some(StoredSlots { version: notices::version(record)?.0, read })
+        };
+        self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
+    }
+
+    async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, ViewError> {
+        self.record("of_title", View::Title(notice, revision), notices::decode_title).await
+    }
+
     async fn exists(&self, key: &str) -> Result<bool, ViewError> {
         self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
@@ -171,6 +188,19 @@ impl AuditViews for Redis {
 }
 
 impl Redis {
+    /// A view whose first key is a string that holds all of it.
+    async fn record<T>(
+        &self,
+        operation: &'static str,
+        view: View,
+        decode: impl FnOnce(&[u8]) -> Option<T> + Send,
+    ) -> Result<StoredView<T>, ViewError> {
+        let found = self.found(vec![view]).await?;
+        let key = found.0.first().map(|found| found.key.clone()).unwrap_or_default();
+        let record: Option<Vec<u8>> = self.query(operation, redis::cmd("GET").arg(found.readable(key))).await?;
+        Ok(StoredView { keys: found.keys(), record: Stored::read(record, |record| decode(&record)) })
+    }
+
     /// Type and lifetime of all keys of these views, in one round trip.
     async fn found(&self, views: Vec<View>) -> Result<Found, ViewError> {
         let keys =

@@ -26,7 +26,7 @@
 use std::time::Duration;
 
 use crate::{
-    domain::{NoticeId, PostId, UserId, diff::View},
+    domain::{NoticeId, Platform, PostId, UserId, diff::View},
     ports::{FanOutKind, List, NoticeRecord, audit::Owner},
 };
 
@@ -173,6 +173,7 @@ impl KeyType {
 /// The keys of a view, with their types.
 pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
     let list_keys = |of: List| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]).collect();
+    let record_keys = |of: NoticeRecord| notice_record(of).map(|key| (key, KeyType::String)).to_vec();
     match view {
         View::Reader(user) => vec![(reader_state(*user), KeyType::Hash), (feed(*user), KeyType::List)],
         View::Following(user) => list_keys(List::Following(*user)),
@@ -181,6 +182,9 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
         View::Summary(id) => vec![(post(*id), KeyType::String)],
+        View::Platform(platform) => record_keys(NoticeRecord::Head(*platform)),
+        View::NoticeReads(user, platform) => record_keys(NoticeRecord::Reads(*user, *platform)),
+        View::Title(notice, revision) => vec![(notice_title(*notice, *revision), KeyType::String)],
         View::Key(key) => vec![(key.clone(), KeyType::String)],
     }
 }
@@ -201,6 +205,9 @@ pub fn of_post(id: PostId) -> Vec<View> {
 /// Whose a key is; `None` when it is none of these.
 pub fn owner(key: &str) -> Option<Owner> {
     let (tag, rest) = key.strip_prefix('{')?.split_once("}:")?;
+    if let Some(owner) = tag.strip_prefix('n').and_then(|platform| of_platform(platform.parse().ok()?, rest)) {
+        return Some(owner);
+    }
     let (name, rest) = rest.split_once(':')?;
     let in_bucket = |user: UserId, owner: Owner| {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
@@ -211,8 +218,28 @@ pub fn owner(key: &str) -> Option<Owner> {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
         }
+        "n" => {
+            let (user, platform) = rest.strip_suffix(":lease").unwrap_or(rest).split_once(':')?;
+            let (user, platform) = (user.parse().ok()?, platform.parse().ok()?);
+            Some(in_bucket(user, Owner::NoticeReads(user, platform)))
+        }
         "p" => rest.parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post))),
         "pages" | "handled" => tag.parse().ok().map(Owner::Post),
+        _ => None,
+    }
+}
+
+/// Whose a key in a platform's slot is; `None` when it is neither its head nor a title.
+fn of_platform(platform: Platform, rest: &str) -> Option<Owner> {
+    let parts: Vec<&str> = rest.split(':').collect();
+    match parts[..] {
+        ["h"] | ["h", "lease"] => Some(Owner::Platform(platform)),
+        ["t", seq, revision] => {
+            let notice = format!("{platform}-{seq}").parse().ok()?;
+            // As it is formatted, so that what is looked at is the key that was found.
+            let revision = revision.parse().ok().filter(|parsed: &u64| parsed.to_string() == revision)?;
+            Some(Owner::Title(notice, revision))
+        }
         _ => None,
     }
 }
@@ -260,10 +287,34 @@ mod tests {
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
         assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 13]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 5]);
-        for stray in ["{830}:r:1042", "{830}:following:1042:gone", "{x}:p:1042-7"] {
+        let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
+        assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
+        assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);
+        assert_eq!(of(vec![View::Title(notice, 12)]), [Some(Owner::Title(notice, 12))]);
+        for stray in [
+            "{830}:r:1042",
+            "{830}:following:1042:gone",
+            "{x}:p:1042-7",
+            "{830}:n:1042:7",
+            "{830}:n:1042:7:lease",
+            "{n7}:n:1042:7",
+        ] {
             assert_eq!(owner(stray), Some(Owner::Astray(stray.to_owned())));
         }
-        for other in ["", "r:1042", "{831}:r:x", "{831}:z:1042", "{7}:pages:deliver", "session:7"] {
+        for other in [
+            "",
+            "r:1042",
+            "{831}:r:x",
+            "{831}:z:1042",
+            "{7}:pages:deliver",
+            "session:7",
+            "{n0}:h",
+            "{n07}:h",
+            "{n7}:t:0:1",
+            "{n7}:t:1:01",
+            "{831}:n:1042",
+            "{831}:n:1042:0",
+        ] {
             assert_eq!(owner(other), None, "{other}");
         }
     }

@@ -98,9 +98,14 @@ fn encode_head(head: &PlatformHead) -> Vec<u8> {
     bytes
 }
 
-fn decode_head(record: &[u8]) -> Option<PlatformHead> {
-    let (version, mut rest) = record.split_at_checked(VERSION)?;
-    let version = version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte));
+/// The version that a record begins with, and the rest.
+pub(super) fn version(record: &[u8]) -> Option<(u64, &[u8])> {
+    let (version, rest) = record.split_at_checked(VERSION)?;
+    Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
+}
+
+pub(super) fn decode_head(record: &[u8]) -> Option<PlatformHead> {
+    let (version, mut rest) = version(record)?;
     let mut next = || {
         let (number, length) = u64::decode_var(rest)?;
         rest = &rest[length..];
@@ -123,7 +128,7 @@ fn encode_reads(read: &SeqSet) -> Vec<u8> {
     [&[BITS], base.encode_var_vec().as_slice(), bits.as_bytes()].concat()
 }
 
-fn decode_reads(record: &[u8]) -> Option<SeqSet> {
+pub(super) fn decode_reads(record: &[u8]) -> Option<SeqSet> {
     let (&kind, rest) = record.get(VERSION..)?.split_first()?;
     match kind {
         ROARING => SeqSet::from_bytes(rest).ok(),
@@ -139,7 +144,7 @@ fn decode_reads(record: &[u8]) -> Option<SeqSet> {
     }
 }
 
-fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
+pub(super) fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
     let (at, title) = value.split_first_chunk::<6>()?;
     let at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
     Some((String::from_utf8(title.to_vec()).ok()?, at))

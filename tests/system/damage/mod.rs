@@ -2,6 +2,7 @@
 
 mod facts;
 mod flow;
+mod notices;
 mod reader;
 mod scene;
 mod views;
@@ -58,7 +59,7 @@ async fn everything(world: &World) -> BTreeMap<String, String> {
         while let Some(item) = items.next().await {
             let item: BTreeMap<String, String> =
                 item.unwrap().into_iter().map(|(name, value)| (name, format!("{value:?}"))).collect();
-            let keys: Vec<&String> = ["user", "author", "shard", "follower", "counter", "item", "key"]
+            let keys: Vec<&String> = ["user", "author", "platform", "shard", "follower", "counter", "item", "key"]
                 .iter()
                 .filter_map(|key| item.get(*key))
                 .collect();
@@ -82,7 +83,7 @@ async fn everything(world: &World) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn every_planted_damage_is_listed_repaired_and_found_no_more() {
     world(async |world| {
-        let damages: Vec<Damage> = [facts::ALL, flow::ALL, reader::ALL, views::ALL].concat();
+        let damages: Vec<Damage> = [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL].concat();
         let names: BTreeSet<&str> = damages.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), damages.len());
         assert!(damages.len() >= 50, "{}", damages.len());

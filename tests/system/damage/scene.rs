@@ -7,7 +7,7 @@ use redis::AsyncCommands;
 use serde_json::Value;
 use tidemark::{
     App,
-    domain::{AuthorState, FeedKey, Post, PostId, SeqSet, UserId},
+    domain::{AuthorState, FeedKey, Platform, Post, PostId, SeqSet, UserId},
     views::keys,
 };
 use tidemark_tests::{Connection, User, World};
@@ -89,6 +89,11 @@ impl<'w> Scene<'w> {
         self.world.user(user.get())
     }
 
+    /// The scene's platform.
+    pub(super) fn platform(&self) -> Platform {
+        Platform::new((self.base / 1_000) as u16).unwrap()
+    }
+
     /// A post of the author.
     pub(super) fn post(&self, seq: u64) -> PostId {
         PostId::new(self.author(), seq)
@@ -113,7 +118,7 @@ impl<'w> Scene<'w> {
         }
     }
 
-    /// The reader's feed is what the authors' timelines say, which come from the facts.
+    /// The reader's feed is what the authors' timelines say, which come from the facts, and the reader's notices are what the facts say.
     pub(super) async fn agrees(&self, name: &str) {
         let reader = self.caller(self.reader());
         let feed = reader.walk("/v1/feed", 50).await;
@@ -129,6 +134,11 @@ impl<'w> Scene<'w> {
         };
         assert_eq!(sorted(&feed), sorted(&expected), "{name}");
         assert_eq!(reader.unread_total().await as usize, unread, "{name}");
+        let board = self.app.notices.board(self.platform(), self.reader()).await.unwrap();
+        let (head, reads) = self.app.notices.facts.state(self.platform(), self.reader()).await.unwrap();
+        assert_eq!(board.counts(), head.counts(&reads.read, board.now), "{name}");
+        let listed = reader.walk(&format!("/v1/notices?platform={}", self.platform()), 50).await;
+        assert_eq!(listed.len(), head.live_at(board.now).count(), "{name}");
     }
 
     // ---- DynamoDB --------------------------------------------------------

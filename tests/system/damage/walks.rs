@@ -10,14 +10,19 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::diff::{FactDifference, Off},
+    domain::{
+        NoticeId,
+        diff::{FactDifference, Off},
+    },
     facts::schema,
+    ports::NoticesPublished,
     reconcile::Plan,
     views::keys,
 };
 use tidemark_tests::{World, world};
 
 use super::{Scene, fire, listed, scene::n};
+use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {
     Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice }
@@ -141,6 +146,17 @@ async fn what_is_on_its_way_is_no_difference() {
                 let post = author.publish("in the middle of it").await;
                 reader.put(&format!("/v1/posts/{post}/like")).await.ok();
                 reader.put(&format!("/v1/posts/{post}/read")).await.ok();
+                let (board, platform) = (&scene.app.notices, scene.platform());
+                let published = board.publish(scene.author(), &[platform], &content("news", None), None).await.unwrap();
+                let NoticesPublished::Created(created) = published else { panic!("{published:?}") };
+                let notice = created[0].0.id;
+                reader.get(&format!("/v1/notices?platform={platform}")).await.ok();
+                reader.put(&format!("/v1/notices/{notice}/read")).await.ok();
+                match round % 3 {
+                    0 => drop(board.edit(notice, &content("again", None), true).await.unwrap()),
+                    1 => board.remove(&[notice]).await.unwrap(),
+                    _ => {}
+                }
                 reader.get(&format!("/v1/users/{}/counters", scene.author())).await.ok();
                 if round % 3 == 0 {
                     author.delete(&format!("/v1/posts/{post}")).await.ok();
@@ -172,6 +188,10 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
         assert_eq!(record, None);
         let off = Off { seen: 3, right: 4 };
         let like = tidemark::domain::Reaction::Like;
+        let platform = scene.platform();
+        let notice = NoticeId { platform, seq: 1 };
+        scene.app.notices.publish(author, &[platform], &content("one", None), None).await.unwrap();
+        scene.app.notices.mark(reader, notice, true).await.unwrap().unwrap();
         let before = super::everything(world).await;
         for stale in [
             FactDifference::FollowingsCount { user: reader, off },
@@ -185,6 +205,11 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
             FactDifference::HeadDeletion { post: scene.post(2), deleted: true },
             FactDifference::UnfinishedMissing { post: scene.post(2) },
             FactDifference::TombstoneExpired { user: reader, author, rev: edge.rev },
+            FactDifference::NoticeMissing { notice },
+            FactDifference::NoticeMissing { notice: NoticeId { seq: 9, ..notice } },
+            FactDifference::NoticeLeft { notice },
+            FactDifference::SlotsBehind { platform, off: Off { seen: 0, right: 1 } },
+            FactDifference::NoticeReadsBeyond { user: reader, platform, latest: 0 },
         ] {
             assert!(!facts.repair(&stale).await.unwrap(), "{stale:?}");
         }
@@ -250,9 +275,16 @@ async fn what_has_expired_and_was_left_is_removed() {
             let says = [("fingerprint", super::scene::s("f")), post, ("expires_at", n(expires_at))];
             scene.put("IdempotencyTable", record(key), &says).await;
         }
+        let platforms = [scene.platform()];
+        scene.app.notices.publish(scene.author(), &platforms, &content("one", None), None).await.unwrap();
+        let notices = ("notices", super::scene::s(format!("{}-1", scene.platform())));
+        let of_notices = schema::record(&format!("{}#notices#long ago", scene.author()));
+        let says = [("fingerprint", super::scene::s("f")), notices, ("at", n(1)), ("expires_at", n(now - 10 * day))];
+        scene.put("IdempotencyTable", of_notices, &says).await;
         let report = fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0 })).await;
-        let expected = json!([{ "kind": "record-expired", "record": format!("{}#publish#long ago", scene.author()) }]);
-        assert_eq!((&report["differences"], &report["repaired"]), (&expected, &json!({ "record-expired": 1 })));
+        let expected = ["notices", "publish"]
+            .map(|of| json!({ "kind": "record-expired", "record": format!("{}#{of}#long ago", scene.author()) }));
+        assert_eq!((&report["differences"], &report["repaired"]), (&json!(expected), &json!({ "record-expired": 2 })));
         assert!(fire(world, json!({ "job": "users", "dry_run": true })).await["differences"].as_array().unwrap().is_empty());
     })
     .await;

@@ -53,14 +53,25 @@ async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_m
         compare_notices(world, &expected).await;
         sample(world, &expected).await;
 
+        nothing_is_wrong(world).await;
+
         let before = facts(world).await;
         let started = Instant::now();
         let (again, _) = migrate(world, event).await;
         println!("again in {:?}: {}", started.elapsed(), again["totals"]);
         assert_eq!(again["totals"]["written"], 0);
         assert!(facts(world).await == before, "a repeated run has changed facts");
+        nothing_is_wrong(world).await;
     })
     .await;
+}
+
+/// A dry run over everybody finds nothing to repair.
+async fn nothing_is_wrong(world: &World) {
+    let job = json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 50, "slice": 100_000 });
+    let report = world.stack.fire("reconcile", Some(job)).await.unwrap();
+    assert_eq!((&report["found"], &report["failed"], &report["next"]), (&json!({}), &json!(0), &Value::Null), "{report}");
+    assert!(report["looked_at"].as_u64().unwrap() >= USERS as u64, "{report}");
 }
 
 /// How many entries each layout has, asked of Redis itself.

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::{FactDifference, Off};
+use super::{FactDifference, GRACE_SECONDS, Off};
 use crate::domain::{
-    AuthorHead, DeliveryState, Edge, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq, Timestamp,
-    UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
+    AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq,
+    Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
 
 /// A post with what else is stored about it.
@@ -167,9 +167,6 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<FactDiff
     found
 }
 
-/// How long past its time something may be left to the table's own expiry, which takes up to two days.
-const GRACE_SECONDS: u64 = 3 * 24 * 3600;
-
 /// An idempotency record as stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct StoredRecord {
@@ -181,14 +178,23 @@ pub struct StoredRecord {
     pub says: Option<RecordSays>,
 }
 
+/// What an idempotency record says was published.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answered {
+    /// A post.
+    Post(PostId),
+    /// Notices, one a platform.
+    Notices(Vec<NoticeId>),
+}
+
 /// What an idempotency record says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordSays {
-    /// The post that was published.
-    pub post: PostId,
+    /// What was published.
+    pub answered: Answered,
     /// Unix seconds.
     pub expires_at: u64,
-    /// Whether there is such a post, deleted or not.
+    /// Whether there is, or was, such a post or such notices.
     pub exists: bool,
 }
 

@@ -18,8 +18,12 @@
 //! | `unfinished-left` | the index of unfinished fan-outs lists one that is finished | take it out |
 //! | `unfinished-missing` | it does not list one that is not | put it in; its fan-out is resumed from there |
 //! | `body-left` | a deleted post has a body | delete it |
-//! | `record-expired`, `record-damaged`, `record-of-nothing` | an idempotency record past its time, that cannot be read, or of a post that is not there | delete it |
+//! | `record-expired`, `record-damaged`, `record-of-nothing` | an idempotency record past its time, that cannot be read, or of a post or notices that never were | delete it |
 //! | `tombstone-expired` | an unfollow's tombstone past its time | delete it |
+//! | `notice-missing` | a platform's head lists a notice that is not there | take it out of the head, as a next version: nothing can be shown of it |
+//! | `notice-left` | a notice that the head does not list; the head is right | delete it |
+//! | `slots-behind` | a head below a slot that a user has read and that is counted | raise it, as a next version: no slot is given twice |
+//! | `notice-reads-beyond` | a read state above the head, in what nobody counts | cut it, as a next version |
 //!
 //! **Under way** ([`FlowDifference`]): what has stood still though it should have moved.
 //!
@@ -52,9 +56,17 @@
 //! | `summary-wrong`, `summary-damaged`, `summary-of-nothing` | another title or time, or no such post | forget it |
 //! | `key-of-wrong-type`, `key-without-lifetime`, `key-astray` | a key that no operation could have left so, or in another bucket than its user's | forget it |
 //!
-//! Notices are checked by nothing yet: their differences (head, readers, read bitmaps) belong into a module beside [`views`], their rows into these tables.
+//! Views of notices ([`notices`]):
+//!
+//! | kind | what is wrong | remedy |
+//! |---|---|---|
+//! | `notice-reads-behind` | what a user has read, of an earlier version than the fact | replace it |
+//! | `notice-reads-wrong`, `notice-reads-damaged` | other slots, or a version still to come; it cannot be read | forget it |
+//! | `platform-head-wrong` | a cached head other than the platform's | forget it |
+//! | `title-wrong`, `title-damaged`, `title-of-nothing` | another title or time than the notice's in this revision; it cannot be read; a revision or notice still to come | forget it |
 
 pub mod facts;
+pub mod notices;
 pub mod reader;
 pub mod views;
 
@@ -63,6 +75,7 @@ use serde::Serialize;
 use self::facts::StoredRecord;
 use super::{
     ids::{PostId, Seq, UserId},
+    notices::{NoticeId, Platform, Slot},
     reactions::Reaction,
     time::Timestamp,
 };
@@ -216,7 +229,26 @@ pub enum FactDifference {
         #[serde(skip)]
         rev: u32,
     },
+    NoticeMissing {
+        notice: NoticeId,
+    },
+    NoticeLeft {
+        notice: NoticeId,
+    },
+    SlotsBehind {
+        platform: Platform,
+        #[serde(flatten)]
+        off: Off,
+    },
+    NoticeReadsBeyond {
+        user: UserId,
+        platform: Platform,
+        latest: Slot,
+    },
 }
+
+/// How long past its time something may be left to the table's own expiry, which takes up to two days.
+const GRACE_SECONDS: u64 = 3 * 24 * 3600;
 
 /// What should have moved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -379,6 +411,9 @@ pub enum ViewDifference {
     ReactionsBehind {
         user: UserId,
         author: UserId,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
     },
     ReactionsWrong {
         user: UserId,
@@ -401,6 +436,42 @@ pub enum ViewDifference {
     },
     SummaryOfNothing {
         post: PostId,
+    },
+    NoticeReadsBehind {
+        user: UserId,
+        platform: Platform,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
+    },
+    NoticeReadsWrong {
+        user: UserId,
+        platform: Platform,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
+    },
+    NoticeReadsDamaged {
+        user: UserId,
+        platform: Platform,
+    },
+    PlatformHeadWrong {
+        platform: Platform,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
+    },
+    TitleWrong {
+        notice: NoticeId,
+        revision: u64,
+    },
+    TitleDamaged {
+        notice: NoticeId,
+        revision: u64,
+    },
+    TitleOfNothing {
+        notice: NoticeId,
+        revision: u64,
     },
     KeyOfWrongType {
         key: String,
@@ -436,6 +507,12 @@ pub enum View {
     Head(UserId),
     /// The post's summary.
     Summary(PostId),
+    /// The platform's head and who stores it.
+    Platform(Platform),
+    /// What the user has read on the platform, and who stores it.
+    NoticeReads(UserId, Platform),
+    /// The notice's title in this revision.
+    Title(NoticeId, u64),
     /// One key.
     Key(String),
 }

@@ -102,7 +102,7 @@ pub fn of_reactions(
         if known == right {
             None
         } else if known.version < right.version {
-            Some(ViewDifference::ReactionsBehind { user, author })
+            Some(ViewDifference::ReactionsBehind { user, author, version: right.version.into() })
         } else {
             Some(ViewDifference::ReactionsWrong { user, author })
         }

@@ -1,0 +1,299 @@
+//! Notices: heads, read states, and the views of both.
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use redis::AsyncCommands;
+use serde_json::json;
+use tidemark::{
+    domain::{NoticeId, NoticeReads, PlatformHead, Slot, diff::View},
+    facts::schema,
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
+    views::keys,
+};
+
+use super::{
+    Damage, Scene,
+    scene::{n, s, seqs},
+};
+use crate::notices::content;
+
+/// Publishes four notices on the scene's platform, of which the second is deleted; the reader reads the third and has a view.
+async fn board(scene: &Scene<'_>) {
+    let notices = &scene.app.notices;
+    for title in ["one", "two", "three", "four"] {
+        notices.publish(scene.author(), &[scene.platform()], &content(title, None), None).await.unwrap();
+    }
+    notices.remove(&[notice(scene, 2)]).await.unwrap();
+    notices.mark(scene.reader(), notice(scene, 3), true).await.unwrap().unwrap();
+    scene.until_cached(&format!("/v1/notices?platform={}", scene.platform()), &reads_key(scene)).await;
+}
+
+fn notice(scene: &Scene<'_>, seq: u64) -> NoticeId {
+    NoticeId { platform: scene.platform(), seq }
+}
+
+fn reads_key(scene: &Scene<'_>) -> String {
+    let [key, _] = keys::notice_record(NoticeRecord::Reads(scene.reader(), scene.platform()));
+    key
+}
+
+async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
+    scene.app.notices.facts.state(scene.platform(), scene.reader()).await.unwrap()
+}
+
+/// Puts a view in the place of what is there.
+async fn replace(scene: &Scene<'_>, view: NoticeView) {
+    let [key, lease] = keys::notice_record(view.record());
+    scene.redis().del::<_, ()>(&key).await.unwrap();
+    scene.redis().set_ex::<_, _, ()>(lease, 7_u64.to_le_bytes().to_vec(), 60).await.unwrap();
+    scene.app.notices.views.fill_notices(&[view], 7).await.unwrap();
+    // A head is kept a minute: as long as this test needs it.
+    scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
+}
+
+async fn replace_reads(scene: &Scene<'_>, reads: NoticeReads) {
+    replace(scene, NoticeView::Reads(scene.reader(), scene.platform(), reads)).await;
+}
+
+async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
+    let mut stored = scene.app.notices.facts.notices(&[notice(scene, 1)]).await.unwrap().remove(&notice(scene, 1)).unwrap();
+    (stored.id, stored.revision) = (notice(scene, seq), revision);
+    title.clone_into(&mut stored.content.title);
+    scene.app.notices.views.remember_titles(&[stored]).await.unwrap();
+}
+
+/// Writes the attributes of a head that a restored backup would have brought.
+async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
+    let live = AttributeValue::B(Blob::new(head.encode_live()));
+    let set =
+        [("version", n(head.version)), ("latest_seq", n(head.latest_seq)), ("latest_slot", n(head.latest_slot)), ("live", live)];
+    scene.update("NoticesTable", schema::platform_head(scene.platform()), &set, &[]).await;
+    let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
+    scene.redis().del::<_, ()>(key).await.unwrap();
+}
+
+pub(super) const ALL: &[Damage] = &[
+    ("a notice in the head that is not there", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            scene.remove("NoticesTable", schema::notice(notice(scene, 4))).await;
+            vec![json!({ "kind": "notice-missing", "notice": notice(scene, 4) })]
+        })
+    }),
+    ("a notice that is not in the head", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let item = [("title", s("two")), ("at", n(1_700_000_000_000)), ("revision", n(2))];
+            scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
+            vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
+        })
+    }),
+    ("a notice beyond the head's last, where the next one would go", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let item = [("title", s("five")), ("at", n(1_700_000_000_000)), ("revision", n(9))];
+            scene.put("NoticesTable", schema::notice(notice(scene, 5)), &item).await;
+            vec![json!({ "kind": "notice-left", "notice": notice(scene, 5) })]
+        })
+    }),
+    ("an expired notice that nothing removes", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let until = scene.app.clock.now().ms() - 20 * 24 * 3_600_000;
+            let item = [("title", s("two")), ("at", n(1_700_000_000_000)), ("revision", n(2)), ("until", n(until))];
+            scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
+            vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
+        })
+    }),
+    ("a head of yesterday, below a slot that was given and read", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let (head, _) = fact(scene).await;
+            scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap().unwrap();
+            scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
+            put_back(scene, &head).await;
+            // The head that was shown is gone after a minute; the title of its revision is what a later head would say.
+            scene.redis().del::<_, ()>(keys::notice_title(notice(scene, 1), head.version + 1)).await.unwrap();
+            vec![json!({ "kind": "slots-behind", "platform": scene.platform(), "seen": 4, "right": 5 })]
+        })
+    }),
+    ("slots read that were never given", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let set = [("read", seqs([3, 9, 70_000])), ("version", n(2))];
+            scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
+            let (_, reads) = fact(scene).await;
+            replace_reads(scene, reads).await;
+            vec![
+                json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot }),
+            ]
+        })
+    }),
+    ("a platform marked through further than it goes", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let set = [("through", n(8)), ("through_slot", n(9))];
+            scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
+            vec![
+                json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot }),
+            ]
+        })
+    }),
+    ("an idempotency record of notices that never were", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            // One of notices that were, of which one is gone again, is as it should be.
+            let record = IdempotencyKey { key: "k".to_owned(), fingerprint: "f".to_owned() };
+            let published =
+                scene.app.notices.publish(scene.author(), &[scene.platform()], &content("five", None), Some(&record)).await;
+            let Ok(NoticesPublished::Created(_)) = published else { panic!("{published:?}") };
+            scene.app.notices.remove(&[notice(scene, 5)]).await.unwrap();
+            let key = format!("{}#notices#ghost", scene.author());
+            let expires_at = n(scene.app.clock.now().seconds() + 3_600);
+            let ids = s(format!("{} {}", notice(scene, 1), notice(scene, 6)));
+            let says = [("fingerprint", s("f")), ("notices", ids), ("at", n(1_700_000_000_000)), ("expires_at", expires_at)];
+            scene.put("IdempotencyTable", schema::record(&key), &says).await;
+            vec![json!({ "kind": "record-of-nothing", "record": key })]
+        })
+    }),
+    ("an idempotency record of notices that cannot be read", |scene| {
+        Box::pin(async move {
+            let key = format!("{}#notices#half", scene.author());
+            let says = [("fingerprint", s("f")), ("notices", s("none")), ("at", n(1)), ("expires_at", n(u64::from(u32::MAX)))];
+            scene.put("IdempotencyTable", schema::record(&key), &says).await;
+            vec![json!({ "kind": "record-damaged", "record": key })]
+        })
+    }),
+    ("what was read of notices behind the fact", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            replace_reads(scene, NoticeReads::default()).await;
+            vec![json!({ "kind": "notice-reads-behind", "user": scene.reader(), "platform": scene.platform() })]
+        })
+    }),
+    ("notices read that nobody has read", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let (_, reads) = fact(scene).await;
+            replace_reads(scene, NoticeReads { read: [1, 3].into_iter().collect(), ..reads }).await;
+            vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
+        })
+    }),
+    ("what was read of notices of a version that never was", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let (_, reads) = fact(scene).await;
+            replace_reads(scene, NoticeReads { version: 70, ..reads }).await;
+            vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
+        })
+    }),
+    ("what was read of notices that cannot be read", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
+            vec![json!({ "kind": "notice-reads-damaged", "user": scene.reader(), "platform": scene.platform() })]
+        })
+    }),
+    ("what was read of notices of the wrong type", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let key = reads_key(scene);
+            scene.redis().del::<_, ()>(&key).await.unwrap();
+            scene.redis().sadd::<_, _, ()>(&key, 3).await.unwrap();
+            scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
+            vec![json!({ "kind": "key-of-wrong-type", "key": key })]
+        })
+    }),
+    ("what was read of notices that never ends", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let key = reads_key(scene);
+            scene.redis().persist::<_, ()>(&key).await.unwrap();
+            vec![json!({ "kind": "key-without-lifetime", "key": key })]
+        })
+    }),
+    ("what was read of notices in another bucket than its user's", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let (user, platform) = (scene.reader(), scene.platform());
+            let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
+            scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
+            vec![json!({ "kind": "key-astray", "key": key })]
+        })
+    }),
+    ("leases that never end, of a head and of a read state that are not there", |scene| {
+        Box::pin(async move {
+            let records = [NoticeRecord::Head(scene.platform()), NoticeRecord::Reads(scene.reader(), scene.platform())];
+            let mut expected = Vec::new();
+            for [_, lease] in records.map(keys::notice_record) {
+                scene.redis().set::<_, _, ()>(&lease, 7).await.unwrap();
+                expected.push(json!({ "kind": "key-without-lifetime", "key": lease }));
+            }
+            expected
+        })
+    }),
+    ("a head ahead of its platform", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let (mut head, _) = fact(scene).await;
+            head.publish(scene.app.clock.now(), None).unwrap();
+            replace(scene, NoticeView::Head(scene.platform(), head)).await;
+            vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
+        })
+    }),
+    ("a head behind its platform, and kept for ever", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            replace(scene, NoticeView::Head(scene.platform(), PlatformHead::default())).await;
+            let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
+            scene.redis().persist::<_, ()>(&key).await.unwrap();
+            vec![
+                json!({ "kind": "platform-head-wrong", "platform": scene.platform() }),
+                json!({ "kind": "key-without-lifetime", "key": key }),
+            ]
+        })
+    }),
+    ("a head that cannot be read", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
+            scene.redis().set_ex::<_, _, ()>(key, "bad", 3_600).await.unwrap();
+            vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
+        })
+    }),
+    ("another title than the notice's", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            title(scene, 1, 1, "not what it was").await;
+            vec![json!({ "kind": "title-wrong", "notice": notice(scene, 1), "revision": 1 })]
+        })
+    }),
+    ("a title that cannot be read", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            scene.redis().set_ex::<_, _, ()>(keys::notice_title(notice(scene, 3), 3), "x", 3_600).await.unwrap();
+            vec![json!({ "kind": "title-damaged", "notice": notice(scene, 3), "revision": 3 })]
+        })
+    }),
+    ("titles of a revision and of a notice still to come", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            for (seq, revision) in [(1, 6), (5, 1)] {
+                title(scene, seq, revision, "one").await;
+            }
+            vec![
+                json!({ "kind": "title-of-nothing", "notice": notice(scene, 1), "revision": 6 }),
+                json!({ "kind": "title-of-nothing", "notice": notice(scene, 5), "revision": 1 }),
+            ]
+        })
+    }),
+    ("a title of the wrong type that never ends", |scene| {
+        Box::pin(async move {
+            board(scene).await;
+            let view = View::Title(notice(scene, 4), 4);
+            let (key, _) = keys::of_view(&view).remove(0);
+            scene.redis().del::<_, ()>(&key).await.unwrap();
+            scene.redis().rpush::<_, _, ()>(&key, "x").await.unwrap();
+            vec![json!({ "kind": "key-of-wrong-type", "key": key })]
+        })
+    }),
+];
