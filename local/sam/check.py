@@ -62,7 +62,7 @@ def call_processes(arguments):
     """Every event to the function's binary, through the Runtime API of the local stack."""
     calls = Calls("every function's binary as a process, called through the Runtime API")
     with stack.running(arguments.stack, TEMPLATE, process_functions_from=arguments.binaries) as running:
-        prepare(running.base_url)
+        calls.call("local stack", "a follower, a feed and a post", lambda: prepared(running))
         redis = next(iter(running.environment().values()))["REDIS_URL"]
 
         def ask(sample):
@@ -74,6 +74,11 @@ def call_processes(arguments):
         for sample in samples(ROOT / "events"):
             calls.call(sample.function, sample.name, lambda sample=sample: ask(sample))
     return calls
+
+
+def prepared(running):
+    prepare(running.base_url)
+    return "there", True
 
 
 def call_sam(arguments, folder):
@@ -167,11 +172,15 @@ def main():
     sam.install(arguments.target.resolve())
     clean = lint(arguments.venv)
     bundle.run(arguments.venv, arguments.binaries, containers.architecture(), arguments.build)
-    processes = call_processes(arguments)
-    found = through_sam(arguments)
+    try:
+        processes = call_processes(arguments)
+        found = through_sam(arguments)
+    except (stack.StackError, sam.SamError, subprocess.CalledProcessError) as error:
+        print(f"sam-check: {error}")
+        return 1
 
     wrong = ([] if clean else ["the template: see the lint above"]) + processes.wrong + found["wrong"]
-    done = f"template {'clean' if clean else 'NOT clean'}, {processes.made} events to processes"
+    done = f"template {'clean' if clean else 'NOT clean'}, {processes.made - 1} events to processes"
     if found["missing"] is None:
         done += f", {found['invoked']} through sam local invoke, {found['served']} routes through sam local start-api"
     for line in wrong:
