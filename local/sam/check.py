@@ -6,7 +6,9 @@ Without Docker everything else is done, and what is missing is said. Exit status
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from samples import LEGACY_HOST, judge, prepare, samples
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_DOCKER = 3
+FOUND = "found.json"
 
 
 def lint(venv):
@@ -118,9 +121,8 @@ def route(base_url, method, path):
     return str(status), status == 401 and body.get("type") == "/problems/unauthorized"
 
 
-def inside(arguments):
+def inside(arguments, folder):
     """What needs Docker. Writes down what it found, for a caller in other namespaces."""
-    folder = Path(tempfile.mkdtemp(prefix="tidemark-sam-"))
     found = {"missing": None, "invoked": 0, "served": 0, "wrong": []}
     try:
         own = not containers.answers()
@@ -134,24 +136,27 @@ def inside(arguments):
                     containers.remove_images()
     except containers.Missing as error:
         found["missing"] = str(error)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    arguments.found.write_text(json.dumps(found), encoding="utf-8")
+    (folder / FOUND).write_text(json.dumps(found), encoding="utf-8")
 
 
 def through_sam(arguments):
     """What needs Docker, here or in namespaces of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-sam-"))
     try:
         if containers.answers():
-            inside(arguments)
+            inside(arguments, folder)
         else:
             containers.check_namespaces()
             # Before the way to the network is closed.
             containers.unpacked(containers.PACKAGES + containers.BUSYBOX, arguments.work)
-            subprocess.run([*containers.NAMESPACES, sys.executable, __file__, *sys.argv[1:], "--inside"], check=True)
+            again = [*containers.NAMESPACES, sys.executable, __file__, *sys.argv[1:], "--inside", str(folder)]
+            # Whatever is left there when the namespaces are ended goes with the folder.
+            subprocess.run(again, check=True, env=os.environ | {"TMPDIR": str(folder)})
+        return json.loads((folder / FOUND).read_text(encoding="utf-8"))
     except containers.Missing as error:
         return {"missing": str(error), "invoked": 0, "served": 0, "wrong": []}
-    return json.loads(arguments.found.read_text(encoding="utf-8"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main():
@@ -159,14 +164,16 @@ def main():
     parser.add_argument("--binaries", type=Path, required=True, help="folder of the functions' release binaries for this machine")
     parser.add_argument("--stack", type=Path, required=True, help="the local stack's binary")
     parser.add_argument("--target", type=Path, required=True, help="where what is made and fetched is kept")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.work = arguments.target.resolve() / "sam"
     arguments.work.mkdir(parents=True, exist_ok=True)
-    arguments.build, arguments.found = arguments.work / "build", arguments.work / "found.json"
+    arguments.build = arguments.work / "build"
     arguments.venv = arguments.target.resolve() / "sam-venv"
+    # So that what is being waited for is ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if arguments.inside:
-        return inside(arguments)
+        return inside(arguments, arguments.inside)
 
     since = time.monotonic()
     sam.install(arguments.target.resolve())
