@@ -6,7 +6,8 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-BIN := $(TARGET)/release
+# What deploys is built with `release`, which takes its time; the stack and its tools are built with `local`.
+BIN := $(TARGET)/local
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
 comma := ,
@@ -15,7 +16,7 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test test-cluster test-tls demo load verify latency followers big-author migrate bench api-check fmt lint sam-lint clean
+.PHONY: help setup build run test test-cluster test-tls demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -29,9 +30,9 @@ help: ## list the targets
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
 
-build: setup ## build the local stack and its tools in release
-	@echo "== cargo build --release $(packages)"
-	@cargo build --release $(packages)
+build: setup ## build the local stack and its tools, optimised
+	@echo "== cargo build --profile local $(packages)"
+	@cargo build --profile local $(packages)
 
 run: build ## build and run the local stack
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
@@ -98,6 +99,29 @@ lint: ## check format and lints, and that the domain builds without its adapters
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh
+sam-check: ## lint the template, call every function with every event, as processes and through SAM in Docker
+	@local/setup.sh sam
+	@echo "== cargo build --release (the functions, as deployed but for this machine)"
+	@cargo build --release
+	@echo "== cargo build --profile local -p tidemark-local"
+	@cargo build --profile local -p tidemark-local --bin tidemark-local
+	@exec python3 local/sam/check.py --binaries "$(TARGET)/release" --stack "$(BIN)/tidemark-local" --target "$(TARGET)"
+
+sam-invoke: ## one function through SAM and the Docker and stack that run: FUNCTION=PublishFunction EVENT=events/publish/publish.json
+	@[ -n '$(FUNCTION)' ] && [ -n '$(EVENT)' ] || { echo "usage: make sam-invoke FUNCTION=logical-id EVENT=file" >&2; exit 2; }
+	@local/setup.sh sam
+	@cargo build --release
+	@exec python3 local/sam/by_hand.py --binaries "$(TARGET)/release" --target "$(TARGET)" invoke '$(FUNCTION)' --event '$(EVENT)' $(ARGS)
+
+sam-api: ## the API through SAM and the Docker and stack that run, on port 3001
+	@local/setup.sh sam
+	@cargo build --release
+	@exec python3 local/sam/by_hand.py --binaries "$(TARGET)/release" --target "$(TARGET)" start-api --port 3001 --warm-containers LAZY $(ARGS)
+
+binaries: ## measure the functions' binaries: size, cold start with and without TLS to Redis, time per request
+	@local/setup.sh sam
+	@cargo build --profile local -p tidemark-local --bin tidemark-local
+	@exec python3 local/sam/binaries.py --stack "$(BIN)/tidemark-local" --target "$(TARGET)" $(ARGS)
 
 clean: ## remove what cargo built; the local stack's data stays
 	@cargo clean

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the local stack and the tests need besides Rust, if it is missing: redis-server and a C compiler.
+# Installs what the local stack and the tests need besides Rust, if it is missing: redis-server and a C compiler; with the argument `sam` also what `make sam-check` and
+# `make binaries` need, Python and tools of Debian.
 # Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Says what it does; says nothing if all is there.
 set -eu
 
@@ -20,7 +21,14 @@ redis=
 compiler=
 have redis-server || redis=missing
 have cc || compiler=missing
-[ -n "$redis$compiler" ] || exit 0
+sam_packages=
+if [ "${1:-}" = sam ]; then
+    python3 -c 'import ensurepip, venv' 2>/dev/null || sam_packages="python3 python3-venv"
+    have openssl || sam_packages="$sam_packages openssl"
+    # Namespaces for a Docker of its own are Linux's; elsewhere there is Docker or there is none.
+    [ "$(uname)" != Linux ] || have ip || sam_packages="$sam_packages iproute2"
+fi
+[ -n "$redis$compiler$sam_packages" ] || exit 0
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -64,9 +72,11 @@ brew)
     ;;
 esac
 
-# The names of compiler packages are a list.
+[ -z "$sam_packages" ] || [ "$manager" = apt-get ] || fail "install by hand what Debian has in these packages: $sam_packages"
+
+# The names of packages are lists.
 # shellcheck disable=SC2086
-install ${redis:+$redis_package} ${compiler:+$compiler_packages}
+install ${redis:+$redis_package} ${compiler:+$compiler_packages} $sam_packages
 
 have redis-server || fail "redis-server is still missing after installing $redis_package"
 have cc || fail "a C compiler is still missing after installing $compiler_packages"

@@ -25,6 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) function: Function,
+    pub(crate) environment: Arc<BTreeMap<String, String>>,
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) gate: Arc<Gate>,
 }

@@ -115,7 +115,8 @@ impl Stack {
         let mut units = BTreeMap::new();
         for (function, runner) in template.functions.values().zip(try_join_all(runners).await?) {
             let gate = Arc::new(Gate::new(Arc::clone(&entries)));
-            units.insert(function.logical_id.clone(), Unit { function: function.clone(), runner, gate });
+            let environment = runner::environment(function, &endpoints);
+            units.insert(function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate });
         }
 
         let mut positions = Vec::new();

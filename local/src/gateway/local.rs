@@ -1,6 +1,6 @@
 //! `/_local/…`: looking into the stack and holding it still. Nothing of this exists in a deployment.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
@@ -69,6 +69,14 @@ pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): 
         Ok(answer) => Json(answer).into_response(),
         Err(error) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
     }
+}
+
+/// The environment of every function by its logical id, which is what `sam local invoke --env-vars` reads.
+pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response {
+    let units = gateway.core.units.iter();
+    let environments: BTreeMap<&str, &BTreeMap<String, String>> =
+        units.map(|(id, unit)| (id.as_str(), unit.environment.as_ref())).collect();
+    Json(environments).into_response()
 }
 
 /// The JSON of a body; none when it is empty.

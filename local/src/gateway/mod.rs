@@ -48,6 +48,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/sources/{function}/resume", post(local::resume))
         .route("/_local/schedules/{function}", post(local::fire))
         .route("/_local/functions/{function}", post(local::invoke))
+        .route("/_local/environment", get(local::environment))
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {

@@ -140,7 +140,12 @@ impl Bench {
         let store = Arc::new(store);
         let entries = Arc::new(AtomicU64::new(0));
         let unit = |id: &str, runner: Arc<dyn Runner>| {
-            let unit = Unit { function: template.functions[id].clone(), runner, gate: Arc::new(Gate::new(Arc::clone(&entries))) };
+            let unit = Unit {
+                function: template.functions[id].clone(),
+                environment: Arc::default(),
+                runner,
+                gate: Arc::new(Gate::new(Arc::clone(&entries))),
+            };
             (id.to_owned(), unit)
         };
         let units = BTreeMap::from([unit("Worker", Arc::clone(worker) as _), unit("Projector", Arc::clone(projector) as _)]);

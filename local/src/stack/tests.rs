@@ -55,6 +55,10 @@ async fn the_local_routes_show_and_hold_the_stack() {
     assert_eq!(status["queues"]["FanOutQueue"], json!({ "visible": 0, "in_flight": 0, "delayed": 0 }));
     assert_eq!(status["streams"]["FollowingTable"], json!({ "behind": 0 }));
     assert_eq!(status["redis_url"], stack.redis_url());
+    let environment: Value = client.get(url("/_local/environment")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(environment["PublishFunction"]["REDIS_URL"], stack.redis_url());
+    assert_eq!(environment["PublishFunction"]["AWS_ENDPOINT_URL_DYNAMODB"], stack.dynamodb_endpoint());
+    assert_eq!(environment.as_object().unwrap().len(), stack.template().functions.len());
     let page = client.get(url("/")).send().await.unwrap().text().await.unwrap();
     assert!(page.contains("Tidemark") && !page.contains("https://"));
 

@@ -197,7 +197,7 @@ impl Redis {
     ) -> Result<StoredView<T>, ViewError> {
         let found = self.found(vec![view]).await?;
         let key = found.0.first().map(|found| found.key.clone()).unwrap_or_default();
-        let record: Option<Vec<u8>> = self.query(operation, redis::cmd("GET").arg(found.readable(key))).await?;
+        let record: Option<Vec<u8>> = self.query(operation, redis::cmd("GET").arg(found.readable(key)).clone()).await?;
         Ok(StoredView { keys: found.keys(), record: Stored::read(record, |record| decode(&record)) })
     }
 

@@ -33,7 +33,7 @@ impl OwnStack {
         let here = std::env::current_exe().context("cannot tell where this program is")?;
         let binary = here.with_file_name(BINARY);
         if !binary.exists() {
-            bail!("{} is not there; build it with `cargo build --release -p tidemark-local`", binary.display());
+            bail!("{} is not there; build it with `make build`", binary.display());
         }
         let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).context("no free port")?.port();
         let address = Address::local(port);

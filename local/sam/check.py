@@ -1,0 +1,204 @@
+"""`make sam-check`: the template linted, every function's binary called with every sample event, as processes and through `sam local`, and the API served by
+`sam local start-api`.
+
+Without Docker everything else is done, and what is missing is said. Exit status: 0 all as expected, 1 something is not, 3 all as expected but not through SAM.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import nullcontext
+from pathlib import Path
+
+import bundle
+import containers
+import sam
+import stack
+from bundle import TEMPLATE
+from samples import LEGACY_HOST, judge, prepare, samples
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_DOCKER = 3
+FOUND = "found.json"
+
+
+def lint(venv):
+    """The template as written and as SAM expands it."""
+    script = Path(__file__).with_name("lint.sh")
+    if script.exists():
+        return subprocess.run([script]).returncode == 0
+    print("== sam validate --lint", flush=True)
+    command = [venv / "bin/sam", "validate", "--lint", "--template", TEMPLATE]
+    return subprocess.run(command, env=sam.environment()).returncode == 0
+
+
+class Calls:
+    """A table of calls, printed as they are answered."""
+
+    def __init__(self, title):
+        self.made, self.wrong = 0, []
+        print(f"== {title}", flush=True)
+
+    def call(self, name, case, ask):
+        """`ask` gives what the answer says in a word, and whether that is what it should."""
+        since = time.monotonic()
+        try:
+            said, right = ask()
+        except (OSError, KeyError, sam.SamError) as error:
+            said, right = f"{type(error).__name__}: {error}", False
+        self.made += 1
+        print(f"{name:26} {case:44} {said:14} {1000 * (time.monotonic() - since):7.0f} ms{'' if right else '   NOT AS EXPECTED'}", flush=True)
+        if not right:
+            self.wrong.append(f"{name} {case}: {said}")
+
+
+def call_processes(arguments):
+    """Every event to the function's binary, through the Runtime API of the local stack."""
+    calls = Calls("every function's binary as a process, called through the Runtime API")
+    with stack.running(arguments.stack, TEMPLATE, process_functions_from=arguments.binaries) as running:
+        calls.call("local stack", "a follower, a feed and a post", lambda: prepared(running))
+        redis = next(iter(running.environment().values()))["REDIS_URL"]
+
+        def ask(sample):
+            event = sample.event()
+            if LEGACY_HOST in event.get("source", ""):
+                event["source"] = redis
+            return judge(sample, running.invoke(sample.function, event))
+
+        for sample in samples(ROOT / "events"):
+            calls.call(sample.function, sample.name, lambda sample=sample: ask(sample))
+    return calls
+
+
+def prepared(running):
+    prepare(running.base_url)
+    return "there", True
+
+
+def call_sam(arguments, folder):
+    """Every event through `sam local invoke`, then every route through `sam local start-api`."""
+    known = json.loads((arguments.build / "functions.json").read_text(encoding="utf-8"))
+    busybox = containers.unpacked(containers.BUSYBOX, arguments.work) / "bin/busybox"
+    with stack.running(arguments.stack, TEMPLATE) as running:
+        prepare(running.base_url)
+        with sam.against(running, arguments.venv, arguments.build, busybox, folder) as local:
+            invoked = Calls("sam local invoke")
+            for sample in samples(ROOT / "events"):
+                function = next(name for name, body in known.items() if body["binary"] == sample.function)
+                invoked.call(function, f"-e {sample.path.relative_to(ROOT)}", lambda: judge(sample, local.invoke(function, sample.path)))
+            served = Calls("sam local start-api")
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            with local.api(port, folder / "start-api.log") as base_url:
+                for function, body in known.items():
+                    for method, path in body["routes"]:
+                        served.call(function, f"{method} {path}", lambda: route(base_url, method, path))
+    return invoked, served
+
+
+def route(base_url, method, path):
+    """SAM verifies no JWT and passes no claims on, so the function itself must refuse whoever asks for more than its health."""
+    for parameter, value in [("{author}", "2"), ("{user}", "2"), ("{post}", "2-1"), ("{notice}", "1-1")]:
+        path = path.replace(parameter, value)
+    request = urllib.request.Request(base_url + path, b"{}" if method in ("POST", "PUT") else None, method=method)
+    request.add_header("Authorization", "Bearer 1")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            status, body = response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        status, body = error.code, json.load(error)
+    if path == "/v1/health":
+        return str(status), status == 200 and body["status"] == "ok"
+    return str(status), status == 401 and body.get("type") == "/problems/unauthorized"
+
+
+def inside(arguments, folder):
+    """What needs Docker. Writes down what it found, for a caller in other namespaces."""
+    found = {"missing": None, "invoked": 0, "served": 0, "wrong": []}
+    try:
+        own = not containers.answers()
+        place = containers.daemon(containers.unpacked(containers.PACKAGES, arguments.work), folder) if own else nullcontext()
+        with place:
+            try:
+                invoked, served = call_sam(arguments, folder)
+                found |= {"invoked": invoked.made, "served": served.made, "wrong": invoked.wrong + served.wrong}
+            finally:
+                if not own:
+                    containers.remove_images()
+    except containers.Missing as error:
+        found["missing"] = str(error)
+    (folder / FOUND).write_text(json.dumps(found), encoding="utf-8")
+
+
+def through_sam(arguments):
+    """What needs Docker, here or in namespaces of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-sam-"))
+    try:
+        if containers.answers():
+            inside(arguments, folder)
+        else:
+            containers.check_namespaces()
+            # Before the way to the network is closed.
+            containers.unpacked(containers.PACKAGES + containers.BUSYBOX, arguments.work)
+            again = [*containers.NAMESPACES, sys.executable, __file__, *sys.argv[1:], "--inside", str(folder)]
+            # Whatever is left there when the namespaces are ended goes with the folder.
+            subprocess.run(again, check=True, env=os.environ | {"TMPDIR": str(folder)})
+        return json.loads((folder / FOUND).read_text(encoding="utf-8"))
+    except containers.Missing as error:
+        return {"missing": str(error), "invoked": 0, "served": 0, "wrong": []}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binaries", type=Path, required=True, help="folder of the functions' release binaries for this machine")
+    parser.add_argument("--stack", type=Path, required=True, help="the local stack's binary")
+    parser.add_argument("--target", type=Path, required=True, help="where what is made and fetched is kept")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.work = arguments.target.resolve() / "sam"
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    arguments.build = arguments.work / "build"
+    arguments.venv = arguments.target.resolve() / "sam-venv"
+    # So that what is being waited for is ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if arguments.inside:
+        return inside(arguments, arguments.inside)
+
+    since = time.monotonic()
+    sam.install(arguments.target.resolve())
+    clean = lint(arguments.venv)
+    bundle.run(arguments.venv, arguments.binaries, containers.architecture(), arguments.build)
+    try:
+        processes = call_processes(arguments)
+        found = through_sam(arguments)
+    except (stack.StackError, sam.SamError, subprocess.CalledProcessError) as error:
+        print(f"sam-check: {error}")
+        return 1
+
+    wrong = ([] if clean else ["the template: see the lint above"]) + processes.wrong + found["wrong"]
+    done = f"template {'clean' if clean else 'NOT clean'}, {processes.made - 1} events to processes"
+    if found["missing"] is None:
+        done += f", {found['invoked']} through sam local invoke, {found['served']} routes through sam local start-api"
+    for line in wrong:
+        print(f"not as expected: {line}")
+    verdict = f"{len(wrong)} not as expected" if wrong else "all as expected"
+    if found["missing"] is not None:
+        print(f"nothing was called through SAM: {found['missing']}")
+        verdict += ", but nothing called through SAM"
+    print(f"sam-check: {done}: {verdict} ({time.monotonic() - since:.0f} s)")
+    return 1 if wrong else WITHOUT_DOCKER if found["missing"] is not None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

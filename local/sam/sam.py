@@ -1,0 +1,114 @@
+"""`sam local` against a running local stack."""
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import containers
+from forward import forwarding, loopback_ports
+from samples import LEGACY_HOST, LEGACY_PORT
+
+HERE = Path(__file__).parent
+SERVES_WITHIN = 120
+
+
+class SamError(Exception):
+    """The command failed, or said something that is no answer."""
+
+
+def environment(**variables):
+    """Without credentials: SAM would ask AWS about them with every command."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    nowhere = {"AWS_SHARED_CREDENTIALS_FILE": os.devnull, "AWS_CONFIG_FILE": os.devnull, "AWS_EC2_METADATA_DISABLED": "true"}
+    return kept | nowhere | {"SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"} | variables
+
+
+def install(target):
+    """SAM and the linters in a virtual environment, made when requirements.txt has changed."""
+    venv, wanted = target / "sam-venv", HERE / "requirements.txt"
+    made = venv / "requirements.txt"
+    if not made.exists() or made.read_bytes() != wanted.read_bytes():
+        print(f"== pip install -r {wanted} (into {venv})", flush=True)
+        subprocess.run(["python3", "-m", "venv", venv], check=True)
+        subprocess.run([venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted], check=True)
+        made.write_bytes(wanted.read_bytes())
+    return venv
+
+
+class SamLocal:
+    """Functions in containers whose services are those of a stack on this machine."""
+
+    def __init__(self, venv, build, options, folder):
+        self.venv, self.build, self.options = venv, build, options
+        # Also for what SAM leaves behind in its temporary directory.
+        self.environment = environment(TMPDIR=str(folder))
+
+    def command(self, name, *arguments):
+        return [self.venv / "bin/sam", "local", name, "--template", self.build / "template.yaml", *self.options, *arguments]
+
+    def invoke(self, function, event):
+        """A function's answer to the event in a file."""
+        done = subprocess.run(self.command("invoke", function, "--event", event), env=self.environment, capture_output=True, text=True)
+        try:
+            return json.loads(done.stdout.strip().splitlines()[-1])
+        except (IndexError, ValueError):
+            raise SamError(f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[-2000:]}") from None
+
+    @contextmanager
+    def api(self, port, log):
+        """`sam local start-api`; gives its base URL once it serves, and ends it."""
+        # Containers stay and serve further requests, or each would wait for a new one.
+        command = self.command("start-api", "--port", str(port), "--warm-containers", "LAZY")
+        with open(log, "w", encoding="utf-8") as output:
+            child = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output)
+            try:
+                deadline = time.monotonic() + SERVES_WITHIN
+                while not listens(port):
+                    if child.poll() is not None or time.monotonic() > deadline:
+                        raise SamError(f"sam local start-api does not serve: {log.read_text(encoding='utf-8')[-2000:]}")
+                    time.sleep(0.2)
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                # As Ctrl-C does, upon which it removes its containers.
+                child.send_signal(2)
+                try:
+                    child.wait(60)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()
+
+
+def listens(port):
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def against(stack, venv, build, busybox, folder):
+    """`sam local` for the functions laid out in `build`, wired to a running stack."""
+    environments = stack.environment()
+    address = containers.gateway()
+    values = {value for variables in environments.values() for value in variables.values()}
+    ports = {port: port for port in loopback_ports(values)}
+    redis = urlsplit(next(iter(environments.values()))["REDIS_URL"]).port
+    reachable = {
+        function: {name: value.replace("://127.0.0.1:", f"://{address}:") for name, value in variables.items()}
+        for function, variables in environments.items()
+    }
+    file = folder / "environment.json"
+    file.write_text(json.dumps(reachable), encoding="utf-8")
+    containers.build_image(busybox, sorted(build.glob("*/bootstrap")))
+    options = ["--env-vars", file, "--add-host", f"{LEGACY_HOST}:{address}", "--invoke-image", containers.IMAGE, "--skip-pull-image"]
+    with ExitStack() as open_ends:
+        open_ends.enter_context(forwarding(address, ports | {LEGACY_PORT: redis}))
+        yield SamLocal(venv, build, options, folder)
