@@ -115,7 +115,7 @@ impl Stack {
         let mut units = BTreeMap::new();
         for (function, runner) in template.functions.values().zip(try_join_all(runners).await?) {
             let gate = Arc::new(Gate::new(Arc::clone(&entries)));
-            let environment = runner::environment(function, &endpoints);
+            let environment = runner::environment(function, &endpoints, &options.environment);
             units.insert(function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate });
         }
 
