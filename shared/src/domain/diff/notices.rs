@@ -144,7 +144,7 @@ mod tests {
     fn head(notices: u64) -> PlatformHead {
         let mut head = PlatformHead::default();
         for _ in 0..notices {
-            head.publish(now(), None);
+            head.publish(now(), None).unwrap();
         }
         head
     }
@@ -180,11 +180,11 @@ mod tests {
         let found = |reads: &NoticeReads, counted: &[Slot]| of_reads(user(), platform(), &head, reads, &set(counted));
         let reads = |slots: &[Slot]| NoticeReads { version: 1, read: set(slots), ..NoticeReads::default() };
         let beyond = |latest| FactDifference::NoticeReadsBeyond { user: user(), platform: platform(), latest };
-        let behind = FactDifference::SlotsBehind { platform: platform(), off: Off { seen: 3, right: 5 } };
+        let behind = || FactDifference::SlotsBehind { platform: platform(), off: Off { seen: 3, right: 5 } };
         assert_eq!(found(&reads(&[1, 3]), &[]), []);
         assert_eq!(found(&reads(&[1, 5]), &[]), [beyond(3)]);
-        assert_eq!(found(&reads(&[1, 5]), &[5]), std::slice::from_ref(&behind));
-        assert_eq!(found(&reads(&[5, 8]), &[5]), [behind, beyond(5)]);
+        assert_eq!(found(&reads(&[1, 5]), &[5]), [behind()]);
+        assert_eq!(found(&reads(&[5, 8]), &[5]), [behind(), beyond(5)]);
         assert_eq!(found(&NoticeReads { through: 4, ..reads(&[]) }, &[]), [beyond(3)]);
         assert_eq!(found(&NoticeReads { through_slot: 4, ..reads(&[]) }, &[]), [beyond(3)]);
         let mut cut = NoticeReads { through: 4, through_slot: 9, ..reads(&[2, 8]) };
