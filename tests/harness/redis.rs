@@ -1,10 +1,10 @@
 //! Redis as the tests see it: one node, over TLS, or a cluster, as `TIDEMARK_TEST_REDIS` says (node, tls, cluster, tls-cluster).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::FutureExt as _;
 use redis::{
-    Cmd, Pipeline, RedisFuture, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, TlsCertificates, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
@@ -26,6 +26,9 @@ const ONE_NODE_ONLY: [(&str, &str); 3] = [
         "counts what one node reads from its connections",
     ),
 ];
+
+/// How long a test waits for an answer of its own: it may ask for a hundred thousand things at once.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The Redis to test on.
 #[expect(clippy::disallowed_methods, reason = "a variable of the tests alone")]
@@ -57,10 +60,10 @@ impl Connection {
     pub(crate) async fn open(options: &RedisOptions) -> Self {
         let mut clients = options.clients().expect("a Redis URL");
         if !options.cluster {
-            let client = clients.remove(0);
-            return Self(Kind::Node(client.get_multiplexed_async_connection().await.expect("Redis answers")));
+            return Self(Kind::Node(connect(&clients.remove(0)).await.expect("Redis answers")));
         }
-        let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()));
+        let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()))
+            .response_timeout(PATIENCE);
         if let Some(path) = &options.ca_file {
             let root_cert = Some(std::fs::read(path).expect("the authority's certificate"));
             builder = builder.certs(TlsCertificates { client_tls: None, root_cert });
@@ -68,6 +71,11 @@ impl Connection {
         let client = builder.build().expect("a cluster");
         Self(Kind::Cluster(client.get_async_connection().await.expect("the cluster answers")))
     }
+}
+
+async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 impl ConnectionLike for Connection {
@@ -113,7 +121,7 @@ impl World {
         let mut nodes = Vec::new();
         for options in self.stack.redis_nodes() {
             let client = options.clients().expect("a Redis URL").remove(0);
-            nodes.extend(client.get_multiplexed_async_connection().await.ok());
+            nodes.extend(connect(&client).await.ok());
         }
         nodes
     }
