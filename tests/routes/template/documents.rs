@@ -126,7 +126,7 @@ fn alarms_over_functions_leave_none_out() {
 
 #[test]
 fn log_filters_look_for_what_the_code_says() {
-    let logged = ["functions/reconcile/src/lib.rs", "shared/src/views/breaker.rs", "shared/src/http/mod.rs"].map(read).concat();
+    let logged = ["shared/src/reconcile/flow.rs", "shared/src/views/breaker.rs", "shared/src/http/mod.rs"].map(read).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     for (id, filter) in &filters {
         let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();
@@ -137,4 +137,26 @@ fn log_filters_look_for_what_the_code_says() {
         assert!(alarms.values().any(|alarm| alarm["Properties"]["MetricName"] == *metric), "{id} has no alarm");
     }
     assert_eq!(filters.len(), 3);
+}
+
+#[test]
+fn alarms_on_what_reconcile_counts_name_its_metrics_and_jobs() {
+    let counted = ["shared/src/reconcile/report.rs", "shared/src/telemetry.rs"].map(read).concat();
+    let jobs = ["shared/src/reconcile/walk.rs", "shared/src/reconcile/flow.rs"].map(read).concat();
+    let mut watched = BTreeSet::new();
+    for alarm in resources(&template_document(), "AWS::CloudWatch::Alarm").into_values() {
+        let metrics = alarm["Properties"]["Metrics"].as_array().cloned().unwrap_or_default();
+        for metric in
+            metrics.iter().map(|metric| &metric["MetricStat"]["Metric"]).filter(|metric| metric["Namespace"] == "Tidemark")
+        {
+            let [name, dimension] = [&metric["MetricName"], &metric["Dimensions"][0]["Name"]].map(|name| name.as_str().unwrap());
+            let job = metric["Dimensions"][0]["Value"].as_str().unwrap();
+            assert!(counted.contains(&format!("(\"{name}\", ")), "nothing counts {name}");
+            assert!(jobs.contains(&format!("\"{job}\"")), "no job {job}");
+            assert_eq!((dimension, metric["Dimensions"].as_array().unwrap().len()), ("Job", 1));
+            watched.insert((name.to_owned(), job.to_owned()));
+        }
+    }
+    assert_eq!(watched.len(), 5, "{watched:?}");
+    assert!(counted.contains(r#""Namespace": "Tidemark""#));
 }

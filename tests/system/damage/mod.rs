@@ -20,6 +20,43 @@ use scene::Scene;
 /// One kind of damage: its name, and what plants it into a scene and says what has to be listed.
 type Damage = (&'static str, for<'a> fn(&'a Scene) -> BoxFuture<'a, Vec<Value>>);
 
+fn damages() -> Vec<Damage> {
+    [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL].concat()
+}
+
+/// So many scenes with everything cached that damage may be done to.
+async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
+    let mut scenes = Vec::new();
+    for index in 0..count as u64 {
+        scenes.push(Scene::new(world, (index + 1) * 1_000).await);
+    }
+    world.idle().await;
+    for scene in &scenes {
+        let views = [keys::reader_state(scene.reader()), keys::reactions(scene.reader())];
+        for key in views {
+            scene.until_cached("/v1/feed", &key).await;
+        }
+    }
+    scenes
+}
+
+/// Plants one kind of damage into each scene; what has to be listed, and of which kind it comes.
+async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'static str> {
+    let mut expected = BTreeMap::new();
+    for (scene, (name, plant)) in scenes.iter().zip(damages) {
+        let differences = plant(scene).await;
+        assert!(!differences.is_empty(), "{name}");
+        expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));
+    }
+    expected
+}
+
+/// Plants every kind of damage, among users from 1,000 on.
+pub(super) async fn plant_everything(world: &World) {
+    let damages = damages();
+    plant(&scenes(world, damages.len()).await, &damages).await;
+}
+
 /// A walk over everybody and a look at every fan-out.
 async fn run(world: &World, dry_run: bool) -> Vec<Value> {
     let users = json!({ "job": "users", "dry_run": dry_run, "share": 1.0, "settle_ms": 50, "slice": 100_000 });
@@ -83,31 +120,15 @@ async fn everything(world: &World) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn every_planted_damage_is_listed_repaired_and_found_no_more() {
     world(async |world| {
-        let damages: Vec<Damage> = [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL].concat();
+        let damages = damages();
         let names: BTreeSet<&str> = damages.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), damages.len());
         assert!(damages.len() >= 50, "{}", damages.len());
 
-        let mut scenes = Vec::new();
-        for index in 0..damages.len() as u64 {
-            scenes.push(Scene::new(world, (index + 1) * 1_000).await);
-        }
-        world.idle().await;
-        for scene in &scenes {
-            let views = [keys::reader_state(scene.reader()), keys::reactions(scene.reader())];
-            for key in views {
-                scene.until_cached("/v1/feed", &key).await;
-            }
-        }
+        let scenes = scenes(world, damages.len()).await;
         assert_eq!(listed(&run(world, true).await), BTreeSet::new(), "nothing is wrong before");
 
-        let mut expected = BTreeMap::new();
-        for (scene, (name, plant)) in scenes.iter().zip(&damages) {
-            let differences = plant(scene).await;
-            assert!(!differences.is_empty(), "{name}");
-            expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));
-        }
-
+        let expected = plant(&scenes, &damages).await;
         let stored = everything(world).await;
         assert_listed(&listed(&run(world, true).await), &expected);
         let after = everything(world).await;

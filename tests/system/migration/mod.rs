@@ -90,6 +90,47 @@ fn counts(answer: &Value, layout: &str) -> [u64; 4] {
     ["read", "written", "already_there", "unreadable"].map(|name| answer["layouts"][layout][name].as_u64().unwrap())
 }
 
+/// Imports a little of every layout, among users below 1,000: of an author who has published here, of one who has followers here, of one of many posts, and of one
+/// whom no set names.
+pub(super) async fn a_little_of_everything(world: &World) {
+    let (known, new, busy, unnamed) = (107, 108, 109, 110);
+    world.user(known).publish("here before").await;
+    world.user(101).put(&format!("/v1/following/{known}")).await.ok();
+    world.user(101).put(&format!("/v1/following/{new}")).await.ok();
+    world.user(101).feed_ids().await;
+    world.idle().await;
+    let notice = json!({ "platforms": [1], "title": "Notice" });
+    let published = world.stranger(Some("9 notices:write")).post("/v1/notices", &notice).await.ok();
+
+    let legacy = LegacyRedis::start().await;
+    let blogs = |first: u64| [0, 1, 2].map(|number| Blog { at: THEN + number * 1_000, id: first + number });
+    let many: Vec<Blog> = (1_000..=2_000).map(|id| Blog { at: THEN + id, id }).collect();
+    let mut commands = [author_blogs(known, &blogs(10)), author_blogs(new, &blogs(20)), author_blogs(busy, &many)].concat();
+    commands.push(info(unnamed, &blogs(30)[0]));
+    commands.push(command(&["SADD", &Layout::UserRead.key(101), "10", "20"]));
+    commands.push(command(&["ZADD", &Layout::BlogRead.key(102), "1", "21"]));
+    for (layout, owner, at, member) in [
+        (Layout::Following, 102, THEN + 1_500, new),
+        (Layout::UFollow, 103, THEN / 1_000, known),
+        (Layout::Following, 102, THEN + 1_500, busy),
+        (Layout::Fans, new, THEN + 1_500, 104),
+        (Layout::UFans, known, THEN / 1_000, 105),
+        (Layout::Feed, 106, THEN + 1_000, 21),
+    ] {
+        commands.push(zadd(layout, owner, at, member));
+    }
+    commands.push(command(&["SADD", "user:unread:102:108", "22"]));
+    commands.push(command(&["SETBIT", "notice:1:5", "101", "1"]));
+    legacy.run(&commands).await;
+    let notices = json!({ "1:5": published["items"][0]["id"] });
+    let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
+    assert_eq!(answer["totals"]["unreadable"], 0, "{answer}");
+    for layout in Layout::ALL {
+        assert!(answer["layouts"][json!(layout).as_str().unwrap()]["read"].as_u64() > Some(0), "{layout:?}: {answer}");
+    }
+    world.idle().await;
+}
+
 #[tokio::test]
 async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
     world(async |world| {
