@@ -44,7 +44,7 @@ impl DynamoFacts {
                 let put = TransactWriteItem::builder().put(build(OPERATION, put.build())?).build();
                 self.with_edge(user, author, Expected::Following { rev }, put).await
             }
-            FactDifference::FollowerGhost { user, author } => {
+            FactDifference::FollowerGhost { user, author, .. } => {
                 let delete = Delete::builder().table_name(&self.tables.followers).set_key(Some(schema::follower(author, user)));
                 let delete = TransactWriteItem::builder().delete(build(OPERATION, delete.build())?).build();
                 self.with_edge(user, author, Expected::Nothing, delete).await

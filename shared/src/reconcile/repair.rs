@@ -68,7 +68,7 @@ impl Reconcile {
             | ViewDifference::FieldOpening { user, author }
             | ViewDifference::FieldOld { user, author } => Ok(readers.sync(user, &[author]).await?),
             ViewDifference::FieldGhost { user, author, rev } => self.drop_author(user, author, rev).await,
-            ViewDifference::ReadsBehind { user, author }
+            ViewDifference::ReadsBehind { user, author, .. }
             | ViewDifference::ReadsWrong { user, author }
             | ViewDifference::BaseWrong { user, author }
             | ViewDifference::FloorWrong { user, author }

@@ -201,7 +201,7 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
             FactDifference::AuthorReactions { author, shard, reaction: like, off },
             FactDifference::FollowerMissing { user: reader, author, since: edge.since, rev: edge.rev + 1 },
             FactDifference::FollowerSince { user: reader, author, since: edge.since, rev: edge.rev + 1 },
-            FactDifference::FollowerGhost { user: reader, author },
+            FactDifference::FollowerGhost { user: reader, author, since: edge.since },
             FactDifference::HeadDeletion { post: scene.post(2), deleted: true },
             FactDifference::UnfinishedMissing { post: scene.post(2) },
             FactDifference::TombstoneExpired { user: reader, author, rev: edge.rev },

@@ -106,7 +106,7 @@ fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<FactDif
     for (shard, followers) in facts.followers.iter().enumerate() {
         let Some(followers) = followers else { continue };
         let ghosts = followers.iter().filter(|follower| !facts.live_followers.contains(&follower.user));
-        found.extend(ghosts.map(|ghost| FactDifference::FollowerGhost { user: ghost.user, author: user }));
+        found.extend(ghosts.map(|ghost| FactDifference::FollowerGhost { user: ghost.user, author: user, since: ghost.since }));
         let live = followers.iter().filter(|follower| facts.live_followers.contains(&follower.user)).count();
         let missing = missing.iter().filter(|(follower, author)| *author == user && usize::from(follower.shard()) == shard);
         let right = (live + missing.count()) as u64;

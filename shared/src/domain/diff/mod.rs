@@ -153,6 +153,9 @@ pub enum FactDifference {
     FollowerGhost {
         user: UserId,
         author: UserId,
+        /// Of the entry: whoever follows anew meanwhile is another difference.
+        #[serde(skip)]
+        since: Timestamp,
     },
     FollowerSince {
         user: UserId,
@@ -316,6 +319,9 @@ pub enum ViewDifference {
     ReadsBehind {
         user: UserId,
         author: UserId,
+        /// The fact's: another one at the next look is another difference.
+        #[serde(skip)]
+        version: u64,
     },
     ReadsWrong {
         user: UserId,

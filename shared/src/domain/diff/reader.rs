@@ -150,7 +150,7 @@ fn of_field(
         found.push(ViewDifference::FloorWrong { user, author });
     }
     if field.version < reads.version {
-        found.push(ViewDifference::ReadsBehind { user, author });
+        found.push(ViewDifference::ReadsBehind { user, author, version: reads.version.into() });
     }
     if !field.pulls() && field.modes.changes < head.modes.changes && !facts.is_moving(PostId::new(author, head.latest_seq)) {
         found.push(ViewDifference::ModesBehind { user, author });
