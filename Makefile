@@ -99,6 +99,7 @@ lint: ## check format and lints, and that the domain builds without its adapters
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh
+
 sam-check: ## lint the template, call every function with every event, as processes and through SAM in Docker
 	@local/setup.sh sam
 	@echo "== cargo build --release (the functions, as deployed but for this machine)"

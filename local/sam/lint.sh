@@ -7,15 +7,7 @@ target=${CARGO_TARGET_DIR:-target}
 venv=$target/sam-venv
 export SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1
 
-if ! cmp -s local/sam/requirements.txt "$venv/requirements.txt"; then
-    if ! python3 -m venv "$venv"; then
-        echo "python3 with venv is missing; on Debian: apt-get install python3-venv" >&2
-        exit 1
-    fi
-    echo "== pip install -r local/sam/requirements.txt (into $venv)"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r local/sam/requirements.txt
-    cp local/sam/requirements.txt "$venv/requirements.txt"
-fi
+local/sam/venv.sh "$venv"
 
 echo "== sam validate --lint"
 "$venv/bin/sam" validate --lint --template template.yaml --region "$AWS_DEFAULT_REGION"

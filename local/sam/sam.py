@@ -29,14 +29,9 @@ def environment(**variables):
 
 
 def install(target):
-    """SAM and the linters in a virtual environment, made when requirements.txt has changed."""
-    venv, wanted = target / "sam-venv", HERE / "requirements.txt"
-    made = venv / "requirements.txt"
-    if not made.exists() or made.read_bytes() != wanted.read_bytes():
-        print(f"== pip install -r {wanted} (into {venv})", flush=True)
-        subprocess.run(["python3", "-m", "venv", venv], check=True)
-        subprocess.run([venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted], check=True)
-        made.write_bytes(wanted.read_bytes())
+    """SAM and the linters in a virtual environment, made or brought up to date."""
+    venv = target / "sam-venv"
+    subprocess.run([HERE / "venv.sh", venv], check=True)
     return venv
 
 

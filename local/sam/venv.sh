@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Makes the virtual environment of SAM and the linters, `venv.sh folder`, when requirements.txt has changed since.
+set -euo pipefail
+requirements=$(dirname "${BASH_SOURCE[0]}")/requirements.txt
+venv=$1
+
+if ! cmp -s "$requirements" "$venv/requirements.txt"; then
+    if ! python3 -m venv "$venv"; then
+        echo "python3 with venv is missing; on Debian: apt-get install python3-venv" >&2
+        exit 1
+    fi
+    echo "== pip install -r $requirements (into $venv)"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+    cp "$requirements" "$venv/requirements.txt"
+fi
