@@ -22,6 +22,9 @@ struct Args {
     /// Readers over whom memory is averaged.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     readers: u32,
+    /// Followers who are delivered to, all with a live feed; a fifth as many with a full one.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
+    followers: u32,
     /// Rounds over which a median is taken.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
@@ -43,8 +46,8 @@ async fn main() -> ExitCode {
 
 async fn bench(args: Args) -> anyhow::Result<Verdict> {
     let parts = args.part.map_or_else(|| Part::ALL.to_vec(), |part| vec![part]);
-    let Args { out, readers, rounds, calls, seed, redis_server, .. } = args;
-    let options = Options { out, readers: readers as usize, rounds, calls, seed, redis_server };
+    let Args { out, readers, followers, rounds, calls, seed, redis_server, .. } = args;
+    let options = Options { out, readers: readers as usize, followers: followers as usize, rounds, calls, seed, redis_server };
     tokio::select! {
         outcome = run(&parts, &options) => outcome?,
         _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),

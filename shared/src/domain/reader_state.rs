@@ -12,12 +12,12 @@ use super::{
 /// The field of the reader state hash that holds [`ReaderMeta`]; every other field is an author's id.
 pub const META_FIELD: &str = "@";
 
-const META_HEADER: usize = 21;
+const META_HEADER: usize = 27;
 const BUILDING: u8 = 1;
 const FEED: u8 = 2;
 
 /// What is known of a reader's view as a whole. Little-endian, shared with `views/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline
-/// (6 bytes each, ms), token (8 bytes), then the [entry](FeedKey::entry) `low`, if any.
+/// (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), then the [entry](FeedKey::entry) `low`, if any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
     /// A rebuild is under way; counts and feed are not complete.
@@ -30,6 +30,8 @@ pub struct ReaderMeta {
     pub deadline: Timestamp,
     /// Whose rebuild it is.
     pub token: u64,
+    /// No entry of the feed was published later than this, nor is `low` later: a later post goes to the feed's end, without a look.
+    pub newest: Timestamp,
     /// The feed holds this entry and every later one, older ones come from the facts; `None` when it holds all there are.
     pub low: Option<FeedKey>,
 }
@@ -59,6 +61,7 @@ impl ReaderMeta {
             touched: Timestamp::from_ms(number(1..7)),
             deadline: Timestamp::from_ms(number(7..13)),
             token: number(13..21),
+            newest: Timestamp::from_ms(number(21..27)),
             low: if low.is_empty() { None } else { Some(FeedKey::from_entry(low)?) },
         })
     }
@@ -133,6 +136,7 @@ mod tests {
             bytes.extend_from_slice(&ms.to_le_bytes()[..6]);
         }
         bytes.extend_from_slice(&44_u64.to_le_bytes());
+        bytes.extend_from_slice(&55_u64.to_le_bytes()[..6]);
         bytes.extend_from_slice(low);
         bytes
     }
@@ -142,7 +146,7 @@ mod tests {
         let low = FeedKey { at: Timestamp::from_ms(11), post: "7-3".parse().unwrap() };
         let meta = ReaderMeta::decode(&meta_bytes(&low.entry())).unwrap();
         assert!(meta.building && meta.feed);
-        assert_eq!((meta.touched.ms(), meta.deadline.ms(), meta.token, meta.low), (22, 33, 44, Some(low)));
+        assert_eq!((meta.touched.ms(), meta.deadline.ms(), meta.token, meta.newest.ms(), meta.low), (22, 33, 44, 55, Some(low)));
         assert_eq!(ReaderMeta::decode(&meta_bytes(&[])).unwrap().low, None);
         assert_eq!(ReaderMeta::decode(&meta_bytes(&[1])), None);
         assert_eq!(ReaderMeta::decode(b""), None);

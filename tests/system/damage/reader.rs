@@ -3,7 +3,7 @@
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{FeedKey, PostId, bitmap::Bitmap},
+    domain::{FeedKey, PostId, Timestamp, bitmap::Bitmap},
     facts::schema,
 };
 
@@ -202,6 +202,12 @@ pub(super) const ALL: &[Damage] = &[
     ("a feed out of order", |scene| {
         Box::pin(async move {
             scene.feed(|entries| entries.swap(1, 3)).await;
+            view(scene, "feed-disordered")
+        })
+    }),
+    ("a feed that the next post would put out of order", |scene| {
+        Box::pin(async move {
+            scene.newest(|newest| Timestamp::from_ms(newest.ms() - 1)).await;
             view(scene, "feed-disordered")
         })
     }),

@@ -7,7 +7,10 @@ use redis::AsyncCommands;
 use serde_json::Value;
 use tidemark::{
     App,
-    domain::{AuthorState, FeedKey, Platform, Post, PostId, SeqSet, UserId},
+    domain::{
+        AuthorState, FeedKey, Platform, Post, PostId, SeqSet, Timestamp, UserId,
+        reader_state::{META_FIELD, ReaderMeta},
+    },
     views::keys,
 };
 use tidemark_tests::{Connection, User, World};
@@ -210,14 +213,24 @@ impl<'w> Scene<'w> {
         self.redis().pexpire::<_, ()>(&feed, lifetime).await.unwrap();
     }
 
-    /// Puts an entry where it belongs.
+    /// Puts an entry where it belongs, as the newest if it is.
     pub(super) async fn enter(&self, key: FeedKey) {
+        self.newest(|newest| newest.max(key.at)).await;
         let entry = key.entry();
         self.feed(|entries| {
             let at = entries.partition_point(|known| *known < entry);
             entries.insert(at, entry);
         })
         .await;
+    }
+
+    /// Changes what is noted as the time of the newest entry.
+    pub(super) async fn newest(&self, change: impl FnOnce(Timestamp) -> Timestamp) {
+        let [state, _] = self.keys();
+        let mut meta: Vec<u8> = self.redis().hget(&state, META_FIELD).await.unwrap();
+        let newest = change(ReaderMeta::decode(&meta).unwrap().newest);
+        meta[21..27].copy_from_slice(&newest.ms().to_le_bytes()[..6]);
+        self.redis().hset::<_, _, _, ()>(state, META_FIELD, meta).await.unwrap();
     }
 
     /// A post as the facts have it.

@@ -34,6 +34,8 @@ pub struct Options {
     pub out: PathBuf,
     /// Readers over whom memory is averaged.
     pub readers: usize,
+    /// Followers who are delivered to, all with a live feed; a fifth as many with a full one.
+    pub followers: usize,
     /// Rounds over which a median is taken.
     pub rounds: u32,
     /// Calls of each kind in a round.
@@ -68,7 +70,6 @@ pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
         let report: Box<dyn Report> = match part {
             Part::Views => Box::new(views::measure(&server, options).await?),
             Part::FanOut => {
-                server.flush().await?;
                 let report = fan_out::measure(&server, options).await?;
                 report::picture(&report.svg(), &file)?;
                 Box::new(report)

@@ -111,7 +111,9 @@ pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now
     }
     let ghosts = state.authors.iter().filter(|(author, _)| !facts.authors.contains_key(author));
     found.extend(ghosts.map(|(author, field)| ViewDifference::FieldGhost { user, author: *author, rev: field.rev }));
-    if !feed.is_sorted_by(|older, newer| older < newer) {
+    // With an entry later than what is noted as the newest, the next post would go to its end too early.
+    let overtaking = feed.last().is_some_and(|last| last.at > state.meta.newest);
+    if overtaking || !feed.is_sorted_by(|older, newer| older < newer) {
         found.push(ViewDifference::FeedDisordered { user });
     } else {
         found.extend(of_entries(user, state, feed, facts, &catching_up));
@@ -256,7 +258,8 @@ mod tests {
         let live = (1..=latest).filter(|&seq| !head.deleted.contains(seq));
         let entries: BTreeSet<FeedKey> = live.map(|seq| FeedKey { at: at(seq), post: PostId::new(author(), seq) }).collect();
         let field = AuthorState::from_facts(&edge, &head, &reads);
-        let meta = ReaderMeta { feed: !entries.is_empty(), ..ReaderMeta::default() };
+        let newest = entries.last().map_or(Timestamp::default(), |key| key.at);
+        let meta = ReaderMeta { feed: !entries.is_empty(), newest, ..ReaderMeta::default() };
         let feed = Stored::read((!entries.is_empty()).then_some(()), |()| Some(entries.iter().copied().collect()));
         let state = Stored::Present(ReaderState { meta, authors: HashMap::from([(author(), field)]) });
         let followed = HashMap::from([(author(), Followed { edge, head, reads })]);
@@ -287,6 +290,18 @@ mod tests {
             let undelivered = with(&|field| (field.through, field.tail) = (seq - 1, Bitmap::default()));
             prop_assert_eq!(undelivered.is_empty(), (seq..=base + new).all(|seq| facts.authors[&author()].head.deleted.contains(seq)));
         }
+    }
+
+    #[test]
+    fn a_feed_that_the_next_post_would_put_out_of_order_is_disordered() {
+        let (mut stored, facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
+        if let Stored::Present(state) = &mut stored.state {
+            state.meta.newest = Timestamp::from_ms(state.meta.newest.ms() - 1);
+        }
+        assert_eq!(
+            differences(USER, &stored, &facts, Timestamp::from_ms(5_000)),
+            [ViewDifference::FeedDisordered { user: USER }]
+        );
     }
 
     #[test]

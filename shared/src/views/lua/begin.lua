@@ -9,15 +9,15 @@ local function begin(keys, argv)
     if not has_flag(meta, BUILDING) then return 'ready' end
     if struct.unpack('<I6', meta, 8) >= tonumber(argv[1]) then return 'building' end
   end
-  local flags, low = BUILDING, ''
+  local flags, newest, low = BUILDING, 0, ''
   if meta and argv[5] ~= '1' then
     -- Taken over: what has landed since the first attempt stays.
-    flags, low = string.byte(meta, 1), low_of(meta)
+    flags, newest, low = string.byte(meta, 1), newest_of(meta), low_of(meta)
   else
     redis.call('DEL', keys[1], keys[2])
   end
   local head = struct.pack('<BI6I6', flags, tonumber(argv[1]), tonumber(argv[2]))
-  redis.call('HSET', keys[1], META, head .. argv[3] .. low)
+  redis.call('HSET', keys[1], META, head .. argv[3] .. struct.pack('<I6', newest) .. low)
   redis.call('PEXPIRE', keys[1], argv[4])
   return 'begun'
 end

@@ -2,7 +2,8 @@
 
 local META = '@'
 local BUILDING, FEED = 1, 2
-local META_BYTES = 21
+-- Where the time of the newest entry stands in the meta, and where what is always there ends.
+local NEWEST, META_BYTES = 22, 27
 
 local LIVE, OPENING, BITMAPS, MODES = 1, 2, 4, 8
 local AUTHOR = '<BI4I4I4I4I4I4I6'
@@ -102,6 +103,18 @@ local function less(a, b)
   return #a < #b
 end
 
+-- When the newest entry was published that the feed ever held, or its low end if that is later: what is later still goes to the feed's end.
+local function newest_of(meta)
+  return (struct.unpack('<I6', meta, NEWEST))
+end
+
+-- The meta of a feed that has this entry, or has it for its low end.
+local function reaching(meta, entry)
+  local at = struct.unpack('>I6', entry)
+  if at <= newest_of(meta) then return meta end
+  return string.sub(meta, 1, NEWEST - 1) .. struct.pack('<I6', at) .. string.sub(meta, META_BYTES + 1)
+end
+
 local function low_of(meta)
   return string.sub(meta, META_BYTES + 1)
 end
@@ -138,7 +151,7 @@ end
 
 -- Puts an entry into a feed, once; the length of the feed, 0 when the entry was there.
 local function insert(feed, entry)
-  local newest = redis.call('LINDEX', feed, -1)
+  local newest = redis.call('LINDEX', feed, '-1')
   if not newest or less(newest, entry) then return redis.call('RPUSH', feed, entry) end
   if newest == entry then return 0 end
   return insert_late(feed, entry)

@@ -6,10 +6,9 @@
 -- Keeps    V1: without a live field for the author nothing happens, so that what overtook an unfollow leaves no ghost.
 --          A deleted post stays deleted, a read post stays read, posts below the view's low end are counted but not stored.
 
--- Stores the entry in a live view; the meta after it, false when the feed was lost under the view.
-local function store(state, feed, meta, argv, cap)
-  if #meta > META_BYTES and less(argv[7], low_of(meta)) then return meta end
-  local length = insert(feed, argv[7])
+-- The meta after an entry has come into the feed, which has this length now; false when the feed had been lost under the view.
+local function stored(state, feed, meta, length, argv, cap)
+  meta = reaching(meta, argv[7])
   if length == 1 then
     if has_flag(meta, FEED) then return false end
     -- The reader was remembered as having nothing to see: from here on there is a feed, with a feed's lifetime.
@@ -37,7 +36,9 @@ end
 local function deliver_one(state, feed, before, value, argv, cap)
   local after, shown = note(value, tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[8]), tonumber(argv[9]))
   local meta = before
-  if shown then meta = store(state, feed, meta, argv, cap) end
+  if shown and not (#meta > META_BYTES and less(argv[7], low_of(meta))) then
+    meta = stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
+  end
   if not meta then
     -- What was lost is lost for the whole view: the next read rebuilds it.
     redis.call('DEL', state, feed)
@@ -52,7 +53,7 @@ local function deliver(keys, argv)
   -- Looked up once: this is where a fan-out spends the server's time.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
-  local pushed_alone, reached = argv[8] == '0', 0
+  local pushed_alone, newest, reached = argv[8] == '0', pack_numbers('<I6', at), 0
   for first = 1, #keys, 2 do
     local state, feed = keys[first], keys[first + 1]
     local values = call('HMGET', state, META, author)
@@ -60,14 +61,18 @@ local function deliver(keys, argv)
     if meta and value and is_live(value) then
       reached = reached + 1
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
-      local newest = pushed_alone and byte(value) < BITMAPS and seq == through + 1 and call('LINDEX', feed, -1)
-      if newest and unpack_numbers('>I6', newest) < at then
-        -- Nothing special, in order, and the newest of all: two numbers of the value change, and the feed grows at its end.
-        local after = sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest)
-        if call('RPUSH', feed, entry) > cap + SLACK then
-          call('HSET', state, META, trim(feed, meta, cap), author, after)
+      if pushed_alone and byte(value) < BITMAPS and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) then
+        -- Nothing special, in order, and the newest of all: two numbers of the value and one of the meta change, and the feed grows at its end.
+        local length = call('RPUSH', feed, entry)
+        if length > 1 and length <= cap + SLACK then
+          meta = sub(meta, 1, NEWEST - 1) .. newest .. sub(meta, META_BYTES + 1)
         else
-          call('HSET', state, author, after)
+          meta = stored(state, feed, meta, length, argv, cap)
+        end
+        if meta then
+          call('HSET', state, META, meta, author, sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest))
+        else
+          call('DEL', state, feed)
         end
       else
         deliver_one(state, feed, meta, value, argv, cap)

@@ -67,7 +67,7 @@ local function seed(keys, argv)
   end
 
   local meta = before
-  if argv[5] ~= '' and (#meta == META_BYTES or less(low_of(meta), argv[5])) then meta = with_low(meta, argv[5]) end
+  if argv[5] ~= '' and (#meta == META_BYTES or less(low_of(meta), argv[5])) then meta = with_low(reaching(meta, argv[5]), argv[5]) end
   local low, entries = low_of(meta), {}
   for p = at, #argv do
     if low == '' or not less(argv[p], low) then entries[#entries + 1] = argv[p] end
@@ -78,6 +78,7 @@ local function seed(keys, argv)
       return false
     end
     merge_entries(feed, entries)
+    meta = reaching(meta, entries[#entries])
     redis.call('PEXPIRE', feed, argv[2])
     if not has_flag(meta, FEED) then
       redis.call('PEXPIRE', state, argv[1])

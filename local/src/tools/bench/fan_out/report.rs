@@ -5,8 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::latency::Latencies;
-use super::{FEED, FOLLOWERS, picture};
-use crate::tools::bench::Options;
+use super::{Readers, picture};
 use crate::tools::bench::stats::{median, ratio, round};
 use crate::tools::bench::table::Table;
 use crate::tools::text::thousands;
@@ -21,14 +20,12 @@ pub(super) enum Kind {
     Sequential,
     /// The source's commands, a page in one pipeline.
     Pipelined,
-    /// `ZADD` alone, into feeds that never expire.
+    /// `ZADD` alone.
     Zadd,
-    /// `ZADD` alone, into feeds with a lifetime, as all others have.
-    ZaddExpiring,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] = [Self::Worker, Self::Sequential, Self::Pipelined, Self::Zadd, Self::ZaddExpiring];
+    pub(super) const ALL: [Self; 4] = [Self::Worker, Self::Sequential, Self::Pipelined, Self::Zadd];
 
     pub(super) fn title(self) -> &'static str {
         match self {
@@ -36,7 +33,6 @@ impl Kind {
             Self::Sequential => "(b) the source's commands, one by one",
             Self::Pipelined => "(b) the source's commands, a page in one pipeline",
             Self::Zadd => "(c) bare ZADD, pipelined",
-            Self::ZaddExpiring => "(c) the same, into feeds with a lifetime",
         }
     }
 }
@@ -80,14 +76,20 @@ pub(super) struct Row {
 pub(in crate::tools::bench) struct FanOutReport {
     redis_version: String,
     rounds: u32,
+    pub(super) populations: Vec<Population>,
+}
+
+/// What was measured with these followers.
+#[derive(Debug, Serialize)]
+pub(super) struct Population {
     followers: usize,
-    feed_entries: usize,
+    pub(super) feed_entries: usize,
     pub(super) rows: Vec<Row>,
     first_page: Latencies,
 }
 
-impl FanOutReport {
-    pub(super) fn new(redis_version: String, options: &Options, costs: Vec<(Kind, Vec<Cost>)>, first_page: Latencies) -> Self {
+impl Population {
+    pub(super) fn new(readers: &Readers, costs: Vec<(Kind, Vec<Cost>)>, first_page: Latencies) -> Self {
         let of = |kind: Kind| costs.iter().find(|(known, _)| *known == kind).map(|(_, costs)| Cost::median(costs));
         let worker = of(Kind::Worker);
         let row = |kind| {
@@ -100,22 +102,35 @@ impl FanOutReport {
             })
         };
         let rows = Kind::ALL.into_iter().filter_map(row).collect();
-        Self { redis_version, rounds: options.rounds, followers: FOLLOWERS, feed_entries: FEED, rows, first_page }
+        Self { followers: readers.listed.len(), feed_entries: readers.entries, rows, first_page }
+    }
+}
+
+impl FanOutReport {
+    pub(super) fn new(redis_version: String, rounds: u32, populations: Vec<Population>) -> Self {
+        Self { redis_version, rounds, populations }
     }
 
     /// The rows as a picture.
     pub(in crate::tools::bench) fn svg(&self) -> String {
-        picture::draw(&self.rows)
+        picture::draw(&self.populations)
     }
 }
 
 impl fmt::Display for FanOutReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redis {}, {} rounds", self.redis_version, self.rounds)?;
+        self.populations.iter().try_for_each(|population| write!(f, "\n\n{population}"))
+    }
+}
+
+impl fmt::Display for Population {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-        let mut table = Table::new(
-            &["fan-out, medians"],
-            &["followers/s", "server µs/follower", "worker is faster", "worker's server time over this"],
-        );
+        let followers = thousands(self.followers as u64);
+        let what = format!("{followers} followers with feeds of {}, medians", self.feed_entries);
+        let mut table =
+            Table::new(&[&what], &["followers/s", "server µs/follower", "worker is faster", "worker's server time over this"]);
         for Row { kind, cost, worker_is_faster, worker_server_time } in &self.rows {
             table.push([
                 kind.title().to_owned(),
@@ -125,16 +140,11 @@ impl fmt::Display for FanOutReport {
                 text(*worker_server_time),
             ]);
         }
-        writeln!(
-            f,
-            "Redis {}, {} followers with live feeds of {} entries, {} rounds\n\n{table}",
-            self.redis_version, self.followers, self.feed_entries, self.rounds
-        )?;
+        writeln!(f, "{table}")?;
         let mut table = Table::new(&["first page of a feed"], &["p50 µs", "p99 µs"]);
         let Latencies { idle, during_fan_out, delivered_per_second } = self.first_page;
-        for (when, latency) in
-            [("idle".to_owned(), idle), (format!("during a fan-out of {delivered_per_second}/s"), during_fan_out)]
-        {
+        let during = format!("during a fan-out of {}/s", thousands(delivered_per_second as u64));
+        for (when, latency) in [("idle".to_owned(), idle), (during, during_fan_out)] {
             table.push([when, latency.p50_us.to_string(), latency.p99_us.to_string()]);
         }
         write!(f, "{table}")
@@ -148,15 +158,15 @@ mod tests {
 
     #[test]
     fn ratios_are_the_workers_over_the_others() {
-        let options = Options { out: "x".into(), readers: 1, rounds: 3, calls: 1, seed: 1, redis_server: "x".into() };
         let latency = Latency { p50_us: 1.0, p99_us: 2.0 };
         let latencies = Latencies { idle: latency, during_fan_out: latency, delivered_per_second: 1.0 };
         let cost = |per_second, server_us| vec![Cost { per_second, server_us: Some(server_us) }];
         let costs = vec![(Kind::Zadd, cost(50.0, 4.0)), (Kind::Worker, cost(100.0, 5.0))];
-        let report = FanOutReport::new("7".to_owned(), &options, costs, latencies);
-        let zadd = report.rows.iter().find(|row| row.kind == Kind::Zadd).unwrap();
+        let population = Population::new(&Readers::new(1, 10, 200), costs, latencies);
+        let zadd = population.rows.iter().find(|row| row.kind == Kind::Zadd).unwrap();
         assert_eq!((zadd.worker_is_faster, zadd.worker_server_time), (Some(2.0), Some(1.25)));
         assert_eq!(Cost::new(10, 2.0, Some(50.0)).server_us, Some(5.0));
+        let report = FanOutReport::new("7".to_owned(), 3, vec![population]);
         assert!(report.to_string().contains("bare ZADD") && report.svg().contains("bare ZADD"));
     }
 }

@@ -8,19 +8,19 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tempfile::TempDir;
 use tidemark::App;
-use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId, feed::FEED_CAP};
+use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId};
 use tidemark::ports::{FanOut, Published, Seed, Task};
 use tidemark::queue;
 
-use super::{FEED, PAGE};
+use super::{PAGE, Readers};
 use crate::tools::bench::server::Server;
 use crate::{Options, Stack};
 
 /// Messages of one event, as the template's batch size.
 const MESSAGES: usize = 10;
 /// Who publishes, and nine others whom everybody follows too.
-const AUTHOR: u64 = 7_000_001;
-const OTHERS: u64 = 9;
+pub(super) const AUTHOR: u64 = 7_000_001;
+pub(super) const OTHERS: u64 = 9;
 /// When the feeds' oldest entry was published, and the time between two.
 const START_MS: u64 = 1_720_000_000_000;
 const STEP_MS: u64 = 600_000;
@@ -39,7 +39,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the facts, and gives every follower a live view with a feed.
-    pub(super) async fn prepare(server: &Server, followers: &[UserId], shuffled: &[UserId]) -> anyhow::Result<Self> {
+    pub(super) async fn prepare(server: &Server, readers: &Readers) -> anyhow::Result<Self> {
         let shm = Path::new("/dev/shm");
         let data = if shm.is_dir() { TempDir::new_in(shm)? } else { TempDir::new()? };
         let mut options = Options::new(data.path());
@@ -48,24 +48,28 @@ impl Worker {
         let stack = Stack::start(options).await?;
         let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
         let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
-        let worker = Self { stack, app, reading, followers: followers.to_vec(), _data: data };
-        stream::iter(shuffled).map(|&user| worker.make_live(user)).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+        let worker = Self { stack, app, reading, followers: readers.listed.clone(), _data: data };
+        let entries = feed(readers.entries);
+        stream::iter(&readers.shuffled)
+            .map(|&user| worker.make_live(user, &entries))
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
+            .await?;
         Ok(worker)
     }
 
-    async fn make_live(&self, user: UserId) -> anyhow::Result<()> {
+    async fn make_live(&self, user: UserId, entries: &[FeedKey]) -> anyhow::Result<()> {
         let views = &self.app.views;
         let since = Timestamp::from_ms(START_MS);
         let authors: Vec<UserId> = (AUTHOR..=AUTHOR + OTHERS).filter_map(UserId::new).collect();
         let edge = |author| Edge { user, author, following: true, since, rev: 1, base: 0, floor: 0 };
         let edges: Vec<Edge> = authors.iter().map(|&author| edge(author)).collect();
-        let entries = feed();
         let states = edges.iter().map(|edge| {
             let latest_seq = entries.iter().filter(|entry| entry.post.author == edge.author).count() as u64;
             let head = AuthorHead { latest_seq, latest_at: since, posts: latest_seq, ..AuthorHead::default() };
             (edge.author, AuthorState::from_facts(edge, &head, &ReadState::default()))
         });
-        let seed = Seed { authors: states.collect(), entries: entries.clone(), token: Some(1), low: None };
+        let seed = Seed { authors: states.collect(), entries: entries.to_vec(), token: Some(1), low: None };
         views.begin(user, 1, since, true).await?;
         views.admit(user, &edges).await?;
         views.seed(user, &seed).await?;
@@ -108,9 +112,8 @@ impl Worker {
 }
 
 /// The entries of every feed: the nine others take turns.
-fn feed() -> Vec<FeedKey> {
-    const { assert!(FEED < FEED_CAP) }
-    (0..FEED as u64)
+fn feed(entries: usize) -> Vec<FeedKey> {
+    (0..entries as u64)
         .filter_map(|number| {
             let author = UserId::new(AUTHOR + 1 + number % OTHERS)?;
             Some(FeedKey { at: Timestamp::from_ms(START_MS + number * STEP_MS), post: PostId::new(author, number / OTHERS + 1) })
