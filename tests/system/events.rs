@@ -15,8 +15,8 @@ async fn every_sample_event_is_understood() {
             let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
             let mut event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
             if function == "migrate" {
-                // Any Redis serves: this one holds nothing legacy.
-                event["source"] = json!(world.stack.redis_url());
+                // Any Redis serves, a node of a cluster too: this one holds nothing legacy.
+                event["source"] = json!(world.stack.redis_url().split(',').next());
             }
             let answer = world.stack.invoke(function, event).await.unwrap();
             match function {

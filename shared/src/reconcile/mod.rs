@@ -22,7 +22,7 @@ use crate::{
     domain::{
         NoticeId, Platform, PostId, UserId,
         diff::{
-            Difference,
+            Difference, FactDifference,
             facts::{self, UserFacts},
         },
     },
@@ -168,16 +168,24 @@ impl Reconcile {
     /// One step: facts first, then what is made of them.
     async fn reconcile(&self, facts: Vec<Subject>, views: Vec<Subject>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
-        self.settle(facts, plan, report).await;
+        let here: BTreeSet<Subject> = facts.iter().cloned().collect();
+        let repaired = self.settle(facts, plan, report).await;
+        // An author whom another step has looked at was counted without the edge that was missing in the author's list.
+        let authors = repaired.iter().filter_map(|difference| match difference {
+            Difference::Fact(FactDifference::FollowerMissing { author, .. }) => Some(Subject::Facts(*author)),
+            _ => None,
+        });
+        let authors: BTreeSet<Subject> = authors.filter(|author| !here.contains(author)).collect();
+        self.settle(authors.into_iter().collect(), plan, report).await;
         self.settle(views, plan, report).await;
     }
 
-    /// Looks, looks again, repairs, and looks whether that has helped.
-    async fn settle(&self, subjects: Vec<Subject>, plan: &Plan, report: &mut Report) {
+    /// Looks, looks again, repairs, and looks whether that has helped; what repairs were tried for.
+    async fn settle(&self, subjects: Vec<Subject>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
         let first = self.look(subjects).await;
         report.failed += first.failed;
         if first.found.is_empty() {
-            return;
+            return BTreeSet::new();
         }
         (self.wait)(plan.settle).await;
         let second = self.look(first.found.iter().map(|(subject, _)| subject.clone()).collect()).await;
@@ -195,7 +203,7 @@ impl Reconcile {
         let news: BTreeSet<Difference> = confirmed.iter().flat_map(|(_, found)| found).cloned().collect();
         report.found(news.iter());
         if plan.dry_run || news.is_empty() {
-            return;
+            return BTreeSet::new();
         }
         for difference in &news {
             if let Err(error) = self.repair(difference).await {
@@ -210,6 +218,7 @@ impl Reconcile {
         if third.failed == 0 {
             report.repaired(news.iter().filter(|difference| !left.contains(difference)));
         }
+        news
     }
 
     /// Compares both sides of each subject.

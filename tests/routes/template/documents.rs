@@ -48,6 +48,23 @@ fn every_parameter_is_described_grouped_used_and_in_the_readme_and_the_other_way
 }
 
 #[test]
+fn what_there_is_after_a_deployment_is_counted_right() {
+    const COUNTED: [(&str, &str, &str); 4] = [
+        ("AWS::DynamoDB::Table", "tables", "ten"),
+        ("AWS::SQS::Queue", "queues", "three"),
+        ("AWS::Serverless::Function", "functions", "nine"),
+        ("AWS::CloudWatch::Alarm", "alarms", "seventeen"),
+    ];
+    const NUMBERS: [(usize, &str); 4] = [(3, "three"), (9, "nine"), (10, "ten"), (17, "seventeen")];
+    let (template, readme) = (template_document(), read("README.md"));
+    for (kind, what, number) in COUNTED {
+        let count = resources(&template, kind).len();
+        assert!(NUMBERS.contains(&(count, number)), "{count} {what}, not {number}");
+        assert!(readme.contains(&format!("{number} {what}")), "README.md does not say {number} {what}");
+    }
+}
+
+#[test]
 fn every_alarm_tells_somebody_and_has_its_page_in_the_runbook_and_the_other_way_round() {
     let template = template_document();
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");

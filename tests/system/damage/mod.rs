@@ -81,9 +81,18 @@ fn listed(reports: &[Value]) -> BTreeSet<String> {
     reports.iter().flat_map(|report| report["differences"].as_array().unwrap()).map(Value::to_string).collect()
 }
 
-fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static str>) {
+/// On a cluster the walk may meet an author before the reader whose edge the author does not list: then the count is off too.
+fn assert_listed(world: &World, found: &BTreeSet<String>, expected: &BTreeMap<String, &'static str>) {
+    let unlisted = |difference: &Value| difference["kind"] == "follower-missing";
+    let unlisted: Vec<Value> = expected.keys().map(|text| serde_json::from_str(text).unwrap()).filter(unlisted).collect();
+    let may_follow = |difference: &String| {
+        let difference: Value = serde_json::from_str(difference).unwrap();
+        let counted = difference["kind"] == "followers-count";
+        !world.is_one_node() && counted && unlisted.iter().any(|missing| missing["author"] == difference["author"])
+    };
     let missing: Vec<_> = expected.iter().filter(|(difference, _)| !found.contains(*difference)).collect();
-    let more: Vec<_> = found.iter().filter(|difference| !expected.contains_key(*difference)).collect();
+    let more = found.iter().filter(|difference| !expected.contains_key(*difference) && !may_follow(difference));
+    let more: Vec<_> = more.collect();
     assert!(missing.is_empty() && more.is_empty(), "not listed: {missing:#?}\nnot planted: {more:#?}");
 }
 
@@ -130,13 +139,13 @@ async fn every_planted_damage_is_listed_repaired_and_found_no_more() {
 
         let expected = plant(&scenes, &damages).await;
         let stored = everything(world).await;
-        assert_listed(&listed(&run(world, true).await), &expected);
+        assert_listed(world, &listed(&run(world, true).await), &expected);
         let after = everything(world).await;
         let changed: Vec<&String> = stored.keys().chain(after.keys()).filter(|key| stored.get(*key) != after.get(*key)).collect();
         assert!(changed.is_empty(), "a dry run changes nothing, not {changed:?}");
 
         let reports = run(world, false).await;
-        assert_listed(&listed(&reports), &expected);
+        assert_listed(world, &listed(&reports), &expected);
         assert_eq!(reports[1]["repaired"], reports[1]["found"], "every repair of the walk has helped");
         scene::empty_queue(world, "ProjectorFailuresQueue").await;
         world.idle().await;
