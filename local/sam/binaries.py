@@ -105,10 +105,22 @@ def redis(folder):
     options += ["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", ca]
     server = subprocess.Popen(["redis-server", "--port", str(plain), "--tls-port", str(tls), *options], stdout=subprocess.DEVNULL)
     try:
+        wait_for(server, plain)
         yield f"redis://127.0.0.1:{plain}", f"rediss://127.0.0.1:{tls}", trusted
     finally:
         server.terminate()
         server.wait()
+
+
+def wait_for(server, port):
+    """Returns when the server listens; fails when it has ended or ten seconds are over."""
+    until = time.monotonic() + 10
+    while server.poll() is None and time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise SystemExit("redis-server does not start")
 
 
 def openssl(folder, *arguments):
