@@ -119,7 +119,9 @@ async fn every_function_may_do_what_it_does_and_nothing_else() {
         options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb);
         options.environment.insert("AWS_ENDPOINT_URL_SQS".to_owned(), sqs);
     };
+    let mut ran = false;
     world_with(configure, async |world| {
+        ran = true;
         facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
         queues.service.set(world.stack.sqs_endpoint().to_owned()).unwrap();
         follow_publish_and_read(world).await;
@@ -132,6 +134,10 @@ async fn every_function_may_do_what_it_does_and_nothing_else() {
     })
     .await;
 
+    if !ran {
+        // Not on this Redis, as has been said.
+        return;
+    }
     let seen = std::mem::take(&mut *seen.lock().unwrap());
     // All of it at once: seeing it takes a while.
     let mut wrong = Vec::new();
