@@ -10,7 +10,6 @@ use super::{
     DynamoFacts, distinct,
     edges::read_edge,
     item::{Item, Reader},
-    number,
     posts::read_post,
     reactions::{read_counts, read_reactions},
     schema, sent, string, unavailable,
@@ -82,28 +81,8 @@ impl AuditFacts for DynamoFacts {
     }
 
     async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Vec<StoredPost>, FactsError> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&self.tables.posts)
-            .consistent_read(true)
-            .scan_index_forward(false)
-            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("author = :author AND #item BETWEEN :first AND :last")
-            .expression_attribute_names("#item", "item")
-            .expression_attribute_values(":author", number(author.get()))
-            .expression_attribute_values(":first", schema::post_sort_key(0))
-            .expression_attribute_values(":last", schema::post_sort_key(MAX_SEQ))
-            .into_paginator()
-            .items()
-            .send();
-        let mut posts = Vec::new();
-        while posts.len() < limit
-            && let Some(item) = pages.next().await
-        {
-            posts.push(stored_post(&item.map_err(|error| unavailable("newest_posts", error))?)?);
-        }
-        Ok(posts)
+        let items = self.newest_items("newest_posts", author, 0..=MAX_SEQ, limit).await?;
+        items.iter().map(stored_post).collect()
     }
 
     async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, FactsError> {

@@ -1,6 +1,6 @@
 //! [`Posts`] on DynamoDB.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::RangeInclusive};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
@@ -125,28 +125,8 @@ impl Posts for DynamoFacts {
         if after >= upto || limit == 0 {
             return Ok(Vec::new());
         }
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&self.tables.posts)
-            .consistent_read(true)
-            .scan_index_forward(false)
-            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("author = :author AND #item BETWEEN :first AND :last")
-            .expression_attribute_names("#item", "item")
-            .expression_attribute_values(":author", number(author.get()))
-            .expression_attribute_values(":first", schema::post_sort_key(after + 1))
-            .expression_attribute_values(":last", schema::post_sort_key(upto))
-            .into_paginator()
-            .items()
-            .send();
-        let mut posts = Vec::new();
-        while posts.len() < limit
-            && let Some(item) = pages.next().await
-        {
-            posts.push(read_post(&item.map_err(|error| unavailable("timeline", error))?)?);
-        }
-        Ok(posts)
+        let items = self.newest_items("timeline", author, after + 1..=upto, limit).await?;
+        items.iter().map(read_post).collect()
     }
 
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError> {
@@ -236,6 +216,38 @@ impl Posts for DynamoFacts {
 }
 
 impl DynamoFacts {
+    /// The author's post items with these numbers, newest first, no more than `limit`.
+    pub(super) async fn newest_items(
+        &self,
+        operation: &'static str,
+        author: UserId,
+        seqs: RangeInclusive<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Item>, FactsError> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.tables.posts)
+            .consistent_read(true)
+            .scan_index_forward(false)
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .key_condition_expression("author = :author AND #item BETWEEN :first AND :last")
+            .expression_attribute_names("#item", "item")
+            .expression_attribute_values(":author", number(author.get()))
+            .expression_attribute_values(":first", schema::post_sort_key(*seqs.start()))
+            .expression_attribute_values(":last", schema::post_sort_key(*seqs.end()))
+            .into_paginator()
+            .items()
+            .send();
+        let mut items = Vec::new();
+        while items.len() < limit
+            && let Some(item) = pages.next().await
+        {
+            items.push(item.map_err(|error| unavailable(operation, error))?);
+        }
+        Ok(items)
+    }
+
     /// The author's head, and what an earlier publish with the same key implies.
     async fn head_and_record(
         &self,
