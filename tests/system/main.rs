@@ -18,6 +18,7 @@ mod pages;
 mod permissions;
 mod poison;
 mod pull;
+mod pull_histories;
 mod rebuild;
 mod restart;
 mod resumption;

@@ -137,3 +137,64 @@ async fn a_change_of_mode_is_told_although_its_post_is_deleted_before_it_is_deli
         .await;
     }
 }
+
+#[tokio::test]
+async fn a_deletion_that_is_told_does_not_hide_one_that_has_to_be_asked_for() {
+    small_world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        world.follow(1..=2, 10).await;
+        reader.feed_ids().await;
+        author.publish("one").await;
+        world.follow(3..=3, 10).await;
+        world.idle().await;
+        world.stack.pause("fan-out").await.unwrap();
+        author.publish("two, pushed, the last one").await;
+        // Of the first only the head tells; of the second its retraction does, because its delivery has not told of the change of mode.
+        author.delete("/v1/posts/10-1").await.ok();
+        author.delete("/v1/posts/10-2").await.ok();
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!((reader.unread_total_once().await, reader.feed_ids().await), (0, vec![]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn posts_that_were_pulled_and_retracted_do_not_hide_what_else_has_to_be_asked_for() {
+    small_world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        world.follow(1..=3, 10).await;
+        reader.feed_ids().await;
+        author.publish("one, pushed").await;
+        author.publish("two, pulled").await;
+        world.idle().await;
+        author.delete("/v1/posts/10-1").await.ok();
+        world.user(2).delete("/v1/following/10").await.ok();
+        world.user(3).delete("/v1/following/10").await.ok();
+        author.publish("three, the last to be pulled").await;
+        // Retracted from views that have never heard of them.
+        author.delete("/v1/posts/10-2").await.ok();
+        author.delete("/v1/posts/10-3").await.ok();
+        author.publish("four, pushed").await;
+        world.idle().await;
+        assert_eq!((reader.unread_total_once().await, reader.feed_ids().await), (1, vec!["10-4".to_owned()]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_read_before_it_was_asked_for_is_in_the_feed() {
+    small_world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        world.follow(1..=3, 10).await;
+        reader.feed_ids().await;
+        for _ in 0..20 {
+            author.publish("x").await;
+        }
+        world.idle().await;
+        reader.post("/v1/reads", &json!({ "author": "10", "through": 20 })).await.ok();
+        let all: Vec<(String, bool)> = (1..=20).rev().map(|seq| (format!("10-{seq}"), true)).collect();
+        assert_eq!((reader.unread_total_once().await, reader.feed("all").await), (0, all));
+    })
+    .await;
+}

@@ -12,7 +12,7 @@
 //! | 4 | base / 8 | everything up to `base` is read or deleted; `read` and `deleted` begin after it |
 //! | 4 | through | every post up to it was delivered, or needs no delivery |
 //! | 6 | newest_at | time of the newest post delivered, ms |
-//! | 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`] |
+//! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions that were asked for, see [`Asked`] |
 //! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
 //! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
 //!
@@ -32,8 +32,18 @@ const OPENING: u8 = 2;
 const BITMAPS: u8 = 4;
 const MODES: u8 = 8;
 const HEADER: usize = 31;
-const MODES_BYTES: usize = 8;
+const MODES_BYTES: usize = 16;
 const LENGTHS: usize = 6;
+
+/// How much of the head of an author whose readers pull a view has taken in, with feed entries and all. What is pushed, read or retracted besides says nothing of
+/// that: it has to be a number of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Of the posts up to this one the view lacks none that was published for pull.
+    pub seq: Seq,
+    /// The head's number of deletions: the view knows them all.
+    pub deletions: u32,
+}
 
 /// The state of one followed author in one reader's view.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,6 +68,8 @@ pub struct AuthorState {
     pub through: Seq,
     /// How the author's posts reach readers, as far as known here.
     pub modes: Modes,
+    /// What was asked for; nothing while posts were always pushed.
+    pub asked: Asked,
     /// Delivered bits from the byte of `through + 1` on; those up to `through` say nothing.
     pub tail: Bitmap,
     /// Read bits from `base + 1` on.
@@ -74,7 +86,13 @@ pub struct DecodeAuthorStateError(usize);
 impl AuthorState {
     /// The state that the facts imply when every post up to the head has been delivered.
     pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
-        Self { opening: false, through: head.latest_seq.max(edge.base), ..Self::undelivered(edge, head, reads) }
+        let all = Asked { seq: head.latest_seq, deletions: head.deletions() };
+        Self {
+            opening: false,
+            through: head.latest_seq.max(edge.base),
+            asked: if head.modes.is_push_alone() { Asked::default() } else { all },
+            ..Self::undelivered(edge, head, reads)
+        }
     }
 
     /// The state with which a follow opens the gate, before its facts are merged: nothing after the follow delivered or read yet.
@@ -112,6 +130,7 @@ impl AuthorState {
             base,
             newest_at: head.latest_at,
             modes: head.modes,
+            asked: Asked::default(),
             through: base,
             tail: Bitmap::default(),
             read: bits(&mut (base + 1..=edge.base).chain(reads.read.above(base.max(edge.base)))),
@@ -119,14 +138,14 @@ impl AuthorState {
         }
     }
 
-    /// Whether the author's head has to be asked for news: the posts are not pushed.
-    pub fn pulls(&self) -> bool {
+    /// Whether the author's posts are not pushed.
+    fn pulls(&self) -> bool {
         self.modes.current() == DeliveryMode::Pull
     }
 
-    /// Whether posts that were published for pull are missing, from a time that is over.
-    pub fn lacks_pulled(&self) -> bool {
-        !self.pulls() && self.modes.pulled > self.through
+    /// Whether the author's head has to be asked for news: posts are not pushed, or some from a time that is over are missing.
+    pub fn asks(&self) -> bool {
+        self.pulls() || self.modes.pulled > self.asked.seq
     }
 
     /// The greatest sequence number that counts as delivered.
@@ -134,9 +153,20 @@ impl AuthorState {
         self.tail.end().map_or(self.through, |bits| self.through.max(self.through / 8 * 8 + bits))
     }
 
-    /// Whether the head knows of posts, deletions or modes that this does not.
+    /// Whether it asks, and the head has news.
     pub fn is_behind(&self, head: &AuthorHead) -> bool {
-        head.latest_seq > self.newest_delivered() || head.deletions() > self.deletions || head.modes.changes > self.modes.changes
+        let Self { asked, modes, .. } = self;
+        let news = head.latest_seq > asked.seq || head.deletions() > asked.deletions || head.modes.changes > modes.changes;
+        modes.pulled > asked.seq || (self.pulls() && news)
+    }
+
+    /// Whether this knows of something that the head does not: the head is an old one.
+    pub fn is_ahead_of(&self, head: &AuthorHead) -> bool {
+        let (modes, latest) = (head.modes, head.latest_seq);
+        self.modes.changes > modes.changes
+            || self.modes.pulled > modes.pulled
+            || self.asked.seq > latest
+            || self.deletions > head.deletions()
     }
 
     /// Whether the post was delivered.
@@ -180,8 +210,9 @@ impl AuthorState {
         }
         bytes.extend_from_slice(&self.newest_at.ms().to_le_bytes()[..6]);
         if modes {
-            bytes.extend_from_slice(&self.modes.changes.to_le_bytes());
-            bytes.extend_from_slice(&clamp(self.modes.pulled).to_le_bytes());
+            for number in [self.modes.changes, clamp(self.modes.pulled), clamp(self.asked.seq), self.asked.deletions] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
         }
         if some {
             for bitmap in &bitmaps[..2] {
@@ -202,7 +233,9 @@ impl AuthorState {
         }
         let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
         let (modes, rest) = rest.split_at_checked(modes_bytes).ok_or_else(damaged)?;
-        let (changes, pulled) = modes.split_at(modes_bytes / 2);
+        let mut modes = modes.chunks_exact(4).map(number);
+        let mut next = || modes.next().unwrap_or_default();
+        let (changes, pulled, asked, asked_deletions) = (next(), next(), next(), next());
         if header[0] & BITMAPS == 0 && !rest.is_empty() {
             return Err(damaged());
         }
@@ -224,7 +257,8 @@ impl AuthorState {
             base: number(&header[17..21]) * 8,
             through: number(&header[21..25]),
             newest_at: Timestamp::from_ms(number(&header[25..31])),
-            modes: Modes { changes: u32::try_from(number(changes)).unwrap_or(u32::MAX), pulled: number(pulled) },
+            modes: Modes { changes: clamp(changes), pulled },
+            asked: Asked { seq: asked, deletions: clamp(asked_deletions) },
             tail: Bitmap::from_bytes(tail),
             read: Bitmap::from_bytes(read),
             deleted: Bitmap::from_bytes(deleted),

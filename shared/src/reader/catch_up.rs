@@ -17,16 +17,16 @@ const PARALLEL: usize = 16;
 impl Readers {
     /// The authors of whom the view lacks something that is not pushed to it, with their heads.
     pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, ReaderError> {
-        let lacking = |(_, state): &(&UserId, &AuthorState)| state.pulls() || state.lacks_pulled();
-        let authors: Vec<UserId> = state.authors.iter().filter(lacking).map(|(author, _)| *author).collect();
-        if authors.is_empty() {
+        let asking: Vec<(UserId, &AuthorState)> =
+            state.authors.iter().filter(|(_, state)| state.asks()).map(|(author, state)| (*author, state)).collect();
+        if asking.is_empty() {
             return Ok(Vec::new());
         }
-        let heads = self.pulled_heads(&authors).await?;
-        let is_behind = |author: &UserId, head: &AuthorHead| {
-            state.authors.get(author).is_some_and(|state| state.lacks_pulled() || state.is_behind(head))
+        let mut heads = self.pulled_heads(&asking).await?;
+        let behind = |(author, state): (UserId, &AuthorState)| {
+            heads.remove(&author).filter(|head| state.is_behind(head)).map(|head| (author, head))
         };
-        Ok(heads.into_iter().filter(|(author, head)| is_behind(author, head)).collect())
+        Ok(asking.into_iter().filter_map(behind).collect())
     }
 
     /// Brings the view up to these heads: what a worker does for authors that are pushed.
@@ -43,7 +43,8 @@ impl Readers {
         for (author, head) in &behind {
             match edges.get(author).filter(|edge| edge.following) {
                 Some(edge) => {
-                    let known = state.authors.get(author).map_or(0, |state| state.through);
+                    // What is read or retracted counts as delivered, and may never have been asked for.
+                    let known = state.authors.get(author).map_or(0, |state| state.through.min(state.asked.seq));
                     seeds.push(self.seed_news(user, edge, head, reads.get(author).unwrap_or(&nothing), known).boxed());
                 }
                 // The view has not heard of an unfollow.
@@ -78,10 +79,13 @@ impl Readers {
         Ok(())
     }
 
-    /// Heads as publish has told of them; from the facts where nothing is known.
-    async fn pulled_heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, ReaderError> {
-        let mut heads = self.head_views.heads(authors).await?;
-        let unknown: Vec<UserId> = authors.iter().filter(|author| !heads.contains_key(author)).copied().collect();
+    /// Heads as publish has told of them; from the facts where nothing is known, or less than the view knows.
+    async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>, ReaderError> {
+        let authors: Vec<UserId> = asking.iter().map(|(author, _)| *author).collect();
+        let mut heads = self.head_views.heads(&authors).await?;
+        let is_known = |author: &UserId, state: &AuthorState| heads.get(author).is_some_and(|head| !state.is_ahead_of(head));
+        let unknown: Vec<UserId> =
+            asking.iter().filter(|(author, state)| !is_known(author, state)).map(|(author, _)| *author).collect();
         if !unknown.is_empty() {
             for (author, head) in self.posts.heads(&unknown).await? {
                 if let Err(error) = self.head_views.store_head(author, &head).await {

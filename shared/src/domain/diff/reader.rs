@@ -103,7 +103,7 @@ pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now
             found.push(ViewDifference::FieldMissing { user, author: *author });
             continue;
         };
-        if (field.pulls() || field.lacks_pulled()) && field.is_behind(&followed.head) {
+        if field.is_behind(&followed.head) {
             // The next read finds it, and delivers it itself.
             catching_up.insert(*author);
         }
@@ -134,10 +134,10 @@ fn of_field(
     if field.rev < edge.rev {
         return vec![ViewDifference::FieldOld { user, author }];
     }
-    if field.rev > edge.rev || field.version > reads.version || field.deletions > head.deletions() {
+    if field.rev > edge.rev || field.version > reads.version {
         return vec![ViewDifference::FieldAhead { user, author }];
     }
-    if field.modes.changes > head.modes.changes || field.modes.pulled > head.modes.pulled || field.newest_at > head.latest_at {
+    if field.is_ahead_of(head) || field.newest_at > head.latest_at || field.asked.deletions > head.deletions() {
         return vec![ViewDifference::FieldAhead { user, author }];
     }
     if field.opening {
@@ -154,7 +154,7 @@ fn of_field(
     if field.version < reads.version {
         found.push(ViewDifference::ReadsBehind { user, author, version: reads.version.into() });
     }
-    if !field.pulls() && field.modes.changes < head.modes.changes && !facts.is_moving(PostId::new(author, head.latest_seq)) {
+    if !field.asks() && field.modes.changes < head.modes.changes && !facts.is_moving(PostId::new(author, head.latest_seq)) {
         found.push(ViewDifference::ModesBehind { user, author });
     }
     if catching_up {

@@ -8,6 +8,7 @@ local NEWEST, META_BYTES = 22, 27
 local LIVE, OPENING, BITMAPS, MODES = 1, 2, 4, 8
 local AUTHOR = '<BI4I4I4I4I4I4I6'
 local AUTHOR_BYTES = 31
+local MODE_NUMBERS = '<I4I4I4I4'
 local BEFORE_THROUGH = 21
 
 -- Entries of a feed beyond its cap that are tolerated, so that not every delivery trims.
@@ -26,13 +27,13 @@ local function tombstone(rev)
 end
 
 local function unpack_author(value)
-  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0 }
+  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0 }
   local at = AUTHOR_BYTES + 1
   e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
   e.base = e.base * 8
   if e.flags >= MODES then
     e.flags = e.flags - MODES
-    e.changes, e.pulled, at = struct.unpack('<I4I4', value, at)
+    e.changes, e.pulled, e.asked, e.asked_deletions, at = struct.unpack(MODE_NUMBERS, value, at)
   end
   if e.flags >= BITMAPS then
     e.flags = e.flags - BITMAPS
@@ -49,7 +50,7 @@ local function pack_author(e)
   local bitmaps = e.tail ~= '' or e.read ~= '' or e.deleted ~= ''
   local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0)
   local value = struct.pack(AUTHOR, flags, e.rev, e.version, e.deletions, e.floor, e.base / 8, e.through, e.newest)
-  if e.changes > 0 then value = value .. struct.pack('<I4I4', e.changes, e.pulled) end
+  if e.changes > 0 then value = value .. struct.pack(MODE_NUMBERS, e.changes, e.pulled, e.asked, e.asked_deletions) end
   if not bitmaps then return value end
   return value .. struct.pack('<I3I3', #e.tail, #e.read) .. e.tail .. e.read .. e.deleted
 end

@@ -24,6 +24,10 @@ end
 local function note(value, seq, at, changes, pulled)
   local e = unpack_author(value)
   local dirty, index = set_modes(e, changes, pulled), seq - e.base - 1
+  -- All that came after the last post published for pull was pushed, up to this one.
+  if changes % 2 == 1 and pulled <= e.asked and seq > e.asked then
+    e.asked, dirty = seq, true
+  end
   local shown = seq > e.floor and not (index >= 0 and has_bit(e.deleted, index))
   if shown and set_delivered(e, seq) then
     if at > e.newest then e.newest = at end

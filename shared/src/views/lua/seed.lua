@@ -20,6 +20,7 @@ local function merge_author(e, s)
   advance(s)
   s.newest = math.max(s.newest, e.newest)
   set_modes(s, e.changes, e.pulled)
+  s.asked, s.asked_deletions = math.max(s.asked, e.asked), math.max(s.asked_deletions, e.asked_deletions)
   -- A value that claims nothing of deliveries does not end the opening either.
   if bit.band(s.flags, OPENING) ~= 0 then s.flags = e.flags end
   return s

@@ -1,0 +1,215 @@
+//! One author who crosses the threshold again and again, whose tasks wait, come twice and in any order: at the end of any history each reader has what the model says.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use redis::AsyncCommands;
+use serde_json::json;
+use tidemark::{
+    App,
+    domain::{NewPost, PostId, UserId},
+    fan_out::FanOuts,
+    ports::{Deleted, FanOut, Published, QueueError, Task, TaskQueue},
+    views::keys,
+};
+use tidemark_tests::{Model, World, world_with};
+
+/// Histories in one run; `TIDEMARK_HISTORIES` of the tests' own build asks for more.
+const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
+    Some(_) => 2_000,
+    None => 80,
+};
+
+const TOGETHER: usize = 8;
+const OPERATIONS: usize = 70;
+
+/// A queue whose messages a history takes out as it likes.
+#[derive(Default)]
+struct Held(Mutex<Vec<Task>>);
+
+#[async_trait]
+impl TaskQueue for Held {
+    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
+        self.0.lock().unwrap().extend_from_slice(tasks);
+        Ok(())
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        Ok(())
+    }
+}
+
+impl Held {
+    /// A message out of the middle; it stays in the queue, too, when it is to come again.
+    fn take(&self, rng: &mut StdRng, again: bool) -> Option<Task> {
+        let mut tasks = self.0.lock().unwrap();
+        let index = (!tasks.is_empty()).then(|| rng.random_range(0..tasks.len()))?;
+        Some(if again { tasks[index].clone() } else { tasks.swap_remove(index) })
+    }
+}
+
+#[tokio::test]
+async fn any_order_of_what_waits_around_the_threshold_ends_as_the_model_says() {
+    let small =
+        |options: &mut tidemark_local::Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
+    world_with(small, async |world| {
+        stream::iter(0..HISTORIES)
+            .map(|seed| History::new(world, seed).run())
+            .buffer_unordered(TOGETHER)
+            .for_each(async |()| {})
+            .await;
+    })
+    .await;
+}
+
+/// One author, those who follow it, and what has happened.
+struct History<'w> {
+    world: &'w World,
+    /// The publish function's, with this history's own queue.
+    app: App,
+    held: Arc<Held>,
+    rng: StdRng,
+    model: Model,
+    author: UserId,
+    seed: u64,
+    log: Vec<String>,
+}
+
+impl<'w> History<'w> {
+    fn new(world: &'w World, seed: u64) -> Self {
+        let held = Arc::new(Held::default());
+        let mut app = world.stack.app("publish").unwrap().clone();
+        app.fan_outs = FanOuts { queue: held.clone(), ..app.fan_outs };
+        let author = UserId::new((seed + 1) * 100).unwrap();
+        Self { world, app, held, rng: StdRng::seed_from_u64(seed), model: Model::default(), author, seed, log: Vec::new() }
+    }
+
+    async fn run(mut self) {
+        for _ in 0..OPERATIONS {
+            self.operate().await;
+        }
+        loop {
+            while let Some(task) = self.held.take(&mut self.rng, false) {
+                self.work(&task).await;
+            }
+            self.resume().await;
+            if self.held.0.lock().unwrap().is_empty() {
+                break;
+            }
+        }
+        for reader in self.readers() {
+            self.compare(reader).await;
+        }
+    }
+
+    /// Two who read, three who only make the author big or small.
+    fn readers(&self) -> [u64; 2] {
+        [self.author.get() + 1, self.author.get() + 2]
+    }
+
+    async fn operate(&mut self) {
+        let author = self.author.get();
+        let user = author + self.rng.random_range(1..6);
+        let reader = self.readers()[self.rng.random_range(0..2)];
+        let latest = self.model.latest(author);
+        let seq = self.rng.random_range(1..=latest.max(1));
+        match self.rng.random_range(0..100) {
+            0..24 => self.publish().await,
+            24..36 if latest > 0 => self.delete(seq).await,
+            36..52 => {
+                let again = self.rng.random_bool(0.2);
+                if let Some(task) = self.held.take(&mut self.rng, again) {
+                    self.log.push(format!("work {task:?}"));
+                    self.work(&task).await;
+                }
+            }
+            52..70 => {
+                let path = format!("/v1/following/{author}");
+                let caller = self.world.user(user);
+                if self.model.following(user).is_empty() {
+                    self.log.push(format!("follow {user}"));
+                    caller.put(&path).await.ok();
+                    self.model.follow(user, author);
+                } else if self.rng.random() {
+                    self.log.push(format!("unfollow {user}"));
+                    caller.delete(&path).await.ok();
+                    self.model.unfollow(user, author);
+                }
+            }
+            70..82 => {
+                let path = ["/v1/unread", "/v1/feed?limit=3"][self.rng.random_range(0..2)];
+                self.log.push(format!("read {reader} {path}"));
+                self.world.user(reader).get(path).await.ok();
+            }
+            82..86 if latest > 0 => {
+                self.log.push(format!("through {reader} {seq}"));
+                let through = json!({ "author": author.to_string(), "through": seq });
+                self.world.user(reader).post("/v1/reads", &through).await.ok();
+                self.model.through(reader, author, seq);
+            }
+            86..92 if latest > 0 => {
+                let read = self.rng.random_bool(0.7);
+                let path = format!("/v1/posts/{author}-{seq}/read");
+                self.log.push(format!("mark {reader} {seq} {read}"));
+                let caller = self.world.user(reader);
+                let _ = if read { caller.put(&path).await } else { caller.delete(&path).await };
+                self.model.mark(reader, (author, seq), read);
+            }
+            92..95 => {
+                let reader = UserId::new(reader).unwrap();
+                let lost = [vec![keys::head(self.author)], vec![keys::reader_state(reader), keys::feed(reader)]];
+                let lost = &lost[self.rng.random_range(0..2)];
+                self.log.push(format!("lose {lost:?}"));
+                let _: () = self.world.redis().await.del(lost).await.unwrap();
+            }
+            95..98 => self.resume().await,
+            _ => {}
+        }
+    }
+
+    async fn publish(&mut self) {
+        let followers = self.app.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        let post = NewPost { author: self.author, title: "x".to_owned(), body: None };
+        let published = self.app.posts.publish(&post, followers, None, self.app.clock.now()).await.unwrap();
+        let Published::Created(post, head) = published else { panic!("{published:?}") };
+        self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, head.modes));
+        assert_eq!(post.id.seq, self.model.publish(self.author.get()));
+        self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+    }
+
+    async fn delete(&mut self, seq: u64) {
+        let followers = self.app.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        self.model.delete((self.author.get(), seq));
+        let deleted = self.app.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
+        if let Deleted::Deleted(post, head) = deleted {
+            self.log.push(format!("delete {seq} {} pages {:?}", post.delivery.retraction_pages, head.modes));
+            self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+        }
+    }
+
+    async fn work(&self, task: &Task) {
+        self.app.fan_outs.run(task, &|| false).await.unwrap();
+    }
+
+    /// What reconcile does with what is not finished, of this author.
+    async fn resume(&mut self) {
+        let unfinished = self.app.fan_outs.overdue(self.app.clock.now().plus_ms(60_000), 1_000).await.unwrap();
+        for (post, head) in unfinished.iter().filter(|(post, _)| post.id.author == self.author) {
+            self.log.push(format!("resume {}", post.id));
+            let inspected = self.app.fan_outs.inspect(post, head).await.unwrap();
+            self.app.fan_outs.resume(post, head, inspected, 1_000).await.unwrap();
+        }
+    }
+
+    async fn compare(&self, reader: u64) {
+        let story = || format!("seed {}, reader {reader}:\n{}", self.seed, self.log.join("\n"));
+        let caller = self.world.user(reader);
+        assert_eq!(caller.unread_total_once().await, self.model.unread_total(reader), "{}", story());
+        let id = |((author, seq), read): ((u64, u64), bool)| (format!("{author}-{seq}"), read);
+        let expected: Vec<(String, bool)> = self.model.feed(reader).into_iter().map(id).collect();
+        assert_eq!(caller.feed("all").await, expected, "{}", story());
+        assert_eq!(caller.unread_total_once().await, self.model.unread_total(reader), "{}", story());
+    }
+}
