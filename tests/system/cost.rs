@@ -45,8 +45,8 @@ async fn a_publish_costs_what_the_page_says() {
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         let made = calls(world).await - before;
-        // A hundred followers a deliver call, a page's last one not full, and one call a page for its progress.
-        assert!((14..=16).contains(&made), "{made}");
+        // Seventy followers a deliver call, a page's last one not full, and one call a page for its progress.
+        assert!((20..=22).contains(&made), "{made}");
 
         let dynamodb = world.dynamodb().await;
         let page = dynamodb

@@ -10,8 +10,9 @@ use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{App, ports::Task, queue};
 use tracing::{error, warn};
 
-/// Messages of one event worked on side by side. Each calls Redis one script after another, so that readers get their turn.
-const PARALLEL: usize = 2;
+/// Messages of one event worked on side by side, all there are in one: the last would have Redis wait for it. Each calls one script after another, so that readers
+/// get their turn.
+const PARALLEL: usize = 3;
 
 /// A page task hands its rest on after this time, so that it does not hold a worker that others wait for, and in any case this long before the function's deadline.
 const SLICE: Duration = Duration::from_secs(1);

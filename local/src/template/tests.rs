@@ -39,7 +39,7 @@ fn every_kind_of_event_is_read_with_its_settings() {
         sources("read-feed").iter().any(|s| matches!(s, EventSource::Http(r) if r.path == "/v1/health" && !r.authorized));
     assert!(health_is_open);
     let Some(EventSource::Sqs(sqs)) = sources("fan-out").into_iter().next() else { panic!("fan-out has a queue") };
-    assert_eq!((sqs.queue.as_str(), sqs.batch_size, sqs.report_failures), ("FanOutQueue", 5, true));
+    assert_eq!((sqs.queue.as_str(), sqs.batch_size, sqs.report_failures), ("FanOutQueue", 3, true));
     let Some(EventSource::Stream(stream)) = sources("relation-projector").into_iter().next() else {
         panic!("the projector has a stream")
     };

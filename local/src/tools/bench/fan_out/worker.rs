@@ -17,7 +17,7 @@ use crate::tools::bench::server::Server;
 use crate::{Options, Stack};
 
 /// Messages of one event, as the template's batch size.
-const MESSAGES: usize = 5;
+const MESSAGES: usize = 3;
 /// Who publishes, and nine others whom everybody follows too.
 pub(super) const AUTHOR: u64 = 7_000_001;
 pub(super) const OTHERS: u64 = 9;
