@@ -82,8 +82,8 @@ bench: build ## measure views and fan-out beside what they replace, on a Redis o
 	@exec "$(BIN)/bench" $(ARGS)
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a stack of its own: ARGS="--examples 60 --seed 1"
-	@echo "== cargo build -p tidemark-local --bin tidemark-local"
-	@cargo build -p tidemark-local --bin tidemark-local
+	@echo "== cargo build --workspace --bin tidemark-local"
+	@cargo build --workspace --bin tidemark-local
 	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
 
 fmt: ## format the code
