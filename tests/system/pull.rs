@@ -4,7 +4,7 @@ use serde_json::json;
 use tidemark_tests::{User, World, world_with};
 
 /// A stack on which three followers make an author big.
-async fn small_world(test: impl AsyncFnOnce(&World)) {
+pub(crate) async fn small_world(test: impl AsyncFnOnce(&World)) {
     world_with(|options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned())), test).await;
 }
 

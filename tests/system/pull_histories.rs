@@ -14,7 +14,9 @@ use tidemark::{
     ports::{Deleted, FanOut, Published, QueueError, Task, TaskQueue},
     views::keys,
 };
-use tidemark_tests::{Model, World, world_with};
+use tidemark_tests::{Model, World};
+
+use crate::pull::small_world;
 
 /// Histories in one run; `TIDEMARK_HISTORIES` of the tests' own build asks for more.
 const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
@@ -52,9 +54,7 @@ impl Held {
 
 #[tokio::test]
 async fn any_order_of_what_waits_around_the_threshold_ends_as_the_model_says() {
-    let small =
-        |options: &mut tidemark_local::Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
-    world_with(small, async |world| {
+    small_world(async |world| {
         stream::iter(0..HISTORIES)
             .map(|seed| History::new(world, seed).run())
             .buffer_unordered(TOGETHER)

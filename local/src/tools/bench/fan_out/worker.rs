@@ -13,11 +13,10 @@ use tidemark::ports::{FanOut, Published, Seed, Task};
 use tidemark::queue;
 
 use super::{PAGE, Readers};
+use crate::template::{Event, EventSource};
 use crate::tools::bench::server::Server;
 use crate::{Options, Stack};
 
-/// Messages of one event, as the template's batch size.
-const MESSAGES: usize = 3;
 /// Who publishes, and nine others whom everybody follows too.
 pub(super) const AUTHOR: u64 = 7_000_001;
 pub(super) const OTHERS: u64 = 9;
@@ -34,6 +33,8 @@ pub(super) struct Worker {
     /// What the reading function has: a connection of its own.
     pub(super) reading: App,
     followers: Vec<UserId>,
+    /// Messages of one event, the template's batch size.
+    messages: usize,
     _data: TempDir,
 }
 
@@ -48,7 +49,10 @@ impl Worker {
         let stack = Stack::start(options).await?;
         let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
         let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
-        let worker = Self { stack, app, reading, followers: readers.listed.clone(), _data: data };
+        let events = &stack.template().function("fan-out").context("the template has no fan-out function")?.events;
+        let batch_size = |event: &Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
+        let messages = events.iter().find_map(batch_size).context("fan-out has no queue")?;
+        let worker = Self { stack, app, reading, followers: readers.listed.clone(), messages, _data: data };
         let entries = feed(readers.entries);
         stream::iter(&readers.shuffled)
             .map(|&user| worker.make_live(user, &entries))
@@ -93,7 +97,7 @@ impl Worker {
                 queue::encode(&Task::Batch { fan_out, page, followers: followers.iter().map(|user| user.get()).collect() })
             })
             .collect::<Result<_, _>>()?;
-        Ok(bodies.chunks(MESSAGES).map(event).collect())
+        Ok(bodies.chunks(self.messages).map(event).collect())
     }
 
     /// Works through them; how many followers that were.
