@@ -20,6 +20,7 @@ use crate::{
     reader::Readers,
     reconcile::Reconcile,
     relations::{FirstPages, Relations},
+    retry::{Retries, Retry},
     telemetry::EmbeddedMetrics,
     views::Redis,
 };
@@ -75,6 +76,9 @@ pub enum StartError {
     Redis(#[from] redis::RedisError),
 }
 
+/// Pauses of the process's own, random ones.
+const RETRY: Retry = Retry { wait: |time| tokio::time::sleep(time).boxed(), random: rand::random };
+
 /// The wall clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -118,6 +122,11 @@ impl App {
         Ok(Self::assemble(settings, facts, [queue, failures], redis, SystemClock))
     }
 
+    /// The repetitions of one write that others may overtake.
+    pub fn retries(&self) -> Retries {
+        RETRY.begin()
+    }
+
     /// Puts use cases on adapters.
     fn assemble(
         settings: Settings,
@@ -156,6 +165,7 @@ impl App {
             queue: queue.clone(),
             clock: clock.clone(),
             token: rand::random,
+            retry: RETRY,
         };
         let fan_outs = FanOuts {
             edges: stores.clone(),

@@ -3,6 +3,7 @@
 //! - [`domain`]: pure types and rules.
 //! - [`ports`]: what the use cases need of the outside, one trait per capability.
 //! - [`reader`], [`relations`], [`notices`], [`fan_out`], [`reconcile`]: use cases that several functions share, on ports alone.
+//! - [`retry`]: repeating a write that others keep overtaking.
 //! - `facts` (DynamoDB), `views` (Redis), `queue` (SQS): the adapters, one schema each.
 //! - `http`: the edge that all HTTP functions share.
 //! - `App`, `Settings`: wiring.
@@ -14,6 +15,7 @@ pub mod ports;
 pub mod reader;
 pub mod reconcile;
 pub mod relations;
+pub mod retry;
 
 #[cfg(feature = "adapters")]
 mod app;

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use futures::{FutureExt, StreamExt, TryStreamExt, future::join_all, stream};
+use futures::{FutureExt, StreamExt, future::join_all, stream};
 use tracing::warn;
 
 use crate::{
@@ -18,10 +18,8 @@ use crate::{
         ViewError,
     },
     reader::ReaderError,
+    retry::Retry,
 };
-
-/// Attempts when several devices change the same reader's state at once.
-const ATTEMPTS: usize = 20;
 
 /// Readers whose states are merged, and platforms that are changed, side by side.
 const PARALLEL: usize = 16;
@@ -39,6 +37,8 @@ pub struct NoticeBoard {
     pub clock: Arc<dyn Clock>,
     /// Random numbers that tell fills apart.
     pub token: fn() -> u64,
+    /// Pauses before a write that another has overtaken is repeated.
+    pub retry: Retry,
 }
 
 /// A platform as one reader sees it at one moment.
@@ -227,10 +227,20 @@ impl NoticeBoard {
         idempotency: Option<&IdempotencyKey>,
     ) -> Result<NoticesPublished, FactsError> {
         let published = self.facts.publish(user, platforms, content, idempotency, self.clock.now()).await?;
-        if let NoticesPublished::Created(created) = &published {
-            let heads: Vec<NoticeView> =
-                created.iter().map(|(notice, head)| NoticeView::Head(notice.id.platform, head.clone())).collect();
-            join_all(heads.iter().map(|head| self.show(head).boxed())).await;
+        match &published {
+            NoticesPublished::Created(created) => {
+                let heads: Vec<NoticeView> =
+                    created.iter().map(|(notice, head)| NoticeView::Head(notice.id.platform, head.clone())).collect();
+                join_all(heads.iter().map(|head| self.show(head).boxed())).await;
+            }
+            NoticesPublished::Repeated(notices) => {
+                // The first request may have ended before it showed them.
+                let shown = join_all(notices.iter().map(|notice| self.sync(notice.id.platform, None).boxed())).await;
+                if let Some(error) = shown.into_iter().find_map(Result::err) {
+                    warn!(error = &error as &dyn std::error::Error, "heads of repeated notices not shown");
+                }
+            }
+            _ => {}
         }
         Ok(published)
     }
@@ -255,7 +265,9 @@ impl NoticeBoard {
             platforms.entry(id.platform).or_default().push(id.seq);
         }
         let removals: Vec<_> = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
-        stream::iter(removals).buffer_unordered(PARALLEL).try_collect().await
+        // All of them end before a failure is returned: none is cut off between its fact and the view.
+        let removed: Vec<Result<(), FactsError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
+        removed.into_iter().collect()
     }
 
     async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), FactsError> {
@@ -293,7 +305,8 @@ impl NoticeBoard {
     /// The facts do not answer; some readers may be done.
     pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, FactsError> {
         let merges: Vec<_> = readers.iter().map(|(user, slots)| self.merge(platform, *user, slots).boxed()).collect();
-        stream::iter(merges).buffered(PARALLEL).try_collect().await
+        let merged: Vec<Result<u64, FactsError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
+        merged.into_iter().collect()
     }
 
     async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, FactsError> {
@@ -332,7 +345,8 @@ impl NoticeBoard {
         user: UserId,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
     ) -> Result<NoticesMarked, FactsError> {
-        for _ in 0..ATTEMPTS {
+        let mut retries = self.retry.begin();
+        loop {
             let now = self.clock.now();
             let (head, stored) = self.facts.state(platform, user).await?;
             // Of slots that nobody has any more no count is kept, and no trace in what is written.
@@ -342,13 +356,17 @@ impl NoticeBoard {
             let changed = before.read.minus(&after.read).len() + after.read.minus(&before.read).len();
             let written =
                 if after == before { Some(before) } else { self.facts.put_reads(user, platform, &before, after).await? };
-            let Some(reads) = written else { continue };
+            let Some(reads) = written else {
+                if retries.again().await {
+                    continue;
+                }
+                return Err(FactsError::Contention { operation: "mark_notice" });
+            };
             let read = reads.read.clone();
             // Also when nothing changed: whoever changed it may have been cut off before this.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await;
             return Ok(NoticesMarked { board: Board { head, read, now, degraded: !shown }, changed });
         }
-        Err(FactsError::Contention { operation: "mark_notice" })
     }
 
     /// Shows a fact in its view; whether Redis took it. The fact stands whatever happens here: what cannot be done now is left to a worker.

@@ -29,9 +29,12 @@ pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Probl
 pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
-    if let Some(tombstone) = app.edges.unfollow(caller, author, app.clock.now()).await? {
-        bring_in_line(app, caller, &[tombstone]).await;
-    }
+    let tombstone = match app.edges.unfollow(caller, author, app.clock.now()).await? {
+        Some(tombstone) => Some(tombstone),
+        // An earlier request may have ended between its fact and the views.
+        None => app.edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
+    };
+    sync_or_enqueue(app, caller, tombstone.as_slice()).await;
     Ok(Answer::json(200, &json!({ "following": false })))
 }
 
@@ -63,16 +66,15 @@ async fn follow_all(app: &App, caller: UserId, authors: &[UserId]) -> Result<Vec
     }
     let heads = app.posts.heads(&distinct).await?;
     let outcomes = app.edges.follow(caller, &distinct, &heads, app.clock.now()).await?;
-    let created: Vec<Edge> = outcomes
+    // Also the edges that were there: an earlier request may have ended between its fact and the views.
+    let edges: Vec<Edge> = outcomes
         .iter()
         .filter_map(|outcome| match outcome {
-            Followed::Created(edge) => Some(edge.clone()),
-            Followed::Existing(_) | Followed::LimitReached => None,
+            Followed::Created(edge) | Followed::Existing(edge) => Some(edge.clone()),
+            Followed::LimitReached => None,
         })
         .collect();
-    if !created.is_empty() {
-        bring_in_line(app, caller, &created).await;
-    }
+    sync_or_enqueue(app, caller, &edges).await;
     let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
         None => Err(Problem::self_follow()),
         Some(Followed::LimitReached) => Err(Problem::following_limit(app.settings.following_limit)),
@@ -82,16 +84,18 @@ async fn follow_all(app: &App, caller: UserId, authors: &[UserId]) -> Result<Vec
     Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
 }
 
-/// Shows the change to the caller's next read. The edge stands whatever happens here: what cannot be done now is left to a worker and, in any case, to
-/// the projector.
-async fn bring_in_line(app: &App, caller: UserId, edges: &[Edge]) {
-    let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-    let feed = app.readers.sync_edges(caller, edges.to_vec());
-    let lists = async { app.relations.apply(edges).await.map_err(ReaderError::View) };
-    let Err(error) = futures::try_join!(feed, lists) else { return };
-    warn!(user = %caller, error = &error as &dyn std::error::Error, "views not in line yet, leaving them to a worker");
-    let tasks: Vec<Task> = authors.iter().map(|&author| Task::Sync { user: caller, author }).collect();
+/// Shows the edges to the caller's next read. They stand whatever happens here: if Redis is unavailable, a `sync` task updates the views later, and in any case
+/// the projector does.
+async fn sync_or_enqueue(app: &App, caller: UserId, edges: &[Edge]) {
+    if edges.is_empty() {
+        return;
+    }
+    // Both, whatever becomes of the other.
+    let (feed, lists) = futures::join!(app.readers.sync_edges(caller, edges.to_vec()), app.relations.apply(edges));
+    let Some(error) = feed.err().or(lists.err().map(ReaderError::View)) else { return };
+    warn!(user = %caller, error = &error as &dyn std::error::Error, "the views could not be updated, a worker will do it");
+    let tasks: Vec<Task> = edges.iter().map(|edge| Task::Sync { user: caller, author: edge.author }).collect();
     if let Err(error) = app.queue.send(&tasks).await {
-        warn!(user = %caller, error = &error as &dyn std::error::Error, "views left to the projector");
+        warn!(user = %caller, error = &error as &dyn std::error::Error, "the views are left to the projector");
     }
 }

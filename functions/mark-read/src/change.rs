@@ -1,4 +1,4 @@
-//! One author's read state: read, changed, written on the condition that nobody else changed it, brought into the view.
+//! One author's read state: read, changed, written on the condition that nobody else changed it; then the view, brought in line with all of them together.
 
 use tidemark::{
     App,
@@ -9,21 +9,18 @@ use tidemark::{
 };
 use tracing::warn;
 
-/// Attempts when several devices change the same author's state at once.
-const ATTEMPTS: usize = 20;
-
-/// What a change did.
+/// What became of one author's read state.
 pub(crate) struct Changed {
-    /// The pair as it is now.
-    pub(crate) flags: Flags,
+    /// The facts of the pair after the change.
+    pub(crate) pair: PairFacts,
     /// How many posts changed their flag.
     pub(crate) count: u64,
-    /// Whether the view shows it. When it does not, the facts have to be counted.
-    pub(crate) shown: bool,
+    /// Whether this request wrote the facts; if not, they said so before.
+    written: bool,
 }
 
-/// Applies `change` to what `user` has read of `author`. `change` is given the facts and says how many posts it changed, or `None` for nothing to write; it may run
-/// several times.
+/// Applies `change` to what `user` has read of `author`. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to
+/// write; it may run several times.
 pub(crate) async fn apply(
     app: &App,
     user: UserId,
@@ -42,42 +39,54 @@ pub(crate) async fn apply_to(
     mut pair: PairFacts,
     change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
 ) -> Result<Changed, Problem> {
-    for _ in 0..ATTEMPTS {
+    let mut retries = app.retries();
+    loop {
         let before = Flags::new(user, author, pair);
         let mut reads = before.reads().clone();
-        let Some(count) = change(&before, &mut reads) else { return Ok(Changed { flags: before, count: 0, shown: true }) };
+        let Some(count) = change(&before, &mut reads) else {
+            return Ok(Changed { pair: before.into_facts(), count: 0, written: false });
+        };
         reads.version += 1;
+        pair = before.into_facts();
         if app.reads.put(user, author, &reads).await? {
-            let pair = PairFacts { reads, ..before.into_facts() };
-            let shown = bring_in_line(app, user, author, &pair).await;
-            return Ok(Changed { flags: Flags::new(user, author, pair), count, shown });
+            return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
         }
-        pair = app.readers.pair(user, author).await?;
+        let stored = app.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
+        if stored == reads {
+            // The answer to our own first attempt was lost, and its repetition failed on what that attempt had written.
+            return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
+        }
+        pair.reads = stored;
+        if !retries.again().await {
+            return Err(FactsError::Contention { operation: "mark" }.into());
+        }
     }
-    Err(FactsError::Contention { operation: "mark" }.into())
 }
 
-/// Counts after a change.
-pub(crate) async fn counted(app: &App, user: UserId, shown: bool) -> Result<Snapshot, Problem> {
-    let snapshot =
-        if shown { app.readers.snapshot(user).await? } else { app.readers.snapshot_of_facts(user, Origin::Degraded).await? };
-    Ok(snapshot)
+/// Brings the view in line with the facts of these pairs and returns the counts after it. Pairs that this request did not write are compared too: an earlier
+/// request may have ended between its fact and the view. If the view cannot take them, a worker will, and the counts come from the facts.
+pub(crate) async fn show(app: &App, user: UserId, changes: &[Changed]) -> Result<Snapshot, Problem> {
+    let written: Vec<&PairFacts> = changes.iter().filter(|change| change.written).map(|change| &change.pair).collect();
+    if sync_or_enqueue(app, user, &written).await {
+        let snapshot = app.readers.snapshot(user).await?;
+        let behind: Vec<&PairFacts> = changes.iter().map(|change| &change.pair).filter(|pair| snapshot.lacks(pair)).collect();
+        if behind.is_empty() {
+            return Ok(snapshot);
+        }
+        if sync_or_enqueue(app, user, &behind).await {
+            return Ok(app.readers.snapshot(user).await?);
+        }
+    }
+    Ok(app.readers.snapshot_of_facts(user, Origin::Degraded).await?)
 }
 
-/// Shows the change in the view; whether it does. The fact stands whatever happens here: what cannot be done now is left to a worker.
-async fn bring_in_line(app: &App, user: UserId, author: UserId, pair: &PairFacts) -> bool {
-    let error = match app.readers.seed_reads(user, pair).await {
-        Ok(true) => return true,
-        // The view knows of a later change.
-        Ok(false) => match app.readers.sync_reads(user, author).await {
-            Ok(()) => return true,
-            Err(error) => error,
-        },
-        Err(error) => error,
-    };
-    warn!(%user, %author, error = &error as &dyn std::error::Error, "view not in line yet, leaving it to a worker");
-    if let Err(error) = app.queue.send(&[Task::Sync { user, author }]).await {
-        warn!(%user, %author, error = &error as &dyn std::error::Error, "view is in line after its next rebuild only");
+/// Whether the view shows these facts now. If Redis is unavailable, a `sync` task updates it later.
+async fn sync_or_enqueue(app: &App, user: UserId, pairs: &[&PairFacts]) -> bool {
+    let Err(error) = app.readers.show_reads(user, pairs).await else { return true };
+    warn!(%user, error = &error as &dyn std::error::Error, "the view could not be updated, a worker will do it");
+    let tasks: Vec<Task> = pairs.iter().map(|pair| Task::Sync { user, author: pair.author }).collect();
+    if let Err(error) = app.queue.send(&tasks).await {
+        warn!(%user, error = &error as &dyn std::error::Error, "no worker was asked either: the next mark of the same posts updates the view");
     }
     false
 }

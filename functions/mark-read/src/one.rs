@@ -4,7 +4,7 @@ use serde_json::json;
 use tidemark::{
     App,
     http::{Answer, Problem, Request},
-    reader::Origin,
+    reader::{Flags, Origin},
 };
 
 use crate::change;
@@ -22,9 +22,9 @@ pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Ans
         changed.then_some(1)
     })
     .await?;
-    let snapshot = change::counted(app, caller, changed.shown).await?;
+    let snapshot = change::show(app, caller, std::slice::from_ref(&changed)).await?;
     let body = json!({
-        "read": changed.flags.is_read(id.seq),
+        "read": Flags::new(caller, id.author, changed.pair).is_read(id.seq),
         "unread": { "author": snapshot.state.unread_of(id.author), "total": snapshot.state.unread_total() },
     });
     Ok(Answer::json(200, &body).degraded(snapshot.origin == Origin::Degraded))

@@ -29,7 +29,9 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
 /// before this. The fact stands whatever happens here: what cannot be done now is left to a worker.
 async fn bring_in_line(app: &App, user: UserId, author: UserId, state: &ReactionState) {
     let shown = app.readers.reaction_views.change(user, author, state);
-    let Err(error) = futures::try_join!(shown, app.relations.forget_counters(author, Some(user))) else { return };
+    // Both, whatever becomes of the other.
+    let (shown, forgotten) = futures::join!(shown, app.relations.forget_counters(author, Some(user)));
+    let Some(error) = shown.err().or(forgotten.err()) else { return };
     warn!(%user, %author, error = &error as &dyn std::error::Error, "views not in line yet, leaving them to a worker");
     if let Err(error) = app.queue.send(&[Task::Sync { user, author }]).await {
         warn!(%user, %author, error = &error as &dyn std::error::Error, "views are in line after their lifetimes only");

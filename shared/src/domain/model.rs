@@ -124,6 +124,15 @@ impl ReadState {
         self.read.insert_range(1, seq);
         changed
     }
+
+    /// Marks every post up to `seq` read, those below the watermark that were made unread again included; whether anything changed. The watermark rises to
+    /// `seq` if it is lower.
+    pub fn mark_all(&mut self, seq: Seq) -> bool {
+        let changed = seq > self.through || self.read.count_between(1, seq) < seq;
+        self.through = self.through.max(seq);
+        self.read.insert_range(1, seq);
+        changed
+    }
 }
 
 /// A post and its fan-out; its body is a fact of its own.

@@ -13,11 +13,13 @@ use super::{
 pub const META_FIELD: &str = "@";
 
 const META_HEADER: usize = 27;
+/// Bytes of the epoch that the view was written in, behind the header; `views/epoch.rs` says what it is.
+const EPOCH: usize = 4;
 const BUILDING: u8 = 1;
 const FEED: u8 = 2;
 
 /// What is known of a reader's view as a whole. Little-endian, shared with `views/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline
-/// (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), then the [entry](FeedKey::entry) `low`, if any.
+/// (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
     /// A rebuild is under way; counts and feed are not complete.
@@ -32,6 +34,8 @@ pub struct ReaderMeta {
     pub token: u64,
     /// No entry of the feed was published later than this, nor is `low` later: a later post goes to the feed's end, without a look.
     pub newest: Timestamp,
+    /// The server's epoch in which the view was written: in another one it counts as none.
+    pub epoch: [u8; EPOCH],
     /// The feed holds this entry and every later one, older ones come from the facts; `None` when it holds all there are.
     pub low: Option<FeedKey>,
 }
@@ -53,7 +57,8 @@ pub struct ReaderState {
 impl ReaderMeta {
     /// Reads the layout above.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (header, low) = bytes.split_at_checked(META_HEADER)?;
+        let (header, rest) = bytes.split_at_checked(META_HEADER)?;
+        let (epoch, low) = rest.split_first_chunk::<EPOCH>()?;
         let number = |range: std::ops::Range<usize>| header[range].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
         Some(Self {
             building: header[0] & BUILDING != 0,
@@ -62,6 +67,7 @@ impl ReaderMeta {
             deadline: Timestamp::from_ms(number(7..13)),
             token: number(13..21),
             newest: Timestamp::from_ms(number(21..27)),
+            epoch: *epoch,
             low: if low.is_empty() { None } else { Some(FeedKey::from_entry(low)?) },
         })
     }
@@ -120,6 +126,11 @@ impl ReaderState {
             && self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
     }
 
+    /// Whether the state knows of the post whether it is unread (see [`AuthorState::knows`]).
+    pub fn knows(&self, post: PostId) -> bool {
+        self.authors.get(&post.author).is_none_or(|state| state.knows(post.seq))
+    }
+
     /// Whether the post counts as unread.
     pub fn is_unread(&self, post: PostId) -> bool {
         self.authors.get(&post.author).is_some_and(|state| state.is_unread(post.seq))
@@ -137,6 +148,7 @@ mod tests {
         }
         bytes.extend_from_slice(&44_u64.to_le_bytes());
         bytes.extend_from_slice(&55_u64.to_le_bytes()[..6]);
+        bytes.extend_from_slice(b"life");
         bytes.extend_from_slice(low);
         bytes
     }

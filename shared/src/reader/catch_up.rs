@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tracing::warn;
 
 use super::{ReaderError, Readers};
@@ -51,7 +51,8 @@ impl Readers {
                 None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
             }
         }
-        stream::iter(seeds).buffer_unordered(PARALLEL).try_collect().await
+        let seeded: Vec<Result<(), ReaderError>> = stream::iter(seeds).buffer_unordered(PARALLEL).collect().await;
+        seeded.into_iter().collect()
     }
 
     /// Delivers what an author has published after `known`.

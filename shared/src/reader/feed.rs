@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
 use crate::{
-    domain::{FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP},
+    domain::{AuthorState, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP},
     ports::{KnownReactions, View, ViewError},
 };
 
@@ -99,7 +99,7 @@ impl Readers {
             Collected { posts: Vec::with_capacity(limit + 1), reactions: None, wanted: limit + 1, bound: before, ended: false };
         // The top of the feed is at its end, so that a few entries are enough; where a cursor lies is not known.
         let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
-        let mut snapshot = match self.view(user, newest).await {
+        let mut snapshot = match self.view_of(user, status, newest).await {
             Ok(Some(view)) => match self.collect_stored(user, view, status, &mut page).await {
                 Ok(snapshot) => snapshot,
                 Err(ReaderError::View(error)) => self.without_view(user, &error, &mut page, before).await?,
@@ -117,12 +117,33 @@ impl Readers {
         let next = page.posts.last().filter(|_| more).map(PostSummary::key);
         let reactions = self.reactions_of_page(user, &page.posts, page.reactions).await?;
         let nothing = ReactionState::default();
+        let counted: BTreeSet<UserId> =
+            page.posts.iter().filter(|post| !snapshot.state.knows(post.id)).map(|post| post.id.author).collect();
+        let exact = self.exact_states(user, counted).await?;
         let item = |post: PostSummary| {
-            let (read, reactions) = (!snapshot.state.is_unread(post.id), reactions.get(&post.id.author).unwrap_or(&nothing));
+            let state = exact.get(&post.id.author).or_else(|| snapshot.state.authors.get(&post.id.author));
+            let read = !state.is_some_and(|state| state.is_unread(post.id.seq));
+            let reactions = reactions.get(&post.id.author).unwrap_or(&nothing);
             FeedItem::new(post, read, reactions)
         };
         let items = page.posts.into_iter().map(item).collect();
         Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
+    }
+
+    /// The view for a page. A page of unread posts has to know which they are: where the view only counts them, the facts say it.
+    async fn view_of(&self, user: UserId, status: Status, newest: usize) -> Result<Option<View>, ReaderError> {
+        let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
+        if status == Status::Unread {
+            let counted = view.state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
+            view.state.authors.extend(self.exact_states(user, counted).await?);
+        }
+        Ok(Some(view))
+    }
+
+    /// States of authors from the facts, which know of every post whether it is unread.
+    async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, ReaderError> {
+        let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
+        Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
 
     /// Starts over from the facts.
@@ -179,7 +200,7 @@ impl Readers {
                 return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
             }
             if again {
-                match self.view(user, ALL).await? {
+                match self.view_of(user, status, ALL).await? {
                     Some(whole) => view = whole,
                     None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
                 }

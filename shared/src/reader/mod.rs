@@ -82,6 +82,8 @@ pub struct Snapshot {
 /// One pair's facts.
 #[derive(Debug, Clone)]
 pub struct PairFacts {
+    /// The other side.
+    pub author: UserId,
     /// The edge, tombstone or live.
     pub edge: Option<Edge>,
     /// The author's head.
@@ -103,6 +105,18 @@ impl PairFacts {
 }
 
 impl Snapshot {
+    /// Whether this view lacks something that these facts say of follow or reads: a request ended between its fact and the view.
+    pub fn lacks(&self, pair: &PairFacts) -> bool {
+        let field = self.state.authors.get(&pair.author);
+        self.origin == Origin::View
+            && match (field, pair.live_edge()) {
+                (Some(field), Some(edge)) => field.rev < edge.rev || (field.rev == edge.rev && field.version < pair.reads.version),
+                (None, None) => false,
+                (Some(field), None) => pair.edge.as_ref().is_none_or(|edge| field.rev < edge.rev),
+                (None, Some(_)) => true,
+            }
+    }
+
     /// What these facts imply.
     fn of_pairs(pairs: Vec<PairFacts>, origin: Origin) -> Self {
         let mut snapshot = Self { state: ReaderState::default(), heads: HashMap::new(), origin };
@@ -167,6 +181,7 @@ impl Readers {
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         let (mut heads, mut reads) = futures::try_join!(self.posts.heads(&authors), self.reads.all_reads(user))?;
         let pair = |edge: Edge| PairFacts {
+            author: edge.author,
             head: heads.remove(&edge.author).unwrap_or_default(),
             reads: reads.remove(&edge.author).unwrap_or_default(),
             edge: Some(edge),
@@ -183,6 +198,7 @@ impl Readers {
         let (mut edges, mut heads, mut reads) =
             futures::try_join!(self.edges.edges(user, &authors), self.posts.heads(&authors), self.reads.reads(user, &authors),)?;
         Ok(PairFacts {
+            author,
             edge: edges.remove(&author),
             head: heads.remove(&author).unwrap_or_default(),
             reads: reads.remove(&author).unwrap_or_default(),

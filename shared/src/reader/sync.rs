@@ -63,7 +63,7 @@ impl Readers {
     pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), ReaderError> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
-            if self.seed_reads(user, &pair).await? {
+            if self.seed_reads(user, &[&pair]).await?.is_empty() {
                 return Ok(());
             }
             self.sync(user, &[author]).await?;
@@ -72,17 +72,34 @@ impl Readers {
         self.rebuild(user, true).await.map(|_| ())
     }
 
-    /// Merges the read state of these facts into the view; false when the view knows more than they do.
+    /// Brings the view in line with the read states of these facts, which were just read or written.
     ///
     /// # Errors
-    /// Redis does not answer.
-    pub async fn seed_reads(&self, user: UserId, pair: &PairFacts) -> Result<bool, ReaderError> {
-        let Some(edge) = pair.live_edge() else { return Ok(true) };
-        let state = AuthorState::undelivered(edge, &pair.head, &pair.reads);
-        let seed = Seed { authors: vec![(edge.author, state)], ..Seed::default() };
-        match self.views.seed(user, &seed).await? {
-            Seeded::Gone => Ok(true),
-            Seeded::Merged { stale } => Ok(stale.is_empty()),
+    /// Facts or Redis do not answer; the read states themselves are facts already.
+    pub async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), ReaderError> {
+        let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
+        if !unfollowed.is_empty() {
+            self.sync(user, &unfollowed).await?;
+        }
+        for author in self.seed_reads(user, pairs).await? {
+            self.sync_reads(user, author).await?;
+        }
+        Ok(())
+    }
+
+    /// Merges the read states of these facts into the view in one call; the authors of whom the view knows more, or less, than that they are followed so.
+    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>, ReaderError> {
+        let state = |pair: &&PairFacts| {
+            let edge = pair.live_edge()?;
+            Some((edge.author, AuthorState::undelivered(edge, &pair.head, &pair.reads)))
+        };
+        let authors: Vec<(UserId, AuthorState)> = pairs.iter().filter_map(state).collect();
+        if authors.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.views.seed(user, &Seed { authors, ..Seed::default() }).await? {
+            Seeded::Gone => Ok(Vec::new()),
+            Seeded::Merged { stale } => Ok(stale),
         }
     }
 

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 
 use super::{
     connection::{Age, Bundle, Redis},
+    epoch::{self, Epoch},
     heads,
     keys::{self, KeyType},
     notices, posts,
-    relations::{self, MARKER},
+    relations::{self, is_marker, is_marker_of},
 };
 use crate::{
     domain::{
@@ -34,6 +35,9 @@ type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Members of a sorted set and their scores.
 type Scores = Vec<(Vec<u8>, f64)>;
+
+/// Bytes of a reader's token of reactions, and the epoch behind it.
+const TOKEN: usize = size_of::<u64>() + epoch::BYTES;
 
 /// A key as it was found.
 struct FoundKey {
@@ -102,10 +106,10 @@ impl AuditViews for Redis {
             return Ok((users, next));
         }
         let get = |user: &UserId| redis::cmd("HGET").arg(keys::reader_state(*user)).arg(META_FIELD).clone();
-        let metas: Vec<Option<Vec<u8>>> = self.each("abandoned", users.iter().map(get).collect()).await?;
-        let abandoned = |meta: &Option<Vec<u8>>| {
+        let metas: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
+        let abandoned = |(meta, epoch): &(Option<Vec<u8>>, Epoch)| {
             let meta = meta.as_deref().and_then(ReaderMeta::decode);
-            meta.is_some_and(|meta| meta.building && meta.deadline < now)
+            meta.is_some_and(|meta| meta.building && meta.deadline < now && meta.epoch == epoch.as_bytes())
         };
         Ok((users.into_iter().zip(metas).filter(|(_, meta)| abandoned(meta)).map(|(user, _)| user).collect(), next))
     }
@@ -133,24 +137,18 @@ impl AuditViews for Redis {
             get("HGETALL", keys::reactions(user)),
             redis::cmd("EXEC"),
         ];
-        let (fields, entries, following, fans, counters, head, reactions): (
-            Fields,
-            Vec<Vec<u8>>,
-            Scores,
-            Scores,
-            Option<Vec<u8>>,
-            Option<Vec<u8>>,
-            Fields,
-        ) = self.query("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
+        type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Fields);
+        let (all, epoch): (All, _) = self.query_in_epoch("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
+        let (fields, entries, following, fans, counters, head, reactions) = all;
         let outlives = found.lifetime(&feed) < 0 || found.lifetime(&feed) >= found.lifetime(&state);
         Ok(StoredUser {
             keys: found.keys(),
-            reader: reader(fields, &entries, outlives),
-            following: list(&following),
-            fans: list(&fans),
-            counters: Stored::read(counters, |record| relations::decode(&record)),
-            reactions: reactions_of(&reactions),
-            head: Stored::read(head, |record| heads::decode(&record)),
+            reader: reader(fields, &entries, outlives, epoch),
+            following: list(&following, epoch),
+            fans: list(&fans, epoch),
+            counters: in_epoch(counters, epoch, relations::decode),
+            reactions: reactions_of(&reactions, epoch),
+            head: in_epoch(head, epoch, heads::decode),
         })
     }
 
@@ -174,7 +172,10 @@ impl AuditViews for Redis {
     }
 
     async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, ViewError> {
-        self.record("of_title", View::Title(notice, revision), notices::decode_title).await
+        let found = self.found(vec![View::Title(notice, revision)]).await?;
+        let key = found.readable(keys::notice_title(notice, revision));
+        let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
+        Ok(StoredView { keys: found.keys(), record: Stored::read(title, |title| notices::decode_title(&title)) })
     }
 
     async fn exists(&self, key: &str) -> Result<bool, ViewError> {
@@ -197,8 +198,9 @@ impl Redis {
     ) -> Result<StoredView<T>, ViewError> {
         let found = self.found(vec![view]).await?;
         let key = found.0.first().map(|found| found.key.clone()).unwrap_or_default();
-        let record: Option<Vec<u8>> = self.query(operation, redis::cmd("GET").arg(found.readable(key)).clone()).await?;
-        Ok(StoredView { keys: found.keys(), record: Stored::read(record, |record| decode(&record)) })
+        let get = redis::cmd("GET").arg(found.readable(key)).clone();
+        let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch(operation, get).await?;
+        Ok(StoredView { keys: found.keys(), record: in_epoch(record, epoch, decode) })
     }
 
     /// Type and lifetime of all keys of these views, in one round trip.
@@ -219,9 +221,22 @@ impl Redis {
     }
 }
 
-fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool) -> StoredReader {
+/// A record without the epoch that it ends with. One of another epoch is as good as absent, if it can be read at all.
+fn in_epoch<T>(record: Option<Vec<u8>>, epoch: Epoch, decode: impl FnOnce(&[u8]) -> Option<T>) -> Stored<T> {
+    let Some(record) = record else { return Stored::Absent };
+    let read = record.len().checked_sub(epoch.as_bytes().len()).and_then(|end| decode(&record[..end]));
+    match (read, epoch.current(&record)) {
+        (None, _) => Stored::Damaged,
+        (Some(_), None) => Stored::Absent,
+        (Some(read), Some(_)) => Stored::Present(read),
+    }
+}
+
+fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool, epoch: Epoch) -> StoredReader {
     let there = !fields.is_empty();
     let (state, headless) = match ReaderState::decode(fields) {
+        // Nobody reads it, and the next read begins anew.
+        Ok(Some(state)) if state.meta.epoch != epoch.as_bytes() => return StoredReader::default(),
         Ok(Some(state)) => (Stored::Present(state), false),
         Ok(None) => (Stored::Absent, there),
         Err(_) => (Stored::Damaged, false),
@@ -232,20 +247,27 @@ fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool) -> StoredRea
     StoredReader { state, headless, feed, feed_outlives }
 }
 
-fn list(scores: &Scores) -> Stored<StoredList> {
+fn list(scores: &Scores, epoch: Epoch) -> Stored<StoredList> {
+    let of_another = |(member, _): &(Vec<u8>, f64)| is_marker(member) && !is_marker_of(member, epoch);
+    if scores.iter().any(of_another) {
+        return Stored::Absent;
+    }
     Stored::read((!scores.is_empty()).then_some(scores), |scores| {
         let at = |score: f64| Timestamp::from_ms(score as u64);
-        let low = scores.iter().find(|(member, _)| member == MARKER).map(|(_, score)| at(*score))?;
-        let members = scores.iter().filter(|(member, _)| member != MARKER);
+        let low = scores.iter().find(|(member, _)| is_marker(member)).map(|(_, score)| at(*score))?;
+        let members = scores.iter().filter(|(member, _)| !is_marker(member));
         let members = members.map(|(member, score)| Some(Relation { since: at(*score), user: author_of_prefix(member)? }));
         Some(StoredList { low, members: members.collect::<Option<_>>()? })
     })
 }
 
-fn reactions_of(fields: &Fields) -> Stored<HashMap<UserId, ReactionState>> {
+fn reactions_of(fields: &Fields, epoch: Epoch) -> Stored<HashMap<UserId, ReactionState>> {
+    let is_token = |field: &[u8]| field == META_FIELD.as_bytes();
+    if fields.iter().any(|(field, token)| is_token(field) && token.len() == TOKEN && epoch.current(token).is_none()) {
+        return Stored::Absent;
+    }
     Stored::read((!fields.is_empty()).then_some(fields), |fields| {
-        let is_token = |field: &[u8]| field == META_FIELD.as_bytes();
-        fields.iter().find(|(field, value)| is_token(field) && value.len() == size_of::<u64>())?;
+        fields.iter().find(|(field, value)| is_token(field) && value.len() == TOKEN)?;
         let states = fields
             .iter()
             .filter(|(field, _)| !is_token(field))

@@ -16,15 +16,15 @@ use futures::{
 };
 use rand::seq::IteratorRandom;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value, aio::ConnectionManagerConfig,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
 use super::{
     connection::{Age, Bundle, scan_node},
-    library::{GUARD, GUARD_NAME},
-    node::{Node, is_unknown_function, pipeline, server_error, view_error},
+    epoch::Epoch,
+    node::{Node, Reply, is_unknown_function, server_error, view_error},
     topology::{Address, Member, Topology, slot_of},
 };
 use crate::ports::ViewError;
@@ -50,7 +50,7 @@ pub(super) struct Cluster {
     /// How a node is reached, but for its address.
     template: ConnectionInfo,
     certificates: Option<TlsCertificates>,
-    config: ConnectionManagerConfig,
+    config: AsyncConnectionConfig,
     seeds: Vec<Arc<Member>>,
     /// Every node of the map and those named since, with their connections and breakers.
     nodes: std::sync::Mutex<HashMap<Address, Node>>,
@@ -95,7 +95,7 @@ enum Role {
 
 /// What became of a bundle.
 enum Outcome {
-    Done(Result<Vec<Value>, ViewError>),
+    Done(Result<Reply, ViewError>),
     Again { way: Way, refresh: bool, pause: bool, failed: Option<ViewError> },
 }
 
@@ -106,7 +106,7 @@ impl Cluster {
     pub(super) fn new(
         seeds: Vec<Client>,
         certificates: Option<TlsCertificates>,
-        config: ConnectionManagerConfig,
+        config: AsyncConnectionConfig,
         replica_reads: bool,
         patience: Duration,
     ) -> Result<Self, RedisError> {
@@ -119,7 +119,7 @@ impl Cluster {
                 return Err(none());
             };
             let address = Address { host: host.clone(), port: *port };
-            Ok(Member::new(address, Node::new(client, config.clone())?))
+            Ok(Member::new(address, Node::new(client, config.clone())))
         });
         let seeds = seeds.collect::<Result<_, _>>()?;
         let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
@@ -127,13 +127,9 @@ impl Cluster {
     }
 
     /// Runs bundles, each on the node of its slot, and answers in their order. On one node they run in their order too.
-    pub(super) async fn run(
-        self: &Arc<Self>,
-        operation: &'static str,
-        bundles: Vec<Bundle>,
-    ) -> Vec<Result<Vec<Value>, ViewError>> {
+    pub(super) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, ViewError>> {
         let until = Instant::now() + self.patience;
-        let mut answers: Vec<Option<Result<Vec<Value>, ViewError>>> = bundles.iter().map(|_| None).collect();
+        let mut answers: Vec<Option<Result<Reply, ViewError>>> = bundles.iter().map(|_| None).collect();
         let open = bundles.into_iter().enumerate().map(|(index, bundle)| {
             let slot = slot_of(&bundle.commands);
             Open { index, slot, bundle, way: Way::Map, failed: None }
@@ -193,7 +189,7 @@ impl Cluster {
     /// Whether every primary answers.
     pub(super) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<(), ViewError> {
         let topology = self.topology(operation).await?;
-        let ping = pipeline([redis::cmd("PING")]);
+        let ping = [redis::cmd("PING")];
         let pings = topology.primaries();
         let answers = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
         if let Some(error) = answers.into_iter().find_map(Result::err) {
@@ -301,9 +297,9 @@ impl Cluster {
         bundles: &[Open],
     ) -> Result<Vec<Outcome>, ViewError> {
         let mut commands = Vec::new();
-        let guard = role != Role::Replica && !member.is_guarded();
-        if guard {
-            commands.push(redis::cmd("FCALL").arg(GUARD_NAME).arg(0).clone());
+        let check = role != Role::Replica && !member.is_checked();
+        if check {
+            commands.push(redis::cmd("INFO").arg("replication").clone());
         }
         if role == Role::Replica {
             // With every trip: the connection may be a new one.
@@ -313,15 +309,18 @@ impl Cluster {
             commands.extend((role == Role::Importing).then(|| redis::cmd("ASKING")));
             commands.extend(open.bundle.commands.iter().cloned());
         }
-        let mut answers = member.node.send(operation, &pipeline(commands)).await?.into_iter();
-        if guard {
-            match answers.next() {
-                Some(answer) if is_unknown_function(&answer) => load_guard(&member.node).await?,
-                Some(Value::Int(1)) => warn!(node = %member.address, "emptied a node that took over: its views are rebuilt"),
-                Some(Value::Int(_)) => {}
-                other => warn!(node = %member.address, answer = ?other, "a node could not be guarded"),
+        let Reply { values, epoch } = member.node.send(operation, &commands).await?;
+        let mut answers = values.into_iter();
+        if check {
+            let info = answers.next().map(redis::from_redis_value::<String>).and_then(Result::ok).unwrap_or_default();
+            if Epoch::of_info(&info).map_err(|error| view_error(operation, error))? != epoch {
+                // A replica that has become master on this connection. What was written meanwhile has the epoch of before and counts as nothing.
+                warn!(node = %member.address, "a node took over from another: its views are rebuilt");
+                member.node.learn_again().await;
+                let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };
+                return Ok(bundles.iter().map(again).collect());
             }
-            member.set_guarded();
+            member.set_checked();
         }
         if role == Role::Replica {
             answers.next();
@@ -338,7 +337,7 @@ impl Cluster {
             }
             let answer: Vec<Value> = answers.by_ref().take(open.bundle.commands.len()).collect();
             load |= answer.iter().any(is_unknown_function);
-            outcomes.push(outcome(operation, answer, &open.way, role, &member.address));
+            outcomes.push(outcome(operation, Reply { values: answer, epoch }, &open.way, role, &member.address));
         }
         if load {
             member.node.load_library().await?;
@@ -401,8 +400,8 @@ impl Cluster {
     /// The map as one node knows it.
     async fn ask(&self, asked: Arc<Member>) -> Result<Topology, ViewError> {
         const OPERATION: &str = "topology";
-        let command = pipeline([redis::cmd("CLUSTER").arg("SLOTS").clone()]);
-        let answer = asked.node.send(OPERATION, &command).await?.pop().unwrap_or(Value::Nil);
+        let command = [redis::cmd("CLUSTER").arg("SLOTS").clone()];
+        let answer = asked.node.send(OPERATION, &command).await?.values.pop().unwrap_or(Value::Nil);
         let answer = answer.extract_error().map_err(|error| view_error(OPERATION, error))?;
         let mut members = HashMap::<Address, Arc<Member>>::new();
         let find = |address: Address| match members.get(&address) {
@@ -429,7 +428,7 @@ impl Cluster {
             return Some(node.clone());
         }
         let node = client(&self.template, address, self.certificates.as_ref())
-            .and_then(|client| Node::new(client, self.config.clone()))
+            .map(|client| Node::new(client, self.config.clone()))
             .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
             .ok()?;
         self.nodes().insert(address.clone(), node.clone());
@@ -441,19 +440,11 @@ impl Cluster {
     }
 }
 
-/// Gives a node the guard that it lacks: nothing of ours can be there.
-async fn load_guard(node: &Node) -> Result<(), ViewError> {
-    let load = redis::cmd("FUNCTION").arg("LOAD").arg(GUARD).clone();
-    let guard = redis::cmd("FCALL").arg(GUARD_NAME).arg(0).arg(1).clone();
-    // Together, so that nobody finds it loaded and never called. Somebody else may have loaded it meanwhile.
-    node.send("load_guard", &pipeline([redis::cmd("MULTI"), load, guard, redis::cmd("EXEC")])).await.map(|_| ())
-}
-
 /// What to do about the answers to one bundle.
-fn outcome(operation: &'static str, answers: Vec<Value>, way: &Way, role: Role, address: &Address) -> Outcome {
+fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address: &Address) -> Outcome {
     let again = |way, refresh, pause| Outcome::Again { way, refresh, pause, failed: None };
-    let Some(error) = answers.iter().find(|answer| matches!(answer, Value::ServerError(_))) else {
-        return Outcome::Done(Ok(answers));
+    let Some(error) = reply.values.iter().find(|answer| matches!(answer, Value::ServerError(_))) else {
+        return Outcome::Done(Ok(reply));
     };
     let named = || {
         let error = error.clone().extract_error().err()?;

@@ -3,15 +3,15 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use redis::{
-    Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisError, TlsCertificates, Value, aio::ConnectionManagerConfig,
-    from_redis_value,
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisError, TlsCertificates, Value, from_redis_value,
 };
 use tracing::warn;
 
 use super::{
     cluster::{self, Cluster},
+    epoch::Epoch,
     library::Function,
-    node::{Node, is_unknown_function, pipeline, view_error},
+    node::{Node, Reply, is_unknown_function, view_error},
     topology::slot,
 };
 use crate::ports::ViewError;
@@ -135,15 +135,12 @@ impl Redis {
     /// # Errors
     /// The URL or the file of certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
-        let config = ConnectionManagerConfig::new()
+        let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(options.connect_timeout))
-            .set_response_timeout(Some(options.response_timeout))
-            .set_number_of_retries(1)
-            .set_min_delay(Duration::from_millis(20))
-            .set_max_delay(Duration::from_millis(50));
+            .set_response_timeout(Some(options.response_timeout));
         let mut clients = options.clients()?;
         let link = match (options.cluster, clients.pop()) {
-            (false, Some(client)) => Link::Node(Node::new(client, config)?),
+            (false, Some(client)) => Link::Node(Node::new(client, config)),
             (_, last) => {
                 clients.extend(last);
                 let (certificates, patience) = (options.certificates()?, options.response_timeout);
@@ -169,24 +166,33 @@ impl Redis {
         operation: &'static str,
         command: impl Into<Bundle>,
     ) -> Result<T, ViewError> {
-        let answer = self
-            .run(operation, vec![command.into()])
-            .await
-            .pop()
-            .and_then(|answers| answers.map(|mut all| all.pop()).transpose());
-        let answer = answer.unwrap_or(Ok(Value::Nil))?;
-        read(operation, answer)
+        self.query_in_epoch(operation, command).await.map(|(value, _)| value)
     }
 
-    /// Runs commands on keys of one slot in one round trip; what they answer, in order.
+    /// The same, with the epoch of the server that returned it.
+    pub(super) async fn query_in_epoch<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        command: impl Into<Bundle>,
+    ) -> Result<(T, Epoch), ViewError> {
+        let mut reply = self.one(operation, command.into()).await?;
+        Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
+    }
+
+    /// Runs commands on keys of one slot in one round trip; what they answer, in order, and the epoch of the server that answered.
     pub(super) async fn together<T: FromRedisValue>(
         &self,
         operation: &'static str,
         commands: Vec<Cmd>,
         age: Age,
-    ) -> Result<T, ViewError> {
-        let answers = self.run(operation, vec![Bundle { commands, age, weight: 1 }]).await.pop().unwrap_or(Ok(Vec::new()))?;
-        read(operation, Value::Array(answers))
+    ) -> Result<(T, Epoch), ViewError> {
+        let reply = self.one(operation, Bundle { commands, age, weight: 1 }).await?;
+        Ok((read(operation, Value::Array(reply.values))?, reply.epoch))
+    }
+
+    async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply, ViewError> {
+        let none = || Err(ViewError::Unavailable { operation, source: "nothing was asked".into() });
+        self.run(operation, vec![bundle]).await.pop().unwrap_or_else(none)
     }
 
     /// Runs commands on any keys, in one round trip a node; what they answer, in order.
@@ -198,18 +204,31 @@ impl Redis {
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
     ) -> Result<Vec<T>, ViewError> {
-        let answers = self.run(operation, commands.into_iter().map(Into::into).collect()).await;
-        let one = |answer: Result<Vec<Value>, ViewError>| read(operation, answer?.pop().unwrap_or(Value::Nil));
-        answers.into_iter().map(one).collect()
+        Ok(self.each_in_epoch(operation, commands).await?.into_iter().map(|(value, _)| value).collect())
     }
 
-    /// The strings under these keys. Those on a node that does not answer count as missing while others do, and so the facts are asked.
+    /// The same, each with the epoch of the server that returned it.
+    pub(super) async fn each_in_epoch<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Result<Vec<(T, Epoch)>, ViewError> {
+        let replies = self.run(operation, commands.into_iter().map(Into::into).collect()).await;
+        let one = |reply: Result<Reply, ViewError>| {
+            let mut reply = reply?;
+            Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
+        };
+        replies.into_iter().map(one).collect()
+    }
+
+    /// The strings under these keys, with the epoch of the server that has each. Those on a node that does not answer count as missing while others do, and
+    /// so the facts are asked.
     pub(super) async fn strings(
         &self,
         operation: &'static str,
         keys: &[String],
         age: Age,
-    ) -> Result<Vec<Option<Vec<u8>>>, ViewError> {
+    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, ViewError> {
         let (strings, others) = self.strings_and(operation, keys, age, None).await?;
         debug_assert!(others.is_none());
         Ok(strings)
@@ -222,7 +241,7 @@ impl Redis {
         keys: &[String],
         age: Age,
         other: Option<Cmd>,
-    ) -> Result<(Vec<Option<Vec<u8>>>, Option<Value>), ViewError> {
+    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), ViewError> {
         let parts = self.parts(keys);
         let asks = parts.iter().map(|part| {
             let mut command = redis::cmd("MGET");
@@ -232,16 +251,17 @@ impl Redis {
             Bundle::from(command).aged(age)
         });
         let has_other = other.is_some();
-        let mut answers = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
-        let last = |answers: Vec<Value>| answers.into_iter().last().unwrap_or(Value::Nil);
-        let other = if has_other { answers.pop().transpose()?.map(last) } else { None };
+        let mut replies = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let last = |reply: Reply| (reply.values.into_iter().last().unwrap_or(Value::Nil), reply.epoch);
+        let other = if has_other { replies.pop().transpose()?.map(last) } else { None };
         let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
-        for (part, answer) in parts.into_iter().zip(answers) {
-            match answer {
-                Ok(answer) => {
+        for (part, reply) in parts.into_iter().zip(replies) {
+            match reply {
+                Ok(reply) => {
                     answered = true;
-                    let values: Vec<Option<Vec<u8>>> = read(operation, last(answer))?;
-                    part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value);
+                    let (values, epoch) = last(reply);
+                    let values: Vec<Option<Vec<u8>>> = read(operation, values)?;
+                    part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value.map(|value| (value, epoch)));
                 }
                 Err(error) => lost = Some(error),
             }
@@ -249,7 +269,7 @@ impl Redis {
         match lost {
             Some(error) if !answered => return Err(error),
             Some(error) => {
-                warn!(operation, error = &error as &dyn std::error::Error, "a node is away: the facts are asked instead")
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable: the facts are asked instead")
             }
             None => {}
         }
@@ -296,21 +316,26 @@ impl Redis {
     /// Whether Redis answers, every master of it.
     pub(super) async fn answers(&self, operation: &'static str) -> Result<(), ViewError> {
         match &*self.link {
-            Link::Node(node) => node.send(operation, &pipeline([redis::cmd("PING")])).await.map(|_| ()),
+            Link::Node(node) => node.send(operation, &[redis::cmd("PING")]).await.map(|_| ()),
             Link::Cluster(cluster) => cluster.ping(operation).await,
         }
     }
 
-    /// Runs bundles in one round trip a node; the answers of each.
-    pub(super) async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Vec<Value>, ViewError>> {
+    /// Runs bundles in one round trip a node; the reply to each.
+    pub(super) async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, ViewError>> {
         match &*self.link {
             Link::Cluster(cluster) => cluster.run(operation, bundles).await,
+            Link::Node(_) if bundles.is_empty() => Vec::new(),
             Link::Node(node) => {
                 let lengths: Vec<usize> = bundles.iter().map(|bundle| bundle.commands.len()).collect();
                 match on_node(node, operation, bundles).await {
-                    Ok(answers) => {
-                        let mut answers = answers.into_iter();
-                        lengths.into_iter().map(|length| checked(operation, answers.by_ref().take(length).collect())).collect()
+                    Ok(Reply { values, epoch }) => {
+                        let mut values = values.into_iter();
+                        let part = |length| {
+                            let values = checked(operation, values.by_ref().take(length).collect())?;
+                            Ok(Reply { values, epoch })
+                        };
+                        lengths.into_iter().map(part).collect()
                     }
                     Err(error) => {
                         let again = error.to_string();
@@ -331,27 +356,24 @@ pub(super) async fn scan_node(
     cursor: u64,
     options: &[&str],
 ) -> Result<(u64, Vec<Vec<u8>>), ViewError> {
-    let mut answers = node.send(operation, &pipeline([redis::cmd("SCAN").arg(cursor).arg(options).clone()])).await?;
-    let answer = answers.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| view_error(operation, error))?;
-    read(operation, answer)
+    let mut reply = node.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?;
+    let found = reply.values.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| view_error(operation, error))?;
+    read(operation, found)
 }
 
-async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Vec<Value>, ViewError> {
-    if bundles.is_empty() {
-        return Ok(Vec::new());
-    }
-    let commands = pipeline(bundles.into_iter().flat_map(|bundle| bundle.commands));
-    let answers = node.send(operation, &commands).await?;
-    if !answers.iter().any(is_unknown_function) {
-        return Ok(answers);
+async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, ViewError> {
+    let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
+    let reply = node.send(operation, &commands).await?;
+    if !reply.values.iter().any(is_unknown_function) {
+        return Ok(reply);
     }
     node.load_library().await?;
     node.send(operation, &commands).await
 }
 
-/// The answers, or the first error among them.
-fn checked(operation: &'static str, answers: Vec<Value>) -> Result<Vec<Value>, ViewError> {
-    answers.into_iter().map(Value::extract_error).collect::<Result<_, _>>().map_err(|error| view_error(operation, error))
+/// The values, or the first error among them.
+fn checked(operation: &'static str, values: Vec<Value>) -> Result<Vec<Value>, ViewError> {
+    values.into_iter().map(Value::extract_error).collect::<Result<_, _>>().map_err(|error| view_error(operation, error))
 }
 
 fn read<T: FromRedisValue>(operation: &'static str, answer: Value) -> Result<T, ViewError> {

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     connection::{Age, Redis, ms},
+    epoch::Epoch,
     keys,
     library::Function,
 };
@@ -29,7 +30,8 @@ impl HeadViews for Redis {
         let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)).collect();
         let values = self.strings("heads", &keys, Age::MomentOld).await?;
         // What cannot be read counts as unknown: the facts are asked.
-        Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, decode(&value?)?))).collect())
+        let current = |value: Option<(Vec<u8>, Epoch)>| value.and_then(|(value, epoch)| decode(epoch.current(&value)?));
+        Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value)?))).collect())
     }
 
     async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), ViewError> {

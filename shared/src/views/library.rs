@@ -1,4 +1,4 @@
-//! The Redis function library: all of `lua/` but the guard, named by its content so that two versions can serve side by side during a deployment.
+//! The Redis function library: all of `lua/`, named by its content so that two versions can serve side by side during a deployment.
 
 use std::sync::LazyLock;
 
@@ -23,12 +23,13 @@ pub(super) enum Function {
     Replace,
     React,
     Open,
+    Lease,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -45,6 +46,7 @@ impl Function {
         Self::Replace,
         Self::React,
         Self::Open,
+        Self::Lease,
     ];
 
     /// The name in the script and the script.
@@ -66,6 +68,7 @@ impl Function {
             Self::Replace => ("replace", include_str!("lua/replace.lua")),
             Self::React => ("react", include_str!("lua/react.lua")),
             Self::Open => ("open", include_str!("lua/open.lua")),
+            Self::Lease => ("lease", include_str!("lua/lease.lua")),
         }
     }
 
@@ -80,12 +83,6 @@ impl Function {
     }
 }
 
-/// A library of its own, which remembers something between calls and therefore must never be replaced: what it is changes with its name.
-pub(super) const GUARD: &str = include_str!("lua/guard.lua");
-
-/// The name that FCALL knows.
-pub(super) const GUARD_NAME: &str = "tidemark_guard_1";
-
 /// The library as FUNCTION LOAD takes it.
 pub(super) struct Library {
     version: String,
@@ -97,8 +94,12 @@ pub(super) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let sources: Vec<(&str, &str)> = Function::ALL.iter().map(|function| function.source()).collect();
     let body = std::iter::once(CODEC).chain(sources.iter().map(|(_, code)| *code)).collect::<Vec<_>>().join("\n");
     let version: String = Sha256::digest(&body).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let registrations: String =
-        sources.iter().map(|(name, _)| format!("redis.register_function('{name}_{version}', {name})\n")).collect();
+    // The connection appends its epoch to every call's arguments.
+    let register = |(name, _): &(&str, &str)| {
+        let call = format!("function(keys, argv) return {name}(keys, argv, table.remove(argv)) end");
+        format!("redis.register_function('{name}_{version}', {call})\n")
+    };
+    let registrations: String = sources.iter().map(register).collect();
     let code = format!("#!lua name=tidemark_{version}\n{body}\n{registrations}");
     Library { version, code }
 });

@@ -6,6 +6,7 @@ mod audit;
 mod breaker;
 mod cluster;
 mod connection;
+mod epoch;
 mod heads;
 pub mod keys;
 mod library;

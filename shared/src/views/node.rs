@@ -1,16 +1,17 @@
-//! One Redis node: short timeouts, one retry on a fresh connection, a breaker of its own.
+//! One Redis node: short timeouts, one retry on a fresh connection, a breaker of its own, and the epoch that each connection has learned.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use redis::{
-    Client, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value,
-    aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig},
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
 };
-use tracing::warn;
+use tokio::sync::Mutex;
 
 use super::{
     breaker::{Breaker, While},
+    epoch::Epoch,
     library::LIBRARY,
 };
 use crate::ports::ViewError;
@@ -21,29 +22,41 @@ pub(super) struct Node(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    config: ConnectionManagerConfig,
-    manager: ArcSwap<ConnectionManager>,
+    config: AsyncConnectionConfig,
+    live: ArcSwapOption<Live>,
+    /// Held while a connection is made; when and why that failed the last time. Those who waited for it fail with it, instead of one after the other.
+    connecting: Mutex<Option<(Instant, RedisError)>>,
     breaker: Breaker,
 }
 
+/// A connection. The process at its other end stays the same as long as it lives, so its epoch is learned once.
+struct Live {
+    connection: MultiplexedConnection,
+    epoch: Epoch,
+}
+
+/// What a node returned.
+pub(super) struct Reply {
+    /// One value a command, which may be an error of its own.
+    pub(super) values: Vec<Value>,
+    /// The epoch of the server that returned them.
+    pub(super) epoch: Epoch,
+}
+
 impl Node {
-    pub(super) fn new(client: Client, config: ConnectionManagerConfig) -> Result<Self, RedisError> {
-        let manager = ArcSwap::from_pointee(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
-        Ok(Self(Arc::new(Inner { client, config, manager, breaker: Breaker::new() })))
+    pub(super) fn new(client: Client, config: AsyncConnectionConfig) -> Self {
+        let (live, connecting, breaker) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new());
+        Self(Arc::new(Inner { client, config, live, connecting, breaker }))
     }
 
-    /// Sends these commands in one round trip. Each has an answer, which may be an error of its own.
-    pub(super) async fn send(&self, operation: &'static str, commands: &Pipeline) -> Result<Vec<Value>, ViewError> {
+    /// Sends these commands in one round trip. A function call gets the connection's epoch as its last argument.
+    pub(super) async fn send(&self, operation: &'static str, commands: &[Cmd]) -> Result<Reply, ViewError> {
         let attempts = async {
-            let manager = self.0.manager.load_full();
-            let outcome = match ask(&manager, commands).await {
+            let outcome = match self.attempt(commands).await {
                 // A slow Redis is not asked twice: only a connection that broke is.
-                Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => ask(&manager, commands).await,
+                Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => self.attempt(commands).await,
                 other => other,
             };
-            if outcome.as_ref().is_err_and(|error| error.is_timeout() || kind(error) == Some(ServerErrorKind::ReadOnly)) {
-                self.replace(&manager);
-            }
             outcome.map_err(|error| view_error(operation, error))
         };
         let open = if changes(commands) { While::Tried } else { While::Refused };
@@ -53,49 +66,96 @@ impl Node {
     /// Makes the library known to this node, and by its replication to the replicas of it.
     pub(super) async fn load_library(&self) -> Result<(), ViewError> {
         const OPERATION: &str = "load_library";
-        let mut load = redis::pipe();
-        load.cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(LIBRARY.code.as_str());
-        for answer in self.send(OPERATION, &load).await? {
-            answer.extract_error().map_err(|error| view_error(OPERATION, error))?;
+        let load = redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(LIBRARY.code.as_str()).clone();
+        for value in self.send(OPERATION, &[load]).await?.values {
+            value.extract_error().map_err(|error| view_error(OPERATION, error))?;
         }
         Ok(())
     }
 
-    /// The next call makes a connection of its own: one that does not answer may belong to a node that is gone without a word, one that refuses
-    /// writes to a node that has been replaced under its name.
-    fn replace(&self, useless: &Arc<ConnectionManager>) {
-        match ConnectionManager::new_lazy_with_config(self.0.client.clone(), self.0.config.clone()) {
-            Ok(fresh) => drop(self.0.manager.compare_and_swap(useless, Arc::new(fresh))),
-            Err(error) => warn!(%error, "the useless connection is kept"),
+    /// Learns the epoch again, from the server as it is now: the node has perhaps become master in another's place, on the same connection.
+    pub(super) async fn learn_again(&self) {
+        let _one = self.0.connecting.lock().await;
+        self.0.live.store(None);
+    }
+
+    async fn attempt(&self, commands: &[Cmd]) -> Result<Reply, RedisError> {
+        let live = self.live().await?;
+        let outcome = ask(&live, commands).await;
+        // A connection that does not answer may belong to a node that is gone without a word, one that refuses writes to a node that was replaced under
+        // its name. The next call makes another.
+        let useless = |error: &RedisError| {
+            error.is_io_error() || error.is_timeout() || matches!(kind(error), Some(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
+        };
+        if outcome.as_ref().is_err_and(useless) {
+            self.0.live.compare_and_swap(&Some(live), None);
+        }
+        outcome
+    }
+
+    /// The connection, made if there is none.
+    async fn live(&self) -> Result<Arc<Live>, RedisError> {
+        if let Some(live) = self.0.live.load_full() {
+            return Ok(live);
+        }
+        let waiting_since = Instant::now();
+        let mut failed = self.0.connecting.lock().await;
+        if let Some(live) = self.0.live.load_full() {
+            return Ok(live);
+        }
+        if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at > waiting_since) {
+            return Err(error.clone());
+        }
+        match self.connect().await {
+            Ok(live) => {
+                let live = Arc::new(live);
+                self.0.live.store(Some(live.clone()));
+                Ok(live)
+            }
+            Err(error) => {
+                *failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
         }
     }
-}
 
-async fn ask(manager: &Arc<ConnectionManager>, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
-    let answers = (**manager).clone().req_packed_commands(commands, 0, commands.len()).await?;
-    // Of these the whole node is to blame, and not the command.
-    let node = [ServerErrorKind::BusyLoading, ServerErrorKind::ReadOnly];
-    match answers.iter().find(|answer| server_error(answer).is_some_and(|kind| node.contains(&kind))) {
-        Some(error) => Err(error.clone().extract_error().err().unwrap_or_else(|| (ErrorKind::Parse, "no error").into())),
-        None => Ok(answers),
+    async fn connect(&self) -> Result<Live, RedisError> {
+        let mut connection = self.0.client.get_multiplexed_async_connection_with_config(&self.0.config).await?;
+        let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
+        Ok(Live { connection, epoch: Epoch::of_info(&info)? })
     }
 }
 
-/// Commands in one pipeline.
-pub(super) fn pipeline(commands: impl IntoIterator<Item = Cmd>) -> Pipeline {
+async fn ask(live: &Live, commands: &[Cmd]) -> Result<Reply, RedisError> {
     let mut pipeline = redis::pipe();
     for command in commands {
+        let mut command = command.clone();
+        if name(&command) == Some(b"FCALL") {
+            command.arg(live.epoch.as_bytes());
+        }
         pipeline.add_command(command);
     }
-    pipeline
+    let values = live.connection.clone().req_packed_commands(&pipeline, 0, commands.len()).await?;
+    // Of these the whole node is to blame, and not the command.
+    let node = [ServerErrorKind::BusyLoading, ServerErrorKind::ReadOnly];
+    match values.iter().find(|value| server_error(value).is_some_and(|kind| node.contains(&kind))) {
+        Some(error) => Err(error.clone().extract_error().err().unwrap_or_else(|| (ErrorKind::Parse, "no error").into())),
+        None => Ok(Reply { values, epoch: live.epoch }),
+    }
+}
+
+/// The name of a command.
+fn name(command: &Cmd) -> Option<&[u8]> {
+    match command.args_iter().next() {
+        Some(redis::Arg::Simple(name)) => Some(name),
+        _ => None,
+    }
 }
 
 /// Whether one of these commands changes something: what it says follows from facts, and is tried also while the breaker is open.
-fn changes(commands: &Pipeline) -> bool {
+fn changes(commands: &[Cmd]) -> bool {
     const CHANGES: [&[u8]; 4] = [b"FCALL", b"SET", b"DEL", b"FUNCTION"];
-    let is_change =
-        |command: &Cmd| matches!(command.args_iter().next(), Some(redis::Arg::Simple(name)) if CHANGES.contains(&name));
-    commands.cmd_iter().any(is_change)
+    commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))
 }
 
 /// The kind of an answer that is an error.

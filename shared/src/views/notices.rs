@@ -8,6 +8,7 @@ use redis::{Cmd, Value};
 
 use super::{
     connection::{Age, Arg, Redis, fcall, ms},
+    epoch::Epoch,
     keys,
     library::Function,
     readers::token_arg,
@@ -31,17 +32,17 @@ impl NoticeViews for Redis {
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
         // Not from replicas: who has published a notice, or read one, reads this next.
         let gets = [head, reads].map(Cmd::get);
-        let mut records: Vec<Option<Vec<u8>>> = self.each("notice_state", gets.into()).await?;
-        let (reads, head) = (records.pop().flatten(), records.pop().flatten());
-        // What cannot be read counts as unknown: the facts are asked, and their answer is stored over it.
+        let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_state", gets.into()).await?;
+        let mut next = || records.pop().and_then(|(record, epoch)| Some(epoch.current(&record?)?.to_vec()));
+        let (reads, head) = (next(), next());
+        // What cannot be read, or is of another epoch, counts as unknown: the facts are asked, and their answer is stored over it.
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, ViewError> {
-        let lifetime = keys::NOTICE_LEASE_LIFETIME.as_millis() as u64;
         let lease = |&record: &NoticeRecord| {
             let [_, lease] = keys::notice_record(record);
-            redis::cmd("SET").arg(lease).arg(&token.to_le_bytes()[..]).arg("NX").arg("PX").arg(lifetime).clone()
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::NOTICE_LEASE_LIFETIME), 1.into()])
         };
         let taken: Vec<bool> = self.each("lease_notices", records.iter().map(lease).collect()).await?;
         Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
@@ -68,7 +69,7 @@ impl NoticeViews for Redis {
         let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
         // A title is under the key of its revision: an old one is no answer.
         let values = self.strings("notice_titles", &keys, Age::MomentOld).await?;
-        Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?)?))).collect())
+        Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 
     async fn remember_titles(&self, notices: &[Notice]) -> Result<(), ViewError> {

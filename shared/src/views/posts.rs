@@ -8,6 +8,7 @@ use redis::{Cmd, Value};
 
 use super::{
     connection::{Age, Redis},
+    epoch::Epoch,
     keys, reactions,
 };
 use crate::{
@@ -39,9 +40,10 @@ impl PostViews for Redis {
         authors.dedup();
         let own = Some(reactions::ask(reader, &authors));
         let (values, states) = self.strings_and("page", &post_keys(posts), Age::MomentOld, own).await?;
-        let states = states.map(redis::from_redis_value::<Vec<Option<Vec<u8>>>>).transpose();
-        let states = states.map_err(|error| ViewError::Damaged { detail: format!("page: {error}") })?.unwrap_or_default();
-        Ok((known(posts, values), reactions::known(&authors, &states)))
+        let Some((states, epoch)) = states else { return Ok((known(posts, values), KnownReactions::default())) };
+        let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
+        let states = states.map_err(|error| ViewError::Damaged { detail: format!("page: {error}") })?;
+        Ok((known(posts, values), reactions::known(&authors, &states, epoch)))
     }
 
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError> {
@@ -61,8 +63,10 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
 }
 
 /// What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
-fn known(posts: &[PostId], values: Vec<Option<Vec<u8>>>) -> HashMap<PostId, PostSummary> {
-    posts.iter().zip(values).filter_map(|(&post, value)| Some((post, decode(post, &value?)?))).collect()
+///
+/// A summary has no epoch: its title never changes, and a post that was deleted since is in no view of the current epoch.
+fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
+    posts.iter().zip(values).filter_map(|(&post, value)| Some((post, decode(post, &value?.0)?))).collect()
 }
 
 fn set(post: &PostSummary) -> Cmd {

@@ -7,6 +7,7 @@ use redis::Cmd;
 
 use super::{
     connection::{Arg, Redis, ms},
+    epoch::Epoch,
     keys,
     library::Function,
     readers::token_arg,
@@ -60,8 +61,9 @@ pub(super) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
 }
 
 /// What cannot be read counts as unknown: the facts are asked.
-pub(super) fn known(authors: &[UserId], values: &[Option<Vec<u8>>]) -> KnownReactions {
+pub(super) fn known(authors: &[UserId], values: &[Option<Vec<u8>>], epoch: Epoch) -> KnownReactions {
     let Some((Some(token), values)) = values.split_first() else { return KnownReactions::default() };
+    let Some(token) = epoch.current(token) else { return KnownReactions::default() };
     let of = authors.iter().zip(values).filter_map(|(&author, value)| {
         let state = ReactionState::decode(value.as_deref()?).ok()?;
         Some((author, state))
@@ -82,9 +84,12 @@ mod tests {
     fn what_cannot_be_read_counts_as_unknown() {
         let authors = [1, 2, 3].map(|id| UserId::new(id).unwrap());
         let state = ReactionState::default().changed(1, Reaction::Like, true).unwrap();
-        let token = 7_u64.to_le_bytes().to_vec();
-        let found = known(&authors, &[Some(token), Some(state.encode()), None, Some(b"damaged".to_vec())]);
+        let [epoch, other] = ["8a31f0c2", "8a31f0c3"].map(|id| Epoch::of_info(&format!("master_replid:{id}")).unwrap());
+        let token = [&7_u64.to_le_bytes()[..], epoch.as_bytes()].concat();
+        let values = [Some(token), Some(state.encode()), None, Some(b"damaged".to_vec())];
+        let found = known(&authors, &values, epoch);
         assert_eq!(found, KnownReactions { of: HashMap::from([(authors[0], state.clone())]), token: Some(7) });
-        assert_eq!(known(&authors, &[None, Some(state.encode()), None, None]), KnownReactions::default());
+        assert_eq!(known(&authors, &values, other), KnownReactions::default(), "of another epoch");
+        assert_eq!(known(&authors, &[None, Some(state.encode()), None, None], epoch), KnownReactions::default());
     }
 }

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::{
     connection::{Age, Arg, Bundle, MAX_ARGUMENTS, Redis, fcall, ms},
+    epoch::Epoch,
     keys,
     library::Function,
 };
@@ -33,18 +34,20 @@ const TOMBSTONE_SECONDS: u64 = 24 * 3600;
 impl ReaderViews for Redis {
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ViewError> {
         let state_key = keys::reader_state(user);
-        let (fields, entries): (Vec<(Vec<u8>, Vec<u8>)>, Vec<Vec<u8>>) = if newest == 0 {
-            (self.query("state", redis::cmd("HGETALL").arg(state_key).clone()).await?, Vec::new())
+        type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+        let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
+            let (fields, epoch) = self.query_in_epoch("state", redis::cmd("HGETALL").arg(state_key).clone()).await?;
+            ((fields, Vec::new()), epoch)
         } else {
             // A transaction: what is delivered between two commands would be in one and not in the other.
             let newest = i64::try_from(newest).unwrap_or(i64::MAX);
             let state = redis::cmd("HGETALL").arg(state_key).clone();
             let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
             let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
-            self.query("view", Bundle { commands, age: Age::Now, weight: 1 }).await?
+            self.query_in_epoch("view", Bundle { commands, age: Age::Now, weight: 1 }).await?
         };
         let state = ReaderState::decode(fields).map_err(|error| ViewError::Damaged { detail: error.to_string() })?;
-        let Some(state) = state else { return Ok(None) };
+        let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if newest > 0 && state.meta.feed && entries.is_empty() {
             return Err(ViewError::Damaged { detail: "the feed is gone".to_owned() });
         }
@@ -107,7 +110,7 @@ impl ReaderViews for Redis {
                 seed.low.filter(|_| call + 1 == calls).map_or_else(|| "".into(), |low| low.entry().into()),
                 (authors.len() as u64).into(),
             ];
-            args.extend(authors.iter().flat_map(|(author, state)| [author.get().into(), state.encode().into()]));
+            args.extend(authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]));
             args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
             let answer: Option<Vec<usize>> = self.call(Function::Seed, &user_keys(user), &args).await?;
             let Some(answer) = answer else { return Ok(Seeded::Gone) };

@@ -5,6 +5,7 @@ use redis::{Cmd, Value};
 
 use super::{
     connection::{Age, Arg, Bundle, Redis, fcall, ms},
+    epoch::Epoch,
     keys,
     library::Function,
     readers::token_arg,
@@ -15,8 +16,19 @@ use crate::{
     relations::{FANS_CAP, Start},
 };
 
-/// The member whose score says from which time on a list is complete. Sorts before every user.
-pub(super) const MARKER: &[u8] = b"\0";
+/// The member whose score says from which time on a list is complete begins with this byte, and the epoch follows: the marker of another epoch is none. It sorts before
+/// every user.
+const MARKER: u8 = 0;
+
+/// Whether a member of a list is its marker.
+pub(super) fn is_marker(member: &[u8]) -> bool {
+    member.first() == Some(&MARKER)
+}
+
+/// Whether it is the marker of this epoch.
+pub(super) fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
+    epoch.current(member) == Some(&[MARKER])
+}
 
 #[async_trait]
 impl RelationViews for Redis {
@@ -74,8 +86,9 @@ impl RelationViews for Redis {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;
         for age in old.then_some(Age::MomentOld).into_iter().chain([Age::Now]) {
-            let record: Option<Vec<u8>> = self.query("counters", Bundle::from(Cmd::get(&key)).aged(age)).await?;
-            if let Some(counters) = record.as_deref().and_then(decode) {
+            let get = Bundle::from(Cmd::get(&key)).aged(age);
+            let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("counters", get).await?;
+            if let Some(counters) = record.as_deref().and_then(|record| decode(epoch.current(record)?)) {
                 return Ok(Some(counters));
             }
         }
@@ -99,8 +112,9 @@ impl RelationViews for Redis {
 impl Redis {
     async fn slice_of_age(&self, list: List, start: Start, limit: usize, age: Age) -> Result<Option<ListSlice>, ViewError> {
         let [key, ..] = keys::list(list);
-        let mut commands = vec![redis::cmd("ZSCORE").arg(&key).arg(MARKER).clone()];
         let range = || redis::cmd("ZRANGE").arg(&key).clone();
+        // The marker is the lowest member.
+        let mut commands = vec![range().arg(0).arg(0).arg("WITHSCORES").clone()];
         match start {
             Start::Below(before) => {
                 // Entries of the cursor's own millisecond are asked for apart: the cursor may lie anywhere among them.
@@ -115,9 +129,9 @@ impl Redis {
                 commands.push(range().arg(offset).arg(last).arg("REV").arg("WITHSCORES").clone());
             }
         }
-        let mut answers: Vec<Value> = self.together("list", commands, age).await?;
-        let low: Option<f64> = redis::from_redis_value(answers.remove(0)).map_err(|_| damaged())?;
-        let Some(low) = low else { return Ok(None) };
+        let (mut answers, epoch): (Vec<Value>, _) = self.together("list", commands, age).await?;
+        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(answers.remove(0)).map_err(|_| damaged())?;
+        let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
         let mut items = Vec::new();
         for part in &answers {
             items.extend(relations(part)?);
@@ -134,9 +148,8 @@ impl Redis {
     }
 
     async fn take_lease(&self, key: &str, token: u64) -> Result<(), ViewError> {
-        let mut set = redis::cmd("SET");
-        set.arg(key).arg(&token.to_le_bytes()[..]).arg("PX").arg(keys::LEASE_LIFETIME.as_millis() as u64);
-        self.query::<()>("lease", set).await
+        let args = [token_arg(token), ms(keys::LEASE_LIFETIME), 0.into()];
+        self.call::<u8>(Function::Lease, &[key.to_owned()], &args).await.map(|_| ())
     }
 
     fn note_change(&self, user: UserId) -> Cmd {
@@ -158,7 +171,7 @@ fn relations(part: &Value) -> Result<Vec<Relation>, ViewError> {
     let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged())?;
     pairs
         .into_iter()
-        .filter(|(member, _)| member != MARKER)
+        .filter(|(member, _)| !is_marker(member))
         .map(|(member, score)| {
             let user = crate::domain::feed::author_of_prefix(&member).ok_or_else(damaged)?;
             Ok(Relation { since: Timestamp::from_ms(score as u64), user })

@@ -41,21 +41,21 @@ impl std::fmt::Display for Address {
 pub(super) struct Member {
     pub(super) address: Address,
     pub(super) node: Node,
-    /// Whether the node has been asked, since this map was read, if it took over from another.
-    guarded: AtomicBool,
+    /// Whether the epoch of its connection was compared with the node's own since this map was read.
+    checked: AtomicBool,
 }
 
 impl Member {
     pub(super) fn new(address: Address, node: Node) -> Arc<Self> {
-        Arc::new(Self { address, node, guarded: AtomicBool::new(false) })
+        Arc::new(Self { address, node, checked: AtomicBool::new(false) })
     }
 
-    pub(super) fn is_guarded(&self) -> bool {
-        self.guarded.load(Ordering::Relaxed)
+    pub(super) fn is_checked(&self) -> bool {
+        self.checked.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_guarded(&self) {
-        self.guarded.store(true, Ordering::Relaxed);
+    pub(super) fn set_checked(&self) {
+        self.checked.store(true, Ordering::Relaxed);
     }
 }
 

@@ -5,8 +5,8 @@
 -- Returns  for every author 1 admitted, 2 admitted before and still opening, 0 complete, -1 stale (the view knows a later revision);
 --          false without a view
 -- Keeps    V1: a follow that an unfollow has overtaken does not come back.
-local function admit(keys, argv)
-  if redis.call('HEXISTS', keys[1], META) == 0 then return false end
+local function admit(keys, argv, epoch)
+  if not meta_of(keys[1], epoch) then return false end
   local results = {}
   for a = 1, #argv, 3 do
     local value, rev = redis.call('HGET', keys[1], argv[a]), tonumber(argv[a + 1])

@@ -2,14 +2,18 @@
 
 local META = '@'
 local BUILDING, FEED = 1, 2
--- Where the time of the newest entry stands in the meta, and where what is always there ends.
-local NEWEST, META_BYTES = 22, 27
+-- Where the time of the newest entry and the epoch stand in the meta, and where what is always there ends.
+local NEWEST, EPOCH, META_BYTES = 22, 28, 31
 
-local LIVE, OPENING, BITMAPS, MODES = 1, 2, 4, 8
+local LIVE, OPENING, BITMAPS, MODES, OLDER = 1, 2, 4, 8, 16
 local AUTHOR = '<BI4I4I4I4I4I4I6'
 local AUTHOR_BYTES = 31
 local MODE_NUMBERS = '<I4I4I4I4'
 local BEFORE_THROUGH = 21
+
+-- Posts whose bits are kept exactly when a state is cut, and the length at which it is.
+local WINDOW = 2048
+local CUT_AT = 2 * WINDOW
 
 -- Entries of a feed beyond its cap that are tolerated, so that not every delivery trims.
 local SLACK = 128
@@ -27,16 +31,17 @@ local function tombstone(rev)
 end
 
 local function unpack_author(value)
-  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0 }
+  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0, older = 0, horizon = 0 }
   local at = AUTHOR_BYTES + 1
   e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
   e.base = e.base * 8
-  if e.flags >= MODES then
-    e.flags = e.flags - MODES
+  local flags = e.flags
+  e.flags = bit.band(flags, LIVE + OPENING)
+  if bit.band(flags, MODES) ~= 0 then
     e.changes, e.pulled, e.asked, e.asked_deletions, at = struct.unpack(MODE_NUMBERS, value, at)
   end
-  if e.flags >= BITMAPS then
-    e.flags = e.flags - BITMAPS
+  if bit.band(flags, OLDER) ~= 0 then e.older, e.horizon, at = struct.unpack('<I4I4', value, at) end
+  if bit.band(flags, BITMAPS) ~= 0 then
     local tail, read
     tail, read, at = struct.unpack('<I3I3', value, at)
     e.tail = string.sub(value, at, at + tail - 1)
@@ -48,9 +53,10 @@ end
 
 local function pack_author(e)
   local bitmaps = e.tail ~= '' or e.read ~= '' or e.deleted ~= ''
-  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0)
+  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0) + (e.older > 0 and OLDER or 0)
   local value = struct.pack(AUTHOR, flags, e.rev, e.version, e.deletions, e.floor, e.base / 8, e.through, e.newest)
   if e.changes > 0 then value = value .. struct.pack(MODE_NUMBERS, e.changes, e.pulled, e.asked, e.asked_deletions) end
+  if e.older > 0 then value = value .. struct.pack('<I4I4', e.older, e.horizon) end
   if not bitmaps then return value end
   return value .. struct.pack('<I3I3', #e.tail, #e.read) .. e.tail .. e.read .. e.deleted
 end
@@ -74,6 +80,30 @@ local function advance(e)
   e.through = through
   e.tail = string.sub(e.tail, math.floor(through / 8) - first + 1)
   if #e.tail == 1 and bit.rshift(string.byte(e.tail), through % 8) == 0 then e.tail = '' end
+end
+
+-- The state without exact bits for posts that lie far below its end: of those only the number that is unread is kept. So a state stays small, and a
+-- delivery takes the same time, however old the oldest unread post is. `AuthorState::bounded` in domain/author_state.rs does the same.
+local function bounded(e)
+  local length = math.max(#e.read, #e.deleted)
+  if length * 8 <= CUT_AT then return e end
+  local cut = length - WINDOW / 8
+  for i = 1, cut do
+    local settled = bit.bor(string.byte(e.read, i) or 0, string.byte(e.deleted, i) or 0)
+    for b = 0, 7 do
+      if bit.band(settled, bit.lshift(1, b)) == 0 then e.older = e.older + 1 end
+    end
+  end
+  e.horizon = e.base + cut * 8
+  while cut < length and bit.bor(string.byte(e.read, cut + 1) or 0, string.byte(e.deleted, cut + 1) or 0) == 255 do cut = cut + 1 end
+  e.base = e.base + cut * 8
+  e.read, e.deleted = string.sub(e.read, cut + 1), string.sub(e.deleted, cut + 1)
+  if e.through < e.base then
+    e.tail = string.sub(e.tail, e.base / 8 - math.floor(e.through / 8) + 1)
+    e.through = e.base
+    advance(e)
+  end
+  return e
 end
 
 -- Notes how the author's posts reach readers; whether that was news.
@@ -113,7 +143,18 @@ end
 local function reaching(meta, entry)
   local at = struct.unpack('>I6', entry)
   if at <= newest_of(meta) then return meta end
-  return string.sub(meta, 1, NEWEST - 1) .. struct.pack('<I6', at) .. string.sub(meta, META_BYTES + 1)
+  return string.sub(meta, 1, NEWEST - 1) .. struct.pack('<I6', at) .. string.sub(meta, EPOCH)
+end
+
+-- Whether something that ends with the epoch it was written in is of this one.
+local function is_of(value, epoch)
+  return string.sub(value, -#epoch) == epoch
+end
+
+-- The meta of a view; nothing if there is none of this epoch.
+local function meta_of(state, epoch)
+  local meta = redis.call('HGET', state, META)
+  return meta and string.sub(meta, EPOCH, META_BYTES) == epoch and meta
 end
 
 local function low_of(meta)

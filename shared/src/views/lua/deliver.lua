@@ -3,7 +3,8 @@
 -- KEYS     for every user: state hash, feed
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry  [8] changes and [9] pulled, the author's modes
 -- Returns  how many of the users have a view that follows the author
--- Keeps    V1: without a live field for the author nothing happens, so that what overtook an unfollow leaves no ghost.
+-- Keeps    V8: a view of another epoch counts as none.
+--          V1: without a live field for the author nothing happens, so that what overtook an unfollow leaves no ghost.
 --          A deleted post stays deleted, a read post stays read, posts below the view's low end are counted but not stored.
 
 -- The meta after an entry has come into the feed, which has this length now; false when the feed had been lost under the view.
@@ -33,7 +34,7 @@ local function note(value, seq, at, changes, pulled)
     if at > e.newest then e.newest = at end
     dirty = true
   end
-  return dirty and pack_author(e) or value, shown
+  return dirty and pack_author(bounded(e)) or value, shown
 end
 
 -- Any post in any order.
@@ -53,7 +54,7 @@ local function deliver_one(state, feed, before, value, argv, cap)
   end
 end
 
-local function deliver(keys, argv)
+local function deliver(keys, argv, epoch)
   -- Looked up once: this is where a fan-out spends the server's time.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
@@ -62,19 +63,19 @@ local function deliver(keys, argv)
     local state, feed = keys[first], keys[first + 1]
     local values = call('HMGET', state, META, author)
     local meta, value = values[1], values[2]
-    if meta and value and is_live(value) then
+    if meta and value and is_live(value) and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
-      if pushed_alone and byte(value) < BITMAPS and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) then
+      if pushed_alone and byte(value) % OLDER < BITMAPS and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) then
         -- Nothing special, in order, and the newest of all: two numbers of the value and one of the meta change, and the feed grows at its end.
         local length = call('RPUSH', feed, entry)
         if length > 1 and length <= cap + SLACK then
-          meta = sub(meta, 1, NEWEST - 1) .. newest .. sub(meta, META_BYTES + 1)
+          meta = sub(meta, 1, NEWEST - 1) .. newest .. sub(meta, EPOCH)
         else
           meta = stored(state, feed, meta, length, argv, cap)
         end
         if meta then
-          call('HSET', state, META, meta, author, sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest))
+          call('HSET', state, META, meta, author, sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest) .. sub(value, AUTHOR_BYTES + 1))
         else
           call('DEL', state, feed)
         end

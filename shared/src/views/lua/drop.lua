@@ -4,11 +4,11 @@
 -- ARGV     [1] author  [2] rev of the unfollow  [3] what the author's entries have after their time
 -- Returns  1, 0 when the view knows a later revision; false without a view
 -- Keeps    V1: the tombstone holds off a follow, an older one, that arrives later.
-local function drop(keys, argv)
+local function drop(keys, argv, epoch)
   local state, feed = keys[1], keys[2]
   local values = redis.call('HMGET', state, META, argv[1])
   local meta, value = values[1], values[2]
-  if not meta then return false end
+  if not meta or string.sub(meta, EPOCH, META_BYTES) ~= epoch then return false end
   local rev = tonumber(argv[2])
   if value and rev_of(value) > rev then return 0 end
   redis.call('HSET', state, argv[1], tombstone(rev))

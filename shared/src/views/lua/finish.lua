@@ -3,8 +3,8 @@
 -- KEYS     [1] state hash
 -- ARGV     [1] token  [2] now ms  [3] state lifetime ms  [4] lifetime ms of a view without a feed
 -- Returns  1, or 0 when the rebuild is not the caller's any more
-local function finish(keys, argv)
-  local meta = redis.call('HGET', keys[1], META)
+local function finish(keys, argv, epoch)
+  local meta = meta_of(keys[1], epoch)
   if not meta or not has_flag(meta, BUILDING) or string.sub(meta, 14, 21) ~= argv[1] then return 0 end
   local flags = string.byte(meta, 1) - BUILDING
   redis.call('HSET', keys[1], META, struct.pack('<BI6', flags, tonumber(argv[2])) .. string.sub(meta, 8))

@@ -1,9 +1,13 @@
--- open: makes a reader's reactions ready to be filled: what changes from here on lands in them.
+-- open: makes a reader's reactions ready to be filled: what changes from here on lands in them. Those of another epoch are forgotten.
 --
 -- KEYS     [1] the reader's reactions
 -- ARGV     [1] token for a new view  [2] lifetime ms
 -- Returns  the token of the view
-local function open(keys, argv)
-  if redis.call('HSETNX', keys[1], META, argv[1]) == 1 then redis.call('PEXPIRE', keys[1], argv[2]) end
-  return redis.call('HGET', keys[1], META)
+local function open(keys, argv, epoch)
+  local token = redis.call('HGET', keys[1], META)
+  if token and is_of(token, epoch) then return string.sub(token, 1, -1 - #epoch) end
+  redis.call('DEL', keys[1])
+  redis.call('HSET', keys[1], META, argv[1] .. epoch)
+  redis.call('PEXPIRE', keys[1], argv[2])
+  return argv[1]
 end

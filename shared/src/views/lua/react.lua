@@ -6,9 +6,9 @@
 -- Returns  how many were stored; 0 without the view
 -- Keeps    V7: a view that was lost after the facts were read is another one by now and does not take them; what is later is never replaced.
 --          A view of too many authors is thrown away whole.
-local function react(keys, argv)
+local function react(keys, argv, epoch)
   local token = redis.call('HGET', keys[1], META)
-  if not token or (argv[1] ~= '' and token ~= argv[1]) then return 0 end
+  if not token or not is_of(token, epoch) or (argv[1] ~= '' and token ~= argv[1] .. epoch) then return 0 end
   local stored = 0
   for a = 4, #argv, 2 do
     local known = redis.call('HGET', keys[1], argv[a])

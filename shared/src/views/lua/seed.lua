@@ -44,9 +44,9 @@ local function merge_entries(feed, entries)
   push_all(feed, merged)
 end
 
-local function seed(keys, argv)
+local function seed(keys, argv, epoch)
   local state, feed, cap = keys[1], keys[2], tonumber(argv[3])
-  local before = redis.call('HGET', state, META)
+  local before = meta_of(state, epoch)
   if not before then return false end
   if argv[4] ~= '' and (not has_flag(before, BUILDING) or string.sub(before, 14, 21) ~= argv[4]) then return false end
 
@@ -61,7 +61,7 @@ local function seed(keys, argv)
       if s.version < e.version or s.deletions < e.deletions then
         stale[#stale + 1] = a
       else
-        redis.call('HSET', state, argv[at], pack_author(merge_author(e, s)))
+        redis.call('HSET', state, argv[at], pack_author(bounded(merge_author(e, s))))
       end
     end
     at = at + 2

@@ -3,9 +3,9 @@
 -- KEYS     [1] state hash  [2] feed
 -- ARGV     [1] now ms  [2] state lifetime ms  [3] feed lifetime ms  [4] cap  [5] tombstones older than this unix second go
 -- Returns  1; false without a complete view that has a feed
-local function touch(keys, argv)
+local function touch(keys, argv, epoch)
   local state, feed, cap = keys[1], keys[2], tonumber(argv[4])
-  local meta = redis.call('HGET', state, META)
+  local meta = meta_of(state, epoch)
   if not meta or string.byte(meta, 1) ~= FEED then return false end
   if redis.call('LLEN', feed) > cap then meta = trim(feed, meta, cap) end
   redis.call('HSET', state, META, struct.pack('<BI6', FEED, tonumber(argv[1])) .. string.sub(meta, 8))
