@@ -73,7 +73,7 @@ followers: build ## walk an author's many followers while others come and go, on
 migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=--dry-run]
 	@[ -n '$(SOURCE)' ] || { echo "usage: make migrate SOURCE=redis://host:port [ARGS=--dry-run]" >&2; exit 2; }
 	@$(MAKE) build
-	@exec "$(BIN)/migrate" '$(SOURCE)' $(ARGS)
+	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
 big-author: build ## measure an author with a million followers, on a stack of its own: N=1000000 LIVE=100000
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)

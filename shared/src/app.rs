@@ -186,7 +186,7 @@ impl App {
             notices: notices.clone(),
             fan_outs: fan_outs.clone(),
             failures: Arc::new(failures),
-            metrics: Arc::new(EmbeddedMetrics),
+            metrics: Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() }),
             wait: |time| tokio::time::sleep(time).boxed(),
         };
         Self {

@@ -25,6 +25,8 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `USER_CLAIM` (`sub`): the claim that names the caller.
     pub user_claim: String,
+    /// `METRICS_NAMESPACE` (`Tidemark`): where CloudWatch puts what is counted; a stack has one of its own.
+    pub metrics_namespace: String,
     /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`: given when the SDK's own
     /// reading of them is to be overridden, which the local stack does.
     pub aws: AwsOverrides,
@@ -112,6 +114,7 @@ impl Settings {
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
+            metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
             aws: AwsOverrides {
                 dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),
                 sqs_endpoint: lookup("AWS_ENDPOINT_URL_SQS"),

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing::Subscriber;
+use tracing_subscriber::{EnvFilter, fmt, fmt::MakeWriter, util::SubscriberInitExt};
 
 use crate::{domain::Timestamp, ports::audit::Metrics};
 
@@ -11,16 +12,27 @@ use crate::{domain::Timestamp, ports::audit::Metrics};
 pub fn init() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // A second start is refused, and the first one serves.
-    let _ = fmt().json().with_env_filter(filter).with_current_span(false).with_ansi(false).without_time().try_init();
+    let _ = lines(filter, std::io::stdout).try_init();
 }
 
-/// Counts as lines of CloudWatch's embedded metric format, in the namespace `Tidemark`, by job and by job and kind.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EmbeddedMetrics;
+/// What passes the filter, one JSON object a line. Each has `timestamp` (RFC 3339) and `level`: Lambda takes a line without one of the two for `INFO`.
+pub fn lines(
+    filter: EnvFilter,
+    to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
+) -> impl Subscriber + Send + Sync + 'static {
+    fmt().json().with_env_filter(filter).with_current_span(false).with_ansi(false).with_writer(to).finish()
+}
+
+/// Counts as lines of CloudWatch's embedded metric format, by job and by job and kind.
+#[derive(Debug, Clone)]
+pub struct EmbeddedMetrics {
+    /// The metrics' namespace.
+    pub namespace: String,
+}
 
 impl Metrics for EmbeddedMetrics {
     fn count(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) {
-        let line = embedded(at, job, kind, counts).to_string();
+        let line = self.line(at, job, kind, counts).to_string();
         if let Err(error) = writeln!(std::io::stdout().lock(), "{line}") {
             tracing::warn!(%error, "metrics not written");
         }
@@ -37,18 +49,26 @@ impl Metrics for LoggedMetrics {
     }
 }
 
-fn embedded(at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) -> Value {
-    let metrics: Vec<Value> = counts.iter().map(|(name, _)| json!({ "Name": name, "Unit": "Count" })).collect();
-    let dimensions = if kind.is_some() { json!([["Job", "Kind"]]) } else { json!([["Job"]]) };
-    let directive = json!({ "Namespace": "Tidemark", "Dimensions": dimensions, "Metrics": metrics });
-    let mut record = json!({ "_aws": { "Timestamp": at.ms(), "CloudWatchMetrics": [directive] }, "Job": job });
-    if let Some(kind) = kind {
-        record["Kind"] = json!(kind);
+impl EmbeddedMetrics {
+    /// The line of these counts.
+    pub fn line(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) -> Value {
+        let metrics: Vec<Value> = counts.iter().map(|(name, _)| json!({ "Name": name, "Unit": "Count" })).collect();
+        let dimensions = if kind.is_some() { json!([["Job", "Kind"]]) } else { json!([["Job"]]) };
+        let directive = json!({ "Namespace": self.namespace, "Dimensions": dimensions, "Metrics": metrics });
+        let mut record = json!({
+            "timestamp": at,
+            "level": "INFO",
+            "_aws": { "Timestamp": at.ms(), "CloudWatchMetrics": [directive] },
+            "Job": job,
+        });
+        if let Some(kind) = kind {
+            record["Kind"] = json!(kind);
+        }
+        for (name, count) in counts {
+            record[*name] = json!(count);
+        }
+        record
     }
-    for (name, count) in counts {
-        record[*name] = json!(count);
-    }
-    record
 }
 
 #[cfg(test)]
@@ -59,10 +79,12 @@ mod tests {
     fn a_line_is_what_cloudwatch_reads() {
         let at = Timestamp::from_ms(1_700_000_000_123);
         let expected = json!({
+            "timestamp": "2023-11-14T22:13:20.123Z",
+            "level": "INFO",
             "_aws": {
                 "Timestamp": 1_700_000_000_123_u64,
                 "CloudWatchMetrics": [{
-                    "Namespace": "Tidemark",
+                    "Namespace": "Tidemark/one",
                     "Dimensions": [["Job", "Kind"]],
                     "Metrics": [{ "Name": "DifferencesFound", "Unit": "Count" }],
                 }],
@@ -71,8 +93,9 @@ mod tests {
             "Kind": "entry-missing",
             "DifferencesFound": 3,
         });
-        assert_eq!(embedded(at, "users", Some("entry-missing"), &[("DifferencesFound", 3)]), expected);
-        let all = embedded(at, "users", None, &[("DifferencesFound", 0), ("Failed", 1)]);
+        let metrics = EmbeddedMetrics { namespace: "Tidemark/one".to_owned() };
+        assert_eq!(metrics.line(at, "users", Some("entry-missing"), &[("DifferencesFound", 3)]), expected);
+        let all = metrics.line(at, "users", None, &[("DifferencesFound", 0), ("Failed", 1)]);
         assert_eq!((&all["_aws"]["CloudWatchMetrics"][0]["Dimensions"], &all["Failed"]), (&json!([["Job"]]), &json!(1)));
     }
 }

@@ -73,13 +73,15 @@ impl Request {
         if self.has_scope(scope) { Ok(()) } else { Err(Problem::forbidden(format!("the token lacks the scope {scope}"))) }
     }
 
-    /// Whether the verified token has this scope: in its `scope` claim (RFC 8693, words between spaces), or among those that API Gateway found.
+    /// Whether the verified token has this scope: in its claim `scope` (RFC 8693) or `scp`, which API Gateway takes for the same, or among the scopes that
+    /// API Gateway found for the route.
     pub fn has_scope(&self, scope: &str) -> bool {
         let Some(jwt) = self.event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref()) else {
             return false;
         };
-        let claimed = jwt.claims.get("scope").is_some_and(|scopes| scopes.split_ascii_whitespace().any(|word| word == scope));
-        claimed || jwt.scopes.iter().flatten().any(|word| word == scope)
+        let mut claims = ["scope", "scp"].into_iter().filter_map(|name| jwt.claims.get(name));
+        claims.any(|claim| scopes(claim).iter().any(|word| word == scope))
+            || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
     /// The `Idempotency-Key` header, with what the request is: `meaning` is the body as it was understood.
@@ -295,6 +297,15 @@ impl Body {
     }
 }
 
+/// The scopes in a claim: words between spaces, or a list. Claims are strings in API Gateway's events: it writes a list as `[one two]`, others as JSON.
+fn scopes(claim: &str) -> Vec<Cow<'_, str>> {
+    if let Ok(list) = serde_json::from_str::<Vec<String>>(claim) {
+        return list.into_iter().map(Cow::Owned).collect();
+    }
+    let list = claim.trim().strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+    list.unwrap_or(claim).split_ascii_whitespace().map(Cow::Borrowed).collect()
+}
+
 /// A number without a fraction, however it is written: to JSON, `7.0` and `7` are the same. Above 2^53 only digits are exact.
 fn integer(value: &Value) -> Option<u64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -311,4 +322,44 @@ fn parse_platform(name: &str, value: &Value) -> Result<Platform, Problem> {
 fn parse_text<T: FromStr<Err: std::fmt::Display>>(name: &str, value: &Value) -> Result<T, Problem> {
     let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
     text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A request whose token has these claims, and whose route asked for these scopes.
+    fn request(claims: Value, of_route: Value) -> Request {
+        let jwt = json!({ "claims": claims, "scopes": of_route });
+        let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
+        Request::new(serde_json::from_value(event).unwrap(), "sub")
+    }
+
+    #[test]
+    fn a_scope_is_found_in_either_claim_in_a_string_and_in_a_list() {
+        for claim in ["scope", "scp"] {
+            for value in [
+                "notices:write",
+                "feed notices:write",
+                "[notices:write]",
+                "[feed notices:write profile]",
+                "[\"feed\", \"notices:write\"]",
+            ] {
+                assert!(request(json!({ "sub": "7", claim: value }), json!(null)).has_scope("notices:write"), "{claim} {value}");
+            }
+            for value in ["", "[]", "feed", "notices:writer", "xnotices:write", "notices:write,feed", "[feed", "notices"] {
+                assert!(!request(json!({ "sub": "7", claim: value }), json!(null)).has_scope("notices:write"), "{claim} {value}");
+            }
+        }
+        assert!(request(json!({ "sub": "7" }), json!(["notices:write"])).has_scope("notices:write"));
+        assert!(!request(json!({ "sub": "notices:write" }), json!(["feed"])).has_scope("notices:write"));
+        let both = request(json!({ "sub": "7", "scope": "feed", "scp": "[notices:write]" }), json!(null));
+        assert!(both.require_scope("notices:write").is_ok());
+        assert_eq!(
+            request(json!({ "scp": "notices:write" }), json!(null)).require_scope("notices:write").unwrap_err().status(),
+            401
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! The template against the code and the documents: routes, and in the modules below what linters do not see.
 
+mod aws;
 mod documents;
 mod policies;
 mod sums;

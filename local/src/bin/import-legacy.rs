@@ -13,7 +13,7 @@ use tidemark_local::tools::{StackArgs, Verdict, exit};
 /// Exit code: 0 if everything was imported or there; 1 if something was unreadable; 2 if it could not start or go on. Run
 /// again, it goes on where it was.
 #[derive(Debug, Parser)]
-#[command(name = "migrate")]
+#[command(name = "import-legacy")]
 struct Args {
     /// The legacy Redis.
     source: String,
@@ -33,7 +33,7 @@ fn notice(text: &str) -> Result<(String, String), String> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    exit("migrate", migrate(Args::parse()).await)
+    exit("import-legacy", migrate(Args::parse()).await)
 }
 
 async fn migrate(args: Args) -> anyhow::Result<Verdict> {

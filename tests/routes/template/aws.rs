@@ -1,0 +1,190 @@
+//! What only AWS does, as its documentation says: names, filters of logs, recursion, limits of an account. None of it shows on one machine.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use tidemark::{
+    domain::Timestamp,
+    telemetry::{EmbeddedMetrics, lines},
+};
+use tidemark_tests::{
+    repository,
+    template::{resources, template_document},
+};
+use tracing_subscriber::EnvFilter;
+
+use super::resolved;
+
+/// Levels of Lambda's filter, least detailed first.
+const LEVELS: [&str; 6] = ["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
+
+fn detail(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|known| known.eq_ignore_ascii_case(level))
+}
+
+/// Whether Lambda's filter lets a line through: what has no level, or no timestamp in RFC 3339, counts as `INFO`.
+fn passes(line: &Value, filter: &str) -> bool {
+    let level = line["level"].as_str().and_then(detail);
+    let dated = line["timestamp"].as_str().and_then(Timestamp::parse);
+    let level = level.filter(|_| dated.is_some()).or(detail("INFO"));
+    level <= detail(filter)
+}
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a function prints at this `RUST_LOG`.
+fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
+    let buffer = Buffer::default();
+    let to = buffer.clone();
+    tracing::subscriber::with_default(lines(EnvFilter::new(rust_log), move || to.clone()), log);
+    let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Messages that metric filters look for, with the level at which the code logs them.
+fn watched_messages() -> BTreeMap<String, String> {
+    let files = ["shared/src/reconcile/flow.rs", "shared/src/views/breaker.rs", "shared/src/http/mod.rs"];
+    let code: String = files.map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).concat();
+    let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
+    let level = |filter: &Value| {
+        let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();
+        let message = pattern.strip_prefix("{ $.fields.message = \"").unwrap().strip_suffix("\" }").unwrap().to_owned();
+        let before = &code[..code.find(&format!("\"{message}\")")).unwrap()];
+        let called = |level: &str| before.rfind(&format!("{level}!("));
+        let level = ["error", "warn", "info", "debug", "trace"].into_iter().max_by_key(|level| called(level)).unwrap();
+        (message, level.to_owned())
+    };
+    filters.values().map(level).collect()
+}
+
+#[test]
+fn what_alarms_look_for_reaches_the_log_at_every_level_that_may_be_chosen() {
+    let document = template_document();
+    let messages = watched_messages();
+    assert_eq!(messages.len(), 3);
+    let metrics = EmbeddedMetrics { namespace: "Tidemark/one".to_owned() };
+    let metrics = metrics.line(Timestamp::from_ms(1_700_000_000_123), "users", None, &[("DifferencesFound", 1)]);
+    let allowed = document["Parameters"]["LogLevel"]["AllowedValues"].as_array().unwrap();
+    for chosen in allowed.iter().map(|level| level.as_str().unwrap()) {
+        let either = |value: &Value| match value["Ref"].as_str() {
+            Some("LogLevel") => chosen.to_owned(),
+            _ => value.as_str().unwrap().to_owned(),
+        };
+        let globals = &document["Globals"]["Function"];
+        let filter = either(&globals["LoggingConfig"]["ApplicationLogLevel"]);
+        let own = either(&globals["Environment"]["Variables"]["RUST_LOG"]);
+        assert!(passes(&metrics, &filter), "{chosen}: counts of reconcile");
+        for (message, level) in &messages {
+            let lines = printed(&own, || match level.as_str() {
+                "error" => tracing::error!("{message}"),
+                "warn" => tracing::warn!("{message}"),
+                _ => tracing::info!("{message}"),
+            });
+            let [line] = &lines[..] else { panic!("{chosen}: {message} is not logged") };
+            assert_eq!(line["fields"]["message"], **message, "where the filter looks");
+            assert!(passes(line, &filter), "{chosen}: {message}");
+            // By itself too, should somebody filter by LogLevel after all.
+            assert!(passes(line, chosen) && detail(line["level"].as_str().unwrap()) == detail(level), "{chosen}: {line}");
+        }
+    }
+    let quiet = json!({ "level": "ERROR", "fields": { "message": "request failed" } });
+    assert!(!passes(&quiet, "WARN"), "without a timestamp it counts as INFO");
+}
+
+#[test]
+fn a_chain_of_page_tasks_is_no_endless_loop() {
+    let document = template_document();
+    let template = resolved();
+    for (id, function) in resources(&document, "AWS::Serverless::Function") {
+        let source = function["Properties"]["Events"].as_object().into_iter().flatten().find(|(_, event)| event["Type"] == "SQS");
+        let queue = source.map(|(_, event)| event["Properties"]["Queue"]["Fn::GetAtt"].as_str().unwrap().replace(".Arn", ""));
+        let role = &document["Resources"][id.replace("Function", "Role")]["Properties"]["Policies"];
+        let sends_to_itself = queue.is_some_and(|queue| {
+            role[0]["PolicyDocument"]["Statement"].as_array().unwrap().iter().any(|statement| {
+                let statement = statement.to_string();
+                statement.contains("sqs:SendMessage") && statement.contains(&format!("{queue}.Arn"))
+            })
+        });
+        let allowed = &function["Properties"]["RecursiveLoop"];
+        assert_eq!(allowed == "Allow", sends_to_itself, "{id}: Lambda stops such a loop after 16 turns: {allowed}");
+    }
+    assert_eq!(template.functions["FanOutFunction"].binary, "fan-out");
+}
+
+#[test]
+fn nothing_has_a_name_that_a_second_stack_of_the_account_would_have_too() {
+    let document = template_document();
+    for (id, function) in resources(&document, "AWS::Serverless::Function") {
+        for (name, event) in function["Properties"]["Events"].as_object().into_iter().flatten() {
+            if event["Type"] == "ScheduleV2" {
+                assert_eq!(event["Properties"]["OmitName"], true, "{id}: SAM names the schedule {id}{name}");
+            }
+        }
+    }
+    let named = [
+        "TableName",
+        "QueueName",
+        "FunctionName",
+        "TopicName",
+        "AlarmName",
+        "DashboardName",
+        "RoleName",
+        "ManagedPolicyName",
+        "LogGroupName",
+        "ReplicationGroupId",
+    ];
+    for (id, resource) in document["Resources"].as_object().unwrap() {
+        let own = named.iter().filter(|name| resource["Properties"][**name].is_string());
+        assert_eq!(own.count(), 0, "{id} has a fixed name");
+    }
+}
+
+#[test]
+fn a_stack_counts_in_a_namespace_of_its_own() {
+    let document = template_document();
+    let own = json!({ "Fn::Sub": "Tidemark/${AWS::StackName}" });
+    assert_eq!(document["Globals"]["Function"]["Environment"]["Variables"]["METRICS_NAMESPACE"], own);
+    assert_eq!(resolved().function("reconcile").unwrap().environment["METRICS_NAMESPACE"], "Tidemark/tidemark-local");
+    let namespaces = |value: &Value| {
+        let mut found = Vec::new();
+        collect(value, &mut found);
+        found
+    };
+    for (id, resource) in document["Resources"].as_object().unwrap() {
+        for namespace in namespaces(resource) {
+            let of_aws = namespace.as_str().is_some_and(|name| name.starts_with("AWS/"));
+            assert!(of_aws || namespace == own, "{id}: {namespace}");
+        }
+    }
+    let dashboard = document["Resources"]["Dashboard"].to_string();
+    assert_eq!(dashboard.matches("Tidemark").count(), dashboard.matches("Tidemark/${AWS::StackName}").count());
+}
+
+/// Every namespace of metrics below a value.
+fn collect(value: &Value, found: &mut Vec<Value>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+            if ["Namespace", "MetricNamespace"].contains(&name.as_str()) {
+                found.push(field.clone());
+            }
+            collect(field, found);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        _ => {}
+    }
+}
