@@ -15,6 +15,7 @@ use crate::{
     facts::{DynamoFacts, Limits},
     fan_out::FanOuts,
     notices::NoticeBoard,
+    outage::{Later, Outage},
     ports::{Clock, Edges, Imports, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     queue::SqsTasks,
     reader::Readers,
@@ -42,6 +43,8 @@ pub struct App {
     pub imports: Arc<dyn Imports>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
+    /// Views that a worker brings in line later.
+    pub later: Later,
     /// Reader views.
     pub views: Arc<dyn ReaderViews>,
     /// Progress of fan-outs.
@@ -139,6 +142,8 @@ impl App {
         let views = Arc::new(redis);
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let queue: Arc<dyn TaskQueue> = Arc::new(queue);
+        let outage = Outage::new(stores.clone(), clock.clone());
+        let later = Later { queue: queue.clone(), outage: outage.clone() };
         let readers = Readers {
             edges: stores.clone(),
             posts: stores.clone(),
@@ -148,6 +153,7 @@ impl App {
             post_views: views.clone(),
             head_views: views.clone(),
             reaction_views: views.clone(),
+            outage: outage.clone(),
             clock: clock.clone(),
             token: rand::random,
         };
@@ -156,13 +162,14 @@ impl App {
             posts: stores.clone(),
             reactions: stores.clone(),
             views: views.clone(),
+            outage,
             token: rand::random,
             first_pages: FirstPages::default(),
         };
         let notices = NoticeBoard {
             facts: stores.clone(),
             views: views.clone(),
-            queue: queue.clone(),
+            later: later.clone(),
             clock: clock.clone(),
             token: rand::random,
             retry: RETRY,
@@ -197,6 +204,7 @@ impl App {
             reactions: stores.clone(),
             imports: stores,
             queue,
+            later,
             views: views.clone(),
             progress: views,
             readers,

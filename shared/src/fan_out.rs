@@ -35,6 +35,18 @@ pub enum FanOutError {
     Queue(#[from] QueueError),
 }
 
+impl FanOutError {
+    /// Whether a later attempt may succeed: a store was unavailable, and nothing is wrong with the task or an item.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Facts(FactsError::Unavailable { .. } | FactsError::Contention { .. })
+            | Self::View(ViewError::Unavailable { .. })
+            | Self::Queue(_) => true,
+            Self::Facts(FactsError::Damaged { .. }) | Self::View(ViewError::Damaged { .. }) => false,
+        }
+    }
+}
+
 impl From<ReaderError> for FanOutError {
     fn from(error: ReaderError) -> Self {
         match error {
@@ -172,8 +184,8 @@ impl FanOuts {
                 self.page_done(*fan_out, *page, users.len() as u64).await
             }
             Task::List { fan_out, from, to } => self.list(*fan_out, *from..*to, out_of_time).await,
-            Task::Notices { platform, user } => Ok(self.notices.sync(*platform, *user).await?),
-            Task::Sync { user, author } => {
+            Task::Notices { platform, user, .. } => Ok(self.notices.sync(*platform, *user).await?),
+            Task::Sync { user, author, .. } => {
                 let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
                 self.relations.apply(&edges).await?;
                 self.readers.sync_edges(*user, edges).await?;

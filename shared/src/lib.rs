@@ -3,6 +3,7 @@
 //! - [`domain`]: pure types and rules.
 //! - [`ports`]: what the use cases need of the outside, one trait per capability.
 //! - [`reader`], [`relations`], [`notices`], [`fan_out`], [`reconcile`]: use cases that several functions share, on ports alone.
+//! - [`outage`]: what happens while Redis is unavailable, and until the views have what they missed.
 //! - [`retry`]: repeating a write that others keep overtaking.
 //! - `facts` (DynamoDB), `views` (Redis), `queue` (SQS): the adapters, one schema each.
 //! - `http`: the edge that all HTTP functions share.
@@ -11,6 +12,7 @@
 pub mod domain;
 pub mod fan_out;
 pub mod notices;
+pub mod outage;
 pub mod ports;
 pub mod reader;
 pub mod reconcile;

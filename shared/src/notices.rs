@@ -13,9 +13,9 @@ use crate::{
         LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot,
         Timestamp, UserId,
     },
+    outage::Later,
     ports::{
-        Clock, FactsError, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, Task, TaskQueue,
-        ViewError,
+        Clock, FactsError, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, Task, ViewError,
     },
     reader::ReaderError,
     retry::Retry,
@@ -31,8 +31,8 @@ pub struct NoticeBoard {
     pub facts: Arc<dyn Notices>,
     /// Their views.
     pub views: Arc<dyn NoticeViews>,
-    /// Tasks.
-    pub queue: Arc<dyn TaskQueue>,
+    /// Views that a worker brings in line later.
+    pub later: Later,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Random numbers that tell fills apart.
@@ -111,7 +111,8 @@ impl NoticeBoard {
     /// The facts are needed and do not answer.
     pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, FactsError> {
         let now = self.clock.now();
-        let degraded = match self.views.notice_state(platform, user).await {
+        let (outage, state) = futures::join!(self.later.outage.check(), self.views.notice_state(platform, user));
+        let degraded = match outage.and(state) {
             Ok((Some(head), Some(read))) => return Ok(Board { head, read, now, degraded: false }),
             Ok((head, read)) => {
                 let mut missing = Vec::with_capacity(2);
@@ -378,7 +379,7 @@ impl NoticeBoard {
         };
         let named = user.map(tracing::field::display);
         warn!(%platform, user = named, error = &error as &dyn std::error::Error, "view not in line yet, leaving it to a worker");
-        if let Err(error) = self.queue.send(&[Task::Notices { platform, user }]).await {
+        if let Err(error) = self.later.sync(&[Task::Notices { platform, user, tries: 0 }]).await {
             warn!(%platform, user = named, error = &error as &dyn std::error::Error, "view is in line after its lifetime only");
         }
         false

@@ -8,6 +8,7 @@ use std::{
     collections::{HashMap, HashSet},
     error::Error as StdError,
     ops::Range,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -293,6 +294,9 @@ pub enum Task {
         user: UserId,
         /// The author.
         author: UserId,
+        /// How often it has failed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
     },
     /// The same for notices: a platform's head, or what a user has read on it.
     Notices {
@@ -301,16 +305,41 @@ pub enum Task {
         /// The user; none for the head.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         user: Option<UserId>,
+        /// How often it has failed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
     },
 }
 
+fn is_zero(tries: &u8) -> bool {
+    *tries == 0
+}
+
 impl Task {
+    /// The task that brings everything of one pair in line.
+    pub fn sync(user: UserId, author: UserId) -> Self {
+        Self::Sync { user, author, tries: 0 }
+    }
+
+    /// A task of a view after another failure, and how often it has failed then; `None` for tasks of a fan-out.
+    pub fn tried_once_more(&self) -> Option<(Self, u8)> {
+        let mut task = self.clone();
+        match &mut task {
+            Self::Sync { tries, .. } | Self::Notices { tries, .. } => {
+                *tries = tries.saturating_add(1);
+                let tries = *tries;
+                Some((task, tries))
+            }
+            Self::Batch { .. } | Self::List { .. } => None,
+        }
+    }
+
     /// Whose task it is, an author, a reader or a platform: nobody's tasks wait behind all of somebody else's.
     pub fn group(&self) -> String {
         match self {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } => fan_out.post.author.to_string(),
             Self::Sync { user, .. } | Self::Notices { user: Some(user), .. } => user.to_string(),
-            Self::Notices { platform, user: None } => format!("platform-{platform}"),
+            Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
         }
     }
 }
@@ -318,10 +347,23 @@ impl Task {
 /// Takes tasks for the workers.
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
-    /// Enqueues all tasks; an error means that some may be missing.
-    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError>;
+    /// Enqueues all tasks, not to be received before this time is over, in seconds; an error means that some may be missing.
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError>;
+    /// Enqueues all tasks, to be received at once.
+    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
+        self.send_after(tasks, Duration::ZERO).await
+    }
     /// Whether the queue answers.
     async fn ping(&self) -> Result<(), QueueError>;
+}
+
+/// The note that views may lack changes of an outage.
+#[async_trait]
+pub trait Outages: Send + Sync {
+    /// Until when; long ago when there was none.
+    async fn outage_until(&self) -> Result<Timestamp, FactsError>;
+    /// Notes one that lasts until then at least.
+    async fn note_outage(&self, until: Timestamp) -> Result<(), FactsError>;
 }
 
 /// A queue of what could not be worked on, for whoever watches.

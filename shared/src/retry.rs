@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 
 /// How long a write is repeated: well below the ten seconds that a function has for a request.
-const PATIENCE: Duration = Duration::from_secs(7);
+const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The longest pause of the first attempts, which doubles with each, and its end.
-const FIRST_PAUSE_MS: u64 = 4;
-const LONGEST_PAUSE_MS: u64 = 250;
+/// The longest pause before the second attempt, which doubles with each, and its end: with hundreds who write at once the attempts have to spread over seconds.
+const FIRST_PAUSE_MS: u64 = 8;
+const LONGEST_PAUSE_MS: u64 = 2_000;
 
 /// What a repetition needs of the outside world.
 #[derive(Debug, Clone, Copy)]

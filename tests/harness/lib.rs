@@ -130,14 +130,14 @@ impl World {
         self.stack.idle().await.expect("the stack becomes idle");
     }
 
-    /// Waits until every function asks Redis again: for a while after an outage it is not asked, by each function for itself. What one could not tell it in that
-    /// time, others read a moment later.
+    /// Waits until every function asks Redis again: for a while after an outage it is not asked, by each function for itself, and while changes of the outage wait
+    /// for a worker the facts answer.
     pub async fn redis_is_asked_again(&self) {
         let started = Instant::now();
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };
-            while app.progress.ping().await.is_err() {
-                assert!(started.elapsed() < Duration::from_secs(10), "Redis is back and {} does not ask it", function.binary);
+            while app.progress.ping().await.is_err() || app.readers.outage.check().await.is_err() {
+                assert!(started.elapsed() < Duration::from_secs(30), "Redis is back and {} does not ask it", function.binary);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }

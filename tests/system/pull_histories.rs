@@ -1,6 +1,9 @@
 //! One author who crosses the threshold again and again, whose tasks wait, come twice and in any order: at the end of any history each reader has what the model says.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -33,7 +36,7 @@ struct Held(Mutex<Vec<Task>>);
 
 #[async_trait]
 impl TaskQueue for Held {
-    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
+    async fn send_after(&self, tasks: &[Task], _delay: Duration) -> Result<(), QueueError> {
         self.0.lock().unwrap().extend_from_slice(tasks);
         Ok(())
     }

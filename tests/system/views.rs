@@ -123,3 +123,87 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let View { state, entries, .. } = views.view(user, 1000).await.unwrap().unwrap();
     assert!(state.authors.is_empty() && entries.is_empty() && !state.meta.feed, "seed {seed}: {state:?}");
 }
+
+/// However many posts lie between the oldest unread one and the newest: the view counts what the facts say, knows the newest posts exactly, and stays small.
+#[tokio::test]
+async fn a_view_with_an_old_unread_post_stays_exact_and_small() {
+    world(async |world| {
+        let options = RedisOptions {
+            connect_timeout: std::time::Duration::from_secs(2),
+            response_timeout: std::time::Duration::from_secs(5),
+            ..world.stack.redis_options().clone()
+        };
+        let views: Arc<dyn ReaderViews> = Arc::new(Redis::new(&options).unwrap());
+        for seed in 0..4 {
+            long_history(&*views, seed).await;
+        }
+    })
+    .await;
+}
+
+async fn long_history(views: &dyn ReaderViews, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
+    let edge = Edge { user, author, following: true, since: at(0), rev: 10, base: 0, floor: 0 };
+    let mut head = AuthorHead::default();
+    let mut reads = ReadState::default();
+    let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
+    views.begin(user, seed, at(0), false).await.unwrap();
+    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
+    views.finish(user, seed, at(0)).await.unwrap();
+    let seed_facts = async |head: &AuthorHead, reads: &ReadState| {
+        let state = AuthorState::undelivered(&edge, head, reads);
+        let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
+        assert_eq!(seeded, Seeded::Merged { stale: vec![] });
+    };
+    for _ in 0..7_000 {
+        head.latest_seq += 1;
+        head.latest_at = at(head.latest_seq);
+        let latest = head.latest_seq;
+        views.deliver(&[user], key(latest), Modes::default()).await.unwrap();
+        // The first post stays unread; most others are read sooner or later.
+        match rng.random_range(0..100) {
+            0..3 => {
+                reads.mark((latest.saturating_sub(60)..=latest).filter(|seq| *seq > 1));
+                reads.version += 1;
+                seed_facts(&head, &reads).await;
+            }
+            3 => {
+                let seq = rng.random_range(2..=latest.max(2));
+                reads.unmark(seq);
+                reads.version += 1;
+                seed_facts(&head, &reads).await;
+            }
+            4 => {
+                let seq = rng.random_range(1..=latest);
+                if head.deleted.insert(seq) {
+                    views.retract(&[user], key(seq), head.deletions(), Modes::default()).await.unwrap();
+                }
+            }
+            _ => {}
+        }
+        if latest % 500 == 0 {
+            compare(views, &edge, &head, &reads, seed).await;
+        }
+    }
+}
+
+async fn compare(views: &dyn ReaderViews, edge: &Edge, head: &AuthorHead, reads: &ReadState, seed: u64) {
+    let Edge { user, author, .. } = *edge;
+    let state = async || views.view(user, 0).await.unwrap().unwrap().state.authors[&author].clone();
+    let mut known = state().await;
+    if known.opening {
+        // A post that was only counted was deleted: the next read asks the facts, as here.
+        let facts = AuthorState::from_facts(edge, head, reads);
+        views.seed(user, &Seed { authors: vec![(author, facts)], ..Seed::default() }).await.unwrap();
+        known = state().await;
+    }
+    let exact = AuthorState::from_facts(edge, head, reads);
+    let latest = head.latest_seq;
+    assert_eq!(known.unread(), exact.unread(), "seed {seed}, {latest} posts");
+    assert!(!known.opening && known.encode().len() < 1_200, "{} bytes", known.encode().len());
+    for seq in latest.saturating_sub(1_000).max(1)..=latest {
+        assert!(known.knows(seq));
+        assert_eq!(known.is_unread(seq), exact.is_unread(seq), "seed {seed}, post {seq} of {latest}");
+    }
+}

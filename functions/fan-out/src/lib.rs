@@ -63,10 +63,15 @@ fn size(task: &Task) -> usize {
 async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchItemFailure> {
     let out_of_time = || app.clock.now().ms() >= stop_at;
     match app.fan_outs.run(&task, &out_of_time).await {
-        Ok(()) => None,
+        Ok(()) => {
+            app.later.done(&task).await;
+            None
+        }
         Err(error) => {
-            warn!(message = id, error = &error as &dyn std::error::Error, "task given back");
-            Some(failure(id))
+            warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
+            // A view's task is tried again in a message of its own: it waits seconds instead of the queue's visibility timeout, and as often as an outage lasts.
+            let again = error.is_retryable() && app.later.again(&task).await.is_ok();
+            (!again).then(|| failure(id))
         }
     }
 }

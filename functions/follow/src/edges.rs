@@ -94,8 +94,8 @@ async fn sync_or_enqueue(app: &App, caller: UserId, edges: &[Edge]) {
     let (feed, lists) = futures::join!(app.readers.sync_edges(caller, edges.to_vec()), app.relations.apply(edges));
     let Some(error) = feed.err().or(lists.err().map(ReaderError::View)) else { return };
     warn!(user = %caller, error = &error as &dyn std::error::Error, "the views could not be updated, a worker will do it");
-    let tasks: Vec<Task> = edges.iter().map(|edge| Task::Sync { user: caller, author: edge.author }).collect();
-    if let Err(error) = app.queue.send(&tasks).await {
+    let tasks: Vec<Task> = edges.iter().map(|edge| Task::sync(caller, edge.author)).collect();
+    if let Err(error) = app.later.sync(&tasks).await {
         warn!(user = %caller, error = &error as &dyn std::error::Error, "the views are left to the projector");
     }
 }

@@ -84,8 +84,8 @@ pub(crate) async fn show(app: &App, user: UserId, changes: &[Changed]) -> Result
 async fn sync_or_enqueue(app: &App, user: UserId, pairs: &[&PairFacts]) -> bool {
     let Err(error) = app.readers.show_reads(user, pairs).await else { return true };
     warn!(%user, error = &error as &dyn std::error::Error, "the view could not be updated, a worker will do it");
-    let tasks: Vec<Task> = pairs.iter().map(|pair| Task::Sync { user, author: pair.author }).collect();
-    if let Err(error) = app.queue.send(&tasks).await {
+    let tasks: Vec<Task> = pairs.iter().map(|pair| Task::sync(user, pair.author)).collect();
+    if let Err(error) = app.later.sync(&tasks).await {
         warn!(%user, error = &error as &dyn std::error::Error, "no worker was asked either: the next mark of the same posts updates the view");
     }
     false

@@ -15,7 +15,7 @@ pub(crate) async fn reads(app: &App, user: UserId, authors: &[UserId]) -> Result
     for author in shown {
         if let Err(error) = app.readers.sync_reads(user, author).await {
             warn!(%user, %author, error = &error as &dyn std::error::Error, "view not in line yet, leaving it to a worker");
-            app.queue.send(&[Task::Sync { user, author }]).await?;
+            app.later.sync(&[Task::sync(user, author)]).await?;
         }
     }
     Ok(())

@@ -33,7 +33,7 @@ async fn bring_in_line(app: &App, user: UserId, author: UserId, state: &Reaction
     let (shown, forgotten) = futures::join!(shown, app.relations.forget_counters(author, Some(user)));
     let Some(error) = shown.err().or(forgotten.err()) else { return };
     warn!(%user, %author, error = &error as &dyn std::error::Error, "views not in line yet, leaving them to a worker");
-    if let Err(error) = app.queue.send(&[Task::Sync { user, author }]).await {
+    if let Err(error) = app.later.sync(&[Task::sync(user, author)]).await {
         warn!(%user, %author, error = &error as &dyn std::error::Error, "views are in line after their lifetimes only");
     }
 }

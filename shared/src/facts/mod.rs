@@ -9,6 +9,7 @@ mod imports;
 mod item;
 mod notice_repairs;
 mod notices;
+mod outage;
 mod posts;
 mod reactions;
 mod reads;

@@ -7,6 +7,7 @@
 //! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow, migrate |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile goes on; only while it is under way | `position` S | reconcile |
+//! | counters | `counter` S `outage` | until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `importing` BOOL | publish, delete, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
@@ -144,6 +145,11 @@ pub fn counter_shard(counter: &str) -> Option<usize> {
 /// counters: where a job of reconcile goes on.
 pub fn walk(job: &str) -> Item {
     key([("counter", string(format!("walk#{job}")))])
+}
+
+/// counters: the note of an outage of Redis.
+pub fn outage() -> Item {
+    key([("counter", string("outage"))])
 }
 
 /// followers, reactions: the author in a partition key.

@@ -3,6 +3,8 @@
 //! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`. Its group is the author
 //! (for a sync task the reader or the platform), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use aws_sdk_sqs::{
     Client,
@@ -74,11 +76,12 @@ impl SqsTasks {
         Self { client, queue_url }
     }
 
-    async fn send_batch(&self, messages: &[(String, String)]) -> Result<(), QueueError> {
+    async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), QueueError> {
+        let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
         let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
         for (index, (body, group)) in messages.iter().enumerate() {
             let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
-            let entry = entry.message_group_id(group).build();
+            let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
             request = request.entries(entry.map_err(|error| failed("build", error))?);
         }
         let answer = request.send().await.map_err(|error| failed("send", error))?;
@@ -99,7 +102,7 @@ impl SqsTasks {
 
 #[async_trait]
 impl TaskQueue for SqsTasks {
-    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError> {
         let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
         let messages = messages.map_err(|error: serde_json::Error| failed("encode", error))?;
         let mut rest = messages.as_slice();
@@ -115,7 +118,7 @@ impl TaskQueue for SqsTasks {
                 .count()
                 .max(1);
             let (batch, later) = rest.split_at(count);
-            self.send_batch(batch).await?;
+            self.send_batch(batch, delay).await?;
             rest = later;
         }
         Ok(())
@@ -164,15 +167,17 @@ mod tests {
         let tasks = [
             Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] },
             Task::List { fan_out, from: 0, to: 2 },
-            Task::Sync { user: "1".parse().unwrap(), author: "7".parse().unwrap() },
-            Task::Notices { platform: "7".parse().unwrap(), user: None },
-            Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()) },
+            Task::sync("1".parse().unwrap(), "7".parse().unwrap()),
+            Task::sync("1".parse().unwrap(), "7".parse().unwrap()).tried_once_more().unwrap().0,
+            Task::Notices { platform: "7".parse().unwrap(), user: None, tries: 0 },
+            Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()), tries: 0 },
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
         let bodies = [
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
             format!(r#"{{"v":1,"type":"list",{fan_out},"from":0,"to":2}}"#),
             r#"{"v":1,"type":"sync","user":"1","author":"7"}"#.to_owned(),
+            r#"{"v":1,"type":"sync","user":"1","author":"7","tries":1}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
         ];

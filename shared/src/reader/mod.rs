@@ -18,6 +18,7 @@ pub use timeline::{Lane, Merge};
 
 use crate::{
     domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId},
+    outage::Outage,
     ports::{Clock, Edges, FactsError, HeadViews, PostViews, Posts, ReactionViews, Reactions, ReaderViews, Reads, ViewError},
 };
 
@@ -51,6 +52,8 @@ pub struct Readers {
     pub head_views: Arc<dyn HeadViews>,
     /// Readers' reactions.
     pub reaction_views: Arc<dyn ReactionViews>,
+    /// Whether views may lack changes.
+    pub outage: Outage,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Random numbers that tell rebuilds apart.
@@ -110,7 +113,9 @@ impl Snapshot {
         let field = self.state.authors.get(&pair.author);
         self.origin == Origin::View
             && match (field, pair.live_edge()) {
-                (Some(field), Some(edge)) => field.rev < edge.rev || (field.rev == edge.rev && field.version < pair.reads.version),
+                (Some(field), Some(edge)) => {
+                    field.rev < edge.rev || (field.rev == edge.rev && field.version < pair.reads.version)
+                }
                 (None, None) => false,
                 (Some(field), None) => pair.edge.as_ref().is_none_or(|edge| field.rev < edge.rev),
                 (None, Some(_)) => true,

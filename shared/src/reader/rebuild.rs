@@ -1,5 +1,6 @@
 //! Rebuilding a view while it serves: mark first, so that deliveries, follows and reads land from then on; then merge the facts; then drop the mark.
 
+use futures::FutureExt;
 use tracing::{debug, info, warn};
 
 use super::{Lane, Merge, Origin, PairFacts, ReaderError, Readers, Snapshot};
@@ -15,8 +16,14 @@ impl Readers {
     /// A complete view with its `newest` entries; rebuilds a missing, damaged or abandoned one. `None` while somebody else rebuilds it.
     pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ReaderError> {
         let mut anew = false;
+        let (outage, mut first) = futures::join!(self.outage.check(), self.views.view(user, newest).map(Some));
+        outage?;
         for round in 1..=ROUNDS {
-            match self.views.view(user, newest).await {
+            let found = match first.take() {
+                Some(found) => found,
+                None => self.views.view(user, newest).await,
+            };
+            match found {
                 Ok(Some(view)) if view.state.is_complete() => {
                     let behind = self.behind(&view.state).await?;
                     if behind.is_empty() || round == ROUNDS {

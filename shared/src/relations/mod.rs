@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::{
     domain::{Counters, Edge, Relation, Timestamp, UserId},
+    outage::Outage,
     ports::{Edges, FactsError, List, ListSlice, Posts, Reactions, RelationViews, ViewError},
 };
 
@@ -58,6 +59,8 @@ pub struct Relations {
     pub reactions: Arc<dyn Reactions>,
     /// Cached lists and counters.
     pub views: Arc<dyn RelationViews>,
+    /// Whether views may lack changes.
+    pub outage: Outage,
     /// Random numbers that tell fills apart.
     pub token: fn() -> u64,
     /// First pages of the lists that are read most, for a moment: a hot list is one hot key in Redis.
@@ -138,7 +141,8 @@ impl Relations {
     /// The facts do not answer.
     pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), FactsError> {
         let token = (self.token)();
-        match self.views.counters(caller, user, token).await {
+        let (outage, cached) = futures::join!(self.outage.check(), self.views.counters(caller, user, token));
+        match outage.and(cached) {
             Ok(Some(counters)) => return Ok((counters, false)),
             Ok(None) => {}
             Err(error) => {
@@ -194,7 +198,9 @@ impl Relations {
 
     /// The part of a page that the cached list holds, filled from the facts when missing.
     async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, Fill> {
-        if let Some(slice) = self.views.slice(caller, list, start, limit).await? {
+        let (outage, cached) = futures::join!(self.outage.check(), self.views.slice(caller, list, start, limit));
+        outage?;
+        if let Some(slice) = cached? {
             return Ok(Some(slice));
         }
         let token = (self.token)();

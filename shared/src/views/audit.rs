@@ -155,8 +155,8 @@ impl AuditViews for Redis {
     async fn of_post(&self, post: PostId) -> Result<StoredPostViews, ViewError> {
         let found = self.found(keys::of_post(post)).await?;
         let key = found.readable(keys::post(post));
-        let summary: Option<Vec<u8>> = self.query("of_post", redis::cmd("GET").arg(key).clone()).await?;
-        Ok(StoredPostViews { keys: found.keys(), summary: Stored::read(summary, |bytes| posts::decode(post, &bytes)) })
+        let (summary, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("of_post", redis::cmd("GET").arg(key).clone()).await?;
+        Ok(StoredPostViews { keys: found.keys(), summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)) })
     }
 
     async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, ViewError> {

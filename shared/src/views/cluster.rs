@@ -15,9 +15,7 @@ use futures::{
     future::{join_all, select_ok},
 };
 use rand::seq::IteratorRandom;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
-};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value};
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 

@@ -24,7 +24,10 @@ impl Epoch {
         let number = id.and_then(|id| u32::from_str_radix(id.get(..2 * BYTES)?, 16).ok());
         let missing = || {
             let kind = redis::ErrorKind::Server(ServerErrorKind::ResponseError);
-            RedisError::from((kind, "INFO has no master_replid: whether its data is current cannot be told, so this Redis is not used"))
+            RedisError::from((
+                kind,
+                "INFO has no master_replid: whether its data is current cannot be told, so this Redis is not used",
+            ))
         };
         number.map(|number| Self(number.to_be_bytes())).ok_or_else(missing)
     }
@@ -46,7 +49,8 @@ mod tests {
 
     #[test]
     fn an_epoch_is_the_start_of_the_replication_id() {
-        let info = "# Replication\r\nrole:master\r\nmaster_replid:8a31f0c2d9e0aa11bb22cc33dd44ee55ff667788\r\nmaster_replid2:0000\r\n";
+        let info =
+            "# Replication\r\nrole:master\r\nmaster_replid:8a31f0c2d9e0aa11bb22cc33dd44ee55ff667788\r\nmaster_replid2:0000\r\n";
         let epoch = Epoch::of_info(info).unwrap();
         assert_eq!(epoch.as_bytes(), [0x8a, 0x31, 0xf0, 0xc2]);
         assert_eq!(epoch.current(b"record\x8a\x31\xf0\xc2"), Some(&b"record"[..]));

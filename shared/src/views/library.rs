@@ -24,12 +24,13 @@ pub(super) enum Function {
     React,
     Open,
     Lease,
+    Remember,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -47,6 +48,7 @@ impl Function {
         Self::React,
         Self::Open,
         Self::Lease,
+        Self::Remember,
     ];
 
     /// The name in the script and the script.
@@ -69,6 +71,7 @@ impl Function {
             Self::React => ("react", include_str!("lua/react.lua")),
             Self::Open => ("open", include_str!("lua/open.lua")),
             Self::Lease => ("lease", include_str!("lua/lease.lua")),
+            Self::Remember => ("remember", include_str!("lua/remember.lua")),
         }
     }
 

@@ -85,7 +85,9 @@ impl Node {
         // A connection that does not answer may belong to a node that is gone without a word, one that refuses writes to a node that was replaced under
         // its name. The next call makes another.
         let useless = |error: &RedisError| {
-            error.is_io_error() || error.is_timeout() || matches!(kind(error), Some(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
+            error.is_io_error()
+                || error.is_timeout()
+                || matches!(kind(error), Some(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
         };
         if outcome.as_ref().is_err_and(useless) {
             self.0.live.compare_and_swap(&Some(live), None);

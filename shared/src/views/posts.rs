@@ -7,9 +7,11 @@ use async_trait::async_trait;
 use redis::{Cmd, Value};
 
 use super::{
-    connection::{Age, Redis},
+    connection::{Age, Redis, fcall, ms},
     epoch::Epoch,
-    keys, reactions,
+    keys,
+    library::Function,
+    reactions,
 };
 use crate::{
     domain::{FeedKey, PostId, PostSummary, Timestamp, UserId},
@@ -47,14 +49,13 @@ impl PostViews for Redis {
     }
 
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError> {
-        // Not over what is there: a deletion may have come since the facts were read.
-        let commands = posts.iter().map(|post| set(post).arg("NX").clone()).collect();
+        let commands = posts.iter().map(|post| remember(post, false)).collect();
         self.each::<Value>("remember", commands).await.map(|_| ())
     }
 
     async fn bury(&self, post: FeedKey) -> Result<(), ViewError> {
         let tombstone = PostSummary { id: post.post, title: String::new(), created_at: post.at, deleted: true };
-        self.query("bury", set(&tombstone)).await
+        self.query::<u8>("bury", remember(&tombstone, true)).await.map(drop)
     }
 }
 
@@ -63,15 +64,17 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
 }
 
 /// What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
-///
-/// A summary has no epoch: its title never changes, and a post that was deleted since is in no view of the current epoch.
 fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
-    posts.iter().zip(values).filter_map(|(&post, value)| Some((post, decode(post, &value?.0)?))).collect()
+    posts
+        .iter()
+        .zip(values)
+        .filter_map(|(&post, value)| value.and_then(|(value, epoch)| Some((post, decode(post, epoch.current(&value)?)?))))
+        .collect()
 }
 
-fn set(post: &PostSummary) -> Cmd {
-    let lifetime = keys::POST_LIFETIME.as_millis() as u64;
-    redis::cmd("SET").arg(keys::post(post.id)).arg(encode(post)).arg("PX").arg(lifetime).clone()
+fn remember(post: &PostSummary, over_anything: bool) -> Cmd {
+    let args = [encode(post).into(), ms(keys::POST_LIFETIME), u64::from(over_anything).into()];
+    fcall(Function::Remember, &[keys::post(post.id)], &args)
 }
 
 fn encode(post: &PostSummary) -> Vec<u8> {

@@ -29,7 +29,8 @@ impl ProgressViews for Redis {
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError> {
         let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
         // Without an epoch: a page that an older dump says is done was done, and its readers' views of that epoch count as none.
-        let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) = self.together("progress", gets.into(), Age::Now).await?;
+        let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
+            self.together("progress", gets.into(), Age::Now).await?;
         let bitmap = bitmap.unwrap_or_default();
         // SETBIT numbers the bits of a byte from the most significant one.
         let done = |page: u16| bitmap.get(usize::from(page / 8)).is_some_and(|byte| byte << (page % 8) & 0x80 != 0);

@@ -110,7 +110,9 @@ impl ReaderViews for Redis {
                 seed.low.filter(|_| call + 1 == calls).map_or_else(|| "".into(), |low| low.entry().into()),
                 (authors.len() as u64).into(),
             ];
-            args.extend(authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]));
+            args.extend(
+                authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]),
+            );
             args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
             let answer: Option<Vec<usize>> = self.call(Function::Seed, &user_keys(user), &args).await?;
             let Some(answer) = answer else { return Ok(Seeded::Gone) };

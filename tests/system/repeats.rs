@@ -1,0 +1,127 @@
+//! A request that ended between its fact and the views: its repetition changes no fact, and shows all the same what the fact says.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tidemark::domain::{ReadState, UserId};
+use tidemark_tests::{User, World, world};
+
+/// A reader with a live view of two authors, ten posts each.
+async fn prepared(world: &World) -> User {
+    let reader = world.user(1);
+    for author in [10, 20] {
+        reader.put(&format!("/v1/following/{author}")).await.ok();
+        for number in 1..=10 {
+            world.user(author).publish(&format!("{number}")).await;
+        }
+    }
+    world.idle().await;
+    assert_eq!(reader.unread_total().await, 20);
+    reader
+}
+
+/// Changes the reader's fact of an author, and nothing else.
+async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) -> bool) {
+    let (user, author) = (UserId::MIN, UserId::new(author).unwrap());
+    let reads = &world.stack.app("mark-read").unwrap().reads;
+    let mut state = reads.reads(user, &[author]).await.unwrap().remove(&author).unwrap_or_default();
+    assert!(change(&mut state));
+    state.version += 1;
+    assert!(reads.put(user, author, &state).await.unwrap());
+}
+
+#[tokio::test]
+async fn every_form_of_mark_shows_what_an_earlier_request_has_left() {
+    world(async |world| {
+        let reader = prepared(world).await;
+        let total = |answer: &Value| answer["unread"]["total"].as_u64().unwrap();
+
+        fact(world, 10, |reads| reads.mark([3])).await;
+        assert_eq!(reader.unread_total().await, 20, "the view does not know");
+        assert_eq!(total(&reader.put("/v1/posts/10-3/read").await.ok()), 19);
+        assert_eq!(reader.unread_total().await, 19);
+
+        fact(world, 10, |reads| reads.unmark(3)).await;
+        assert_eq!(total(&reader.delete("/v1/posts/10-3/read").await.ok()), 20);
+        assert_eq!(reader.unread_total().await, 20);
+
+        fact(world, 10, |reads| reads.mark([1, 2])).await;
+        fact(world, 20, |reads| reads.mark([1])).await;
+        let answer = reader.post("/v1/reads", &json!({ "posts": ["10-1", "10-2", "20-1"] })).await.ok();
+        assert_eq!((&answer["changed"], total(&answer)), (&json!(0), 17));
+        assert_eq!(reader.unread_total().await, 17);
+
+        fact(world, 10, |reads| reads.mark_through(6)).await;
+        assert_eq!(total(&reader.post("/v1/reads", &json!({ "author": "10", "through": 6 })).await.ok()), 13);
+        assert_eq!(reader.unread_total().await, 13);
+
+        fact(world, 10, |reads| reads.mark_through(10)).await;
+        fact(world, 20, |reads| reads.mark_through(10)).await;
+        let answer = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
+        assert_eq!((&answer["changed"], total(&answer)), (&json!(0), 0));
+        assert_eq!((reader.unread_total().await, reader.feed("unread").await.len()), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn follow_and_unfollow_show_what_an_earlier_request_has_left() {
+    world(async |world| {
+        let reader = prepared(world).await;
+        world.user(30).publish("of thirty").await;
+        reader.get("/v1/users/1/following").await.ok();
+        // What the stream would do is held back: it is the repetition that shows the edge.
+        world.stack.pause("relation-projector").await.unwrap();
+        let app = world.stack.app("follow").unwrap();
+        let (user, author) = (UserId::MIN, UserId::new(30).unwrap());
+        let heads = app.posts.heads(&[author]).await.unwrap();
+        app.edges.follow(user, &[author], &heads, app.clock.now()).await.unwrap();
+        assert_eq!(reader.feed_ids().await.len(), 20, "the view does not know");
+        assert_eq!(reader.put("/v1/following/30").await.ok()["created"], false);
+        assert_eq!(reader.feed_ids().await.len(), 21);
+        assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 3);
+
+        app.edges.unfollow(user, author, app.clock.now()).await.unwrap().unwrap();
+        assert_eq!(reader.feed_ids().await.len(), 21, "the view does not know");
+        assert_eq!(reader.delete("/v1/following/30").await.ok()["following"], false);
+        assert_eq!(reader.feed_ids().await.len(), 20);
+        assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 2);
+        world.stack.resume("relation-projector").unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_covers_what_was_made_unread_below_a_watermark() {
+    world(async |world| {
+        let reader = prepared(world).await;
+        let posts = reader.get("/v1/authors/10/posts").await.ok();
+        let of_five = posts["items"][5]["created_at"].clone();
+        reader.post("/v1/reads", &json!({ "author": "10", "through": 10 })).await.ok();
+        reader.delete("/v1/posts/10-2/read").await.ok();
+        reader.post("/v1/reads", &json!({ "author": "20", "through": 10 })).await.ok();
+        let answer = reader.post("/v1/reads", &json!({ "all": true, "before": of_five })).await.ok();
+        assert_eq!((&answer["changed"], &answer["unread"]["total"]), (&json!(1), &json!(0)));
+        assert_eq!(reader.unread_total().await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_hundred_devices_of_one_reader_mark_at_once_and_none_is_turned_away() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        for number in 1..=200 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        let marks = join_all((1..=200).map(|seq| {
+            let reader = reader.clone();
+            async move { reader.put(&format!("/v1/posts/10-{seq}/read")).await.status }
+        }))
+        .await;
+        assert_eq!(marks.iter().filter(|status| **status != 200).count(), 0, "{marks:?}");
+        assert_eq!(reader.unread_total().await, 0);
+    })
+    .await;
+}
