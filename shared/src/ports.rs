@@ -192,6 +192,9 @@ pub trait Posts: Send + Sync {
     async fn body(&self, post: PostId) -> Result<Option<String>, FactsError>;
     /// Posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones included.
     async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, FactsError>;
+    /// These posts of one author, numbers greatest first, in that order; tombstones included, unknown ones left out. One range query when the numbers lie
+    /// densely, reads by key, a hundred a request, when they do not.
+    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, FactsError>;
     /// The greatest sequence number of the author published at or before `at`; zero when there is none.
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError>;
     /// Notes how many pages of an unfinished fan-out were done when reconcile looked, and whether it sends the others again.

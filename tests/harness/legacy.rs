@@ -57,7 +57,7 @@ impl LegacyRedis {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), ready).await.expect("the legacy server starts");
+        tokio::time::timeout(crate::PATIENCE, ready).await.expect("the legacy server starts");
     }
 }
 

@@ -20,7 +20,16 @@ use tidemark_local::{Options, Stack};
 pub use api::{Answer, User};
 pub use legacy::LegacyRedis;
 pub use model::{Kind, Model, Post};
-pub use redis::{Connection, setup as redis_setup};
+pub use redis::{Connection, Hang, setup as redis_setup};
+
+/// How long a test waits for what has to happen. It proves nothing: a machine may be slow, or busy with something else.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Gives functions the timeouts that they have where they are deployed, for a test of what happens when Redis does not answer. In any other, a slow machine must not look
+/// like a Redis that is away.
+pub fn deployed_timeouts(options: &mut Options) {
+    options.environment.retain(|name, _| !name.starts_with("REDIS_"));
+}
 
 /// One test's stack.
 pub struct World {
@@ -96,6 +105,9 @@ impl World {
         options.schedules = false;
         options.retry_delay = Duration::from_millis(100);
         options.redis = redis_setup();
+        for name in ["REDIS_CONNECT_TIMEOUT_MS", "REDIS_RESPONSE_TIMEOUT_MS"] {
+            options.environment.insert(name.to_owned(), "8000".to_owned());
+        }
         configure(&mut options);
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
         Self { stack, options, http: reqwest::Client::new(), data }
@@ -127,7 +139,25 @@ impl World {
 
     /// Waits until nothing is queued, in flight or behind.
     pub async fn idle(&self) {
-        self.stack.idle().await.expect("the stack becomes idle");
+        self.stack.idle_within(PATIENCE).await.expect("the stack becomes idle");
+    }
+
+    /// What a request takes now when nothing is wrong, the slowest of ten: bounds on time add some of it, for a machine that is busy with something else.
+    pub async fn pace(&self) -> Duration {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..10 {
+            let started = Instant::now();
+            self.user(1).get("/v1/authors/1/posts?limit=1").await.ok();
+            slowest = slowest.max(started.elapsed());
+        }
+        slowest
+    }
+
+    /// What a walk of reconcile over everybody finds, from its beginning to its end: an invocation would stop at its deadline, which a slow machine meets earlier.
+    pub async fn walk_over_everybody(&self, dry_run: bool, settle: Duration) -> tidemark::reconcile::Report {
+        let plan = tidemark::reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000 };
+        let reconcile = &self.stack.app("reconcile").expect("reconcile runs in this process").reconcile;
+        reconcile.walk(&plan, None, false, &|| false).await.expect("the stores answer").expect("a walk")
     }
 
     /// Waits until every function asks Redis again: for a while after an outage it is not asked, by each function for itself, and while changes of the outage wait
@@ -137,7 +167,7 @@ impl World {
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };
             while app.progress.ping().await.is_err() || app.readers.outage.check().await.is_err() {
-                assert!(started.elapsed() < Duration::from_secs(30), "Redis is back and {} does not ask it", function.binary);
+                assert!(started.elapsed() < PATIENCE, "Redis is back and {} does not ask it", function.binary);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }

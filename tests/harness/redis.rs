@@ -109,6 +109,21 @@ impl ConnectionLike for Connection {
     }
 }
 
+/// Servers of Redis that are connected and do not answer.
+pub struct Hang(Vec<String>);
+
+impl Hang {
+    fn signal(&self, name: &str) {
+        let sent = std::process::Command::new("kill").arg(format!("-{name}")).args(&self.0).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// They go on with what they had.
+    pub fn end(self) {
+        self.signal("CONT");
+    }
+}
+
 impl World {
     /// Whether there is but one node.
     pub fn is_one_node(&self) -> bool {
@@ -135,11 +150,13 @@ impl World {
         redis::cmd("FLUSHALL").query_async::<()>(&mut self.redis().await).await.expect("FLUSHALL");
     }
 
-    /// Lets no node answer for so long.
-    pub async fn pause_redis(&self, ms: u64) {
-        for mut node in self.redis_nodes().await {
-            redis::cmd("CLIENT").arg("PAUSE").arg(ms).arg("ALL").query_async::<()>(&mut node).await.expect("CLIENT PAUSE");
-        }
+    /// Lets no node answer until [`Hang::end`], however long that is.
+    pub async fn hang_redis(&self) -> Hang {
+        let infos = self.redis_info("server").await;
+        let pid = |info: &String| info.lines().find_map(|line| line.strip_prefix("process_id:")).map(|pid| pid.trim().to_owned());
+        let hang = Hang(infos.iter().filter_map(pid).collect());
+        hang.signal("STOP");
+        hang
     }
 
     /// Commands run so far, by name, on all nodes together.

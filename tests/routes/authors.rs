@@ -1,6 +1,8 @@
 //! `GET /v1/authors/{author}/posts`.
 
-use serde_json::json;
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Value, json};
+use tidemark::facts::schema;
 use tidemark_tests::world;
 
 #[tokio::test]
@@ -41,6 +43,42 @@ async fn nothing_of_an_author_not_followed_counts_as_unread() {
         assert_eq!(author.get("/v1/authors/10/posts").await.ok()["items"][0]["read"], true);
         assert_eq!(reader.get("/v1/authors/11/posts").await.ok(), json!({ "items": [], "next_cursor": null, "total": 0 }));
         assert_eq!(reader.get("/v1/authors/0/posts").await.field(), "author");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_post_deleted_while_a_page_is_made_is_left_out_and_the_next_page_begins_where_it_would_have() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        for number in 1..=6 {
+            world.user(10).publish(&format!("{number}")).await;
+        }
+        world.idle().await;
+        // What a deletion leaves, as the page sees it that has read the author's head before it.
+        let dynamodb = world.dynamodb().await;
+        for seq in [5, 2, 1] {
+            let update =
+                dynamodb.update_item().table_name("PostsTable").set_key(Some(schema::post(format!("10-{seq}").parse().unwrap())));
+            let update = update.update_expression("SET tombstone = :true, #state = :state REMOVE title");
+            let update = update.expression_attribute_names("#state", "state");
+            let update = update.expression_attribute_values(":state", AttributeValue::S("cancelled".to_owned()));
+            update.expression_attribute_values(":true", AttributeValue::Bool(true)).send().await.unwrap();
+        }
+        for status in ["all", "unread"] {
+            let mut pages: Vec<Vec<u64>> = Vec::new();
+            let mut cursor = String::new();
+            loop {
+                let page = reader.get(&format!("/v1/authors/10/posts?status={status}&limit=2{cursor}")).await.ok();
+                let items = page["items"].as_array().unwrap();
+                assert!(items.iter().all(|post| post["title"] != ""), "{page}");
+                pages.push(items.iter().map(|post| post["seq"].as_u64().unwrap()).collect());
+                let Value::String(next) = &page["next_cursor"] else { break };
+                cursor = format!("&cursor={next}");
+            }
+            assert_eq!(pages, [vec![6], vec![4, 3], vec![]], "{status}");
+        }
     })
     .await;
 }

@@ -172,7 +172,7 @@ async fn what_is_not_there_is_refused_and_changes_nothing() {
 async fn reactions_go_on_without_redis_and_reach_a_view_that_survived() {
     // Long enough that no task is given up before Redis is back.
     world_with(
-        |options| options.retry_delay = Duration::from_secs(1),
+        |options| options.retry_delay = Duration::from_secs(4),
         async |world| {
             let reader = world.user(1);
             reader.put("/v1/following/10").await.ok();

@@ -4,6 +4,7 @@
 mod cluster;
 mod cost;
 mod damage;
+mod deleted_runs;
 mod delivery;
 mod epochs;
 mod events;

@@ -14,7 +14,7 @@ use tidemark::{
     views::{Redis, RedisOptions, keys},
 };
 use tidemark_local::RedisData;
-use tidemark_tests::{Answer, User, World, world, world_with};
+use tidemark_tests::{Answer, PATIENCE, User, World, world, world_with};
 
 /// The use cases alone, on a connection that waits for a busy machine: whatever goes to the facts does so because the test wants it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
@@ -152,7 +152,7 @@ async fn repeating_a_mark_shows_what_one_that_was_cut_off_did_not() {
 async fn redis_is_asked_again(user: &User) {
     let started = std::time::Instant::now();
     while counts(user, 3).await.header("degraded").is_some() {
-        assert!(started.elapsed() < Duration::from_secs(10), "Redis is back and not asked");
+        assert!(started.elapsed() < PATIENCE, "Redis is back and not asked");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -168,7 +168,7 @@ async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {
 async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_of_it() {
     for data in [RedisData::Keep, RedisData::Lose] {
         // As long as a message needs to come five times, Redis is surely back.
-        let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(2);
+        let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(4);
         world_with(patient, async |world| {
             let (admin, reader, idle) = (administrator(world), world.user(7), world.user(8));
             for title in ["a", "b", "c"] {
@@ -207,30 +207,45 @@ async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_
 
 #[tokio::test]
 async fn an_expired_notice_is_gone_at_once_everywhere() {
-    world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(7));
-        let expires_at = SystemClock.now().plus_ms(1_500);
-        admin.post("/v1/notices", &json!({ "platforms": [3], "title": "stays" })).await.ok();
-        let short = json!({ "platforms": [3], "title": "goes", "expires_at": expires_at }).to_string();
-        let publish =
-            async || admin.send(reqwest::Method::POST, "/v1/notices", &[("idempotency-key", "k")], Some(short.clone())).await;
-        let first = publish().await.ok();
-        reader.put("/v1/notices/3-2/read").await.ok();
-        assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 1, "read": 1 }));
-        assert_eq!(list(&reader).await.1.len(), 2);
-        while SystemClock.now() < expires_at {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    // A machine on which the notice expires before it was looked at gives it a longer life.
+    for lifetime_ms in [1_500, 6_000, 24_000, 96_000] {
+        let mut in_time = false;
+        world(async |world| in_time = expires_in_front_of_a_reader(world, lifetime_ms).await).await;
+        if in_time {
+            return;
         }
-        assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 1, "read": 0 }));
-        assert_eq!(list(&reader).await.1, [(json!("stays"), false)]);
-        assert_eq!(reader.get("/v1/notices/3-2").await.status, 404);
-        assert_eq!(reader.put("/v1/notices/3-2/read").await.status, 404);
-        let body = json!({ "title": "back", "expires_at": "2099-01-01T00:00:00Z" }).to_string();
-        assert_eq!(admin.send(reqwest::Method::PUT, "/v1/notices/3-2", &[], Some(body)).await.status, 404, "it stays gone");
-        assert_eq!(publish().await.ok(), first, "the first answer, though it would be refused now");
-        assert_eq!(world.user(8).post("/v1/notices/reads", &json!({ "platform": 3, "through": 2 })).await.ok()["changed"], 1);
-    })
-    .await;
+    }
+    panic!("96 s are not enough for five requests");
+}
+
+/// False when the notice had expired before it was looked at.
+async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
+    let (admin, reader) = (administrator(world), world.user(7));
+    admin.post("/v1/notices", &json!({ "platforms": [3], "title": "stays" })).await.ok();
+    let expires_at = SystemClock.now().plus_ms(lifetime_ms);
+    let short = json!({ "platforms": [3], "title": "goes", "expires_at": expires_at }).to_string();
+    let publish =
+        async || admin.send(reqwest::Method::POST, "/v1/notices", &[("idempotency-key", "k")], Some(short.clone())).await;
+    let first = publish().await;
+    reader.put("/v1/notices/3-2/read").await;
+    let before = (counts(&reader, 3).await, list(&reader).await.1.len());
+    if SystemClock.now() >= expires_at {
+        return false;
+    }
+    let first = first.ok();
+    assert_eq!((before.0.ok(), before.1), (json!({ "unread": 1, "read": 1 }), 2));
+    while SystemClock.now() < expires_at {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 1, "read": 0 }));
+    assert_eq!(list(&reader).await.1, [(json!("stays"), false)]);
+    assert_eq!(reader.get("/v1/notices/3-2").await.status, 404);
+    assert_eq!(reader.put("/v1/notices/3-2/read").await.status, 404);
+    let body = json!({ "title": "back", "expires_at": "2099-01-01T00:00:00Z" }).to_string();
+    assert_eq!(admin.send(reqwest::Method::PUT, "/v1/notices/3-2", &[], Some(body)).await.status, 404, "it stays gone");
+    assert_eq!(publish().await.ok(), first, "the first answer, though it would be refused now");
+    assert_eq!(world.user(8).post("/v1/notices/reads", &json!({ "platform": 3, "through": 2 })).await.ok()["changed"], 1);
+    true
 }
 
 // ---- large -----------------------------------------------------------------

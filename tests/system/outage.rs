@@ -1,7 +1,9 @@
 //! Redis away: the facts answer.
 
+use std::time::Duration;
+
 use tidemark_local::RedisData;
-use tidemark_tests::world;
+use tidemark_tests::{world, world_with};
 
 #[tokio::test]
 async fn without_redis_everything_goes_on_from_the_facts() {
@@ -40,7 +42,9 @@ async fn without_redis_everything_goes_on_from_the_facts() {
 
 #[tokio::test]
 async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
-    world(async |world| {
+    // The task is tried again for longer than Redis is away.
+    let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(3);
+    world_with(patient, async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         reader.put("/v1/following/10").await.ok();
         author.publish("one").await;

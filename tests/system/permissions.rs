@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use axum::{
@@ -43,20 +46,23 @@ const UNSEEN: [(&str, &str, &str, &str); 6] = [
     ("migrate", "dynamodb:Query", "ReadsTable", "the same"),
 ];
 
-type Seen = BTreeMap<String, Permissions>;
+pub(super) type Seen = BTreeMap<String, Permissions>;
 
 /// Stands before a service and notes who asks for what.
-struct Tap {
-    service: OnceLock<String>,
+pub(super) struct Tap {
+    pub(super) service: OnceLock<String>,
     http: reqwest::Client,
     seen: Arc<Mutex<Seen>>,
+    /// Requests so far, each page of a query by itself.
+    pub(super) requests: AtomicU64,
 }
 
 impl Tap {
-    async fn start(seen: &Arc<Mutex<Seen>>) -> (String, Arc<Self>) {
+    pub(super) async fn start(seen: &Arc<Mutex<Seen>>) -> (String, Arc<Self>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let tap = Arc::new(Self { service: OnceLock::new(), http: reqwest::Client::new(), seen: Arc::clone(seen) });
+        let (service, requests) = (OnceLock::new(), AtomicU64::new(0));
+        let tap = Arc::new(Self { service, http: reqwest::Client::new(), seen: Arc::clone(seen), requests });
         let router = Router::new().fallback(forward).with_state(Arc::clone(&tap));
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (address, tap)
@@ -68,6 +74,7 @@ async fn forward(State(tap): State<Arc<Tap>>, headers: HeaderMap, body: Bytes) -
     let caller = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap().to_owned();
     let asked = asked(&text("x-amz-target"), &serde_json::from_slice(&body).unwrap());
     tap.seen.lock().unwrap().entry(caller).or_default().extend(asked);
+    tap.requests.fetch_add(1, Ordering::Relaxed);
     let mut request = tap.http.post(tap.service.get().expect("the stack has started")).body(body);
     for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
         request = request.header(name, value);
@@ -312,7 +319,10 @@ async fn what_functions_ask_of_redis_is_what_their_user_may() {
     let mut server = server.stdout(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
     let started = std::time::Instant::now();
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        assert!(started.elapsed().as_secs() < 10 && server.try_wait().unwrap().is_none(), "redis-server does not start");
+        assert!(
+            started.elapsed() < tidemark_tests::PATIENCE && server.try_wait().unwrap().is_none(),
+            "redis-server does not start"
+        );
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 

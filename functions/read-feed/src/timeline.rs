@@ -3,9 +3,9 @@
 use serde_json::json;
 use tidemark::{
     App,
-    domain::{Cursor, Post, PostId, Seq, UserId},
+    domain::{Cursor, Post, Seq},
     http::{Answer, Page, Problem, Request},
-    reader::{FeedItem, Flags, Status},
+    reader::{FeedItem, Status},
 };
 
 /// One page of an author's timeline.
@@ -23,38 +23,19 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
     // One more than asked for tells whether there is a next page.
     let wanted = page.limit + 1;
-    let (mut posts, total) = match status {
-        Status::All => (all(app, author, upto, wanted).await?, flags.head().posts),
-        Status::Unread => (unread(app, author, &flags, upto, wanted).await?, flags.unread()),
+    let (mut seqs, total): (Vec<Seq>, u64) = match status {
+        Status::All => (flags.head().listed_seqs(upto, wanted), flags.head().posts),
+        Status::Unread => (flags.unread_seqs().filter(|&seq| seq <= upto).take(wanted).collect(), flags.unread()),
     };
-    let more = posts.len() > page.limit;
-    posts.truncate(page.limit);
-    let next = posts.last().filter(|_| more).map(|post| Cursor::Author(post.id.seq));
+    let more = seqs.len() > page.limit;
+    seqs.truncate(page.limit);
+    // A post that was deleted since the head was read shortens this page. The next one begins where it would have begun.
+    let next = seqs.last().filter(|_| more).map(|&seq| Cursor::Author(seq));
+    let posts = app.posts.posts_of(author, &seqs).await?;
     let item = |post: Post| {
         let read = flags.is_read(post.id.seq);
         crate::item(&FeedItem::new(post.into(), read, &reactions))
     };
-    let items = posts.into_iter().map(item).collect();
+    let items = posts.into_iter().filter(|post| !post.deleted).map(item).collect();
     Ok(Page::answer(request, items, next, json!({ "total": total })))
-}
-
-/// Live posts up to `upto`, newest first.
-async fn all(app: &App, author: UserId, mut upto: Seq, wanted: usize) -> Result<Vec<Post>, Problem> {
-    let mut posts: Vec<Post> = Vec::with_capacity(wanted);
-    while posts.len() < wanted {
-        let loaded = app.posts.timeline(author, 0, upto, wanted).await?;
-        let Some(last) = loaded.last() else { break };
-        upto = last.id.seq - 1;
-        posts.extend(loaded.into_iter().filter(|post| !post.deleted));
-    }
-    posts.truncate(wanted);
-    Ok(posts)
-}
-
-/// Posts up to `upto` that count as unread, newest first: just these are read.
-async fn unread(app: &App, author: UserId, flags: &Flags, upto: Seq, wanted: usize) -> Result<Vec<Post>, Problem> {
-    let ids: Vec<PostId> =
-        flags.unread_seqs().filter(|&seq| seq <= upto).take(wanted).map(|seq| PostId::new(author, seq)).collect();
-    let mut posts = app.posts.posts(&ids).await?;
-    Ok(ids.iter().filter_map(|id| posts.remove(id)).collect())
 }

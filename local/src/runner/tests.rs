@@ -57,7 +57,7 @@ impl Worker<'_> {
 }
 
 async fn pid(processes: &Processes, other_than: Option<u32>) -> u32 {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(180);
     loop {
         match processes.pids().first() {
             Some(pid) if Some(*pid) != other_than => return *pid,

@@ -46,6 +46,8 @@ pub struct AuthorHead {
     pub modes: Modes,
     /// Live posts among `deleted`: archived ones.
     pub archived: u64,
+    /// Their sequence numbers. It may hold deleted ones too: a head from before it was kept says all of `deleted`.
+    pub archive: SeqSet,
     /// More posts from before are about to be appended by migration.
     pub importing: bool,
 }
@@ -53,7 +55,7 @@ pub struct AuthorHead {
 impl AuthorHead {
     /// What views keep of it: the rest is of use to the facts alone.
     pub fn for_views(&self) -> Self {
-        Self { archived: 0, importing: false, ..self.clone() }
+        Self { archived: 0, archive: SeqSet::default(), importing: false, ..self.clone() }
     }
 
     /// How many live posts there must be.
@@ -64,6 +66,16 @@ impl AuthorHead {
     /// How many posts were deleted so far: the version of `deleted`.
     pub fn deletions(&self) -> u32 {
         u32::try_from(self.deleted.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The newest posts in `after+1..=upto` that feeds show, newest first, at most `limit`.
+    pub fn feed_seqs(&self, after: Seq, upto: Seq, limit: usize) -> Vec<Seq> {
+        self.deleted.absent_between(after, upto.min(self.latest_seq)).take(limit).collect()
+    }
+
+    /// The newest posts up to `upto` that the author's own list shows, archived ones included, newest first, at most `limit`.
+    pub fn listed_seqs(&self, upto: Seq, limit: usize) -> Vec<Seq> {
+        self.deleted.minus(&self.archive).absent_between(0, upto.min(self.latest_seq)).take(limit).collect()
     }
 
     /// Live posts in `after+1..=latest_seq`.
@@ -343,6 +355,18 @@ mod tests {
         assert_eq!(publish(5, 79), (DeliveryMode::Pull, Modes { changes: 2, pulled: 5 }));
         assert_eq!(publish(6, 99), (DeliveryMode::Push, Modes { changes: 2, pulled: 5 }));
         assert_eq!(publish(7, 100), (DeliveryMode::Push, Modes { changes: 3, pulled: 5 }));
+    }
+
+    #[test]
+    fn archived_posts_are_listed_and_in_no_feed() {
+        let mut head = AuthorHead { latest_seq: 1_000, deleted: (3..=998).collect(), ..Default::default() };
+        head.archive = [5, 7].into_iter().collect();
+        assert_eq!(head.feed_seqs(0, 2_000, 10), [1_000, 999, 2, 1]);
+        assert_eq!(head.feed_seqs(1, 999, 10), [999, 2]);
+        assert_eq!(head.feed_seqs(0, 1_000, 3), [1_000, 999, 2]);
+        assert_eq!(head.listed_seqs(2_000, 10), [1_000, 999, 7, 5, 2, 1]);
+        assert_eq!(head.listed_seqs(6, 2), [5, 2]);
+        assert_eq!(AuthorHead::default().listed_seqs(9, 9), [] as [Seq; 0]);
     }
 
     #[test]

@@ -111,6 +111,36 @@ impl SeqSet {
         iter
     }
 
+    /// The numbers in `after+1..=upto` that it does not hold, greatest first. A run of members costs one step, however long it is.
+    pub fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
+        let mut next = upto;
+        std::iter::from_fn(move || {
+            if next > after && self.contains(next) {
+                next = self.run_start(next) - 1;
+            }
+            let absent = (next > after).then_some(next)?;
+            next -= 1;
+            Some(absent)
+        })
+    }
+
+    /// The smallest `n ≥ 1` such that every number in `n..=last` is in the set, as `last` is.
+    fn run_start(&self, last: Seq) -> Seq {
+        let is_run = |first: Seq| self.count_between(first, last) == last - first + 1;
+        // Doubled while it is a run, then bisected: `low` is no part of it.
+        let (mut start, mut step) = (last, 1);
+        while step < last && is_run(last - step) {
+            start = last - step;
+            step *= 2;
+        }
+        let mut low = last.saturating_sub(step);
+        while start - low > 1 {
+            let middle = low + (start - low) / 2;
+            if is_run(middle) { start = middle } else { low = middle }
+        }
+        start
+    }
+
     /// The greatest `n ≥ after` such that every number in `after+1..=n` is in the set.
     pub fn contiguous_above(&self, after: Seq) -> Seq {
         let rank = self.0.rank(after);
@@ -136,7 +166,30 @@ impl FromIterator<Seq> for SeqSet {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::{collection::btree_set, prelude::*};
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn absent_numbers_are_those_that_are_not_there(
+            members in btree_set(1..60u64, 0..60), after in 0..70u64, upto in 0..70u64,
+        ) {
+            let set: SeqSet = members.iter().copied().collect();
+            let expected: Vec<u64> = (after + 1..=upto).rev().filter(|seq| !members.contains(seq)).collect();
+            prop_assert_eq!(set.absent_between(after, upto).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_run_is_jumped_over() {
+        let mut set = SeqSet::default();
+        set.insert_range(5, 3_000_000_000);
+        let absent: BTreeSet<u64> = set.absent_between(0, 3_000_000_002).collect();
+        assert_eq!(absent, [1, 2, 3, 4, 3_000_000_001, 3_000_000_002].into());
+    }
 
     #[test]
     fn a_million_read_but_three_stays_small_and_comes_back() {

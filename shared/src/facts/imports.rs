@@ -195,6 +195,7 @@ impl DynamoFacts {
         let mode = if archived { DeliveryMode::Push } else { head.modes.current() };
         if archived {
             head.deleted.insert(seq);
+            head.archive.insert(seq);
             head.archived += 1;
         } else {
             head.modes = head.modes.after(seq, followers, self.limits.pull_threshold);
@@ -258,10 +259,11 @@ impl DynamoFacts {
             "SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled, importing = :importing"
                 .to_owned();
         if archived > 0 {
-            sets.push_str(", deleted = :deleted, deletions = :deletions");
+            sets.push_str(", deleted = :deleted, deletions = :deletions, archived_seqs = :archive");
             conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));
             head = head
                 .expression_attribute_values(":deleted", bytes_of(&after.deleted))
+                .expression_attribute_values(":archive", bytes_of(&after.archive))
                 .expression_attribute_values(":deletions", number(after.deleted.len()));
             if !before.deleted.is_empty() {
                 head = head.expression_attribute_values(":deletions_before", number(before.deleted.len()));

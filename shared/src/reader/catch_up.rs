@@ -65,12 +65,8 @@ impl Readers {
         known: Seq,
     ) -> Result<(), ReaderError> {
         let after = known.max(edge.floor);
-        let news: Vec<PostId> = (after + 1..=head.latest_seq)
-            .rev()
-            .filter(|&seq| !head.deleted.contains(seq))
-            .take(FEED_CAP)
-            .map(|seq| PostId::new(edge.author, seq))
-            .collect();
+        let news = head.feed_seqs(after, head.latest_seq, FEED_CAP);
+        let news: Vec<PostId> = news.into_iter().map(|seq| PostId::new(edge.author, seq)).collect();
         let (posts, _) = self.summaries(&news).await?;
         let entries: Vec<FeedKey> = posts.iter().map(PostSummary::key).collect();
         let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();

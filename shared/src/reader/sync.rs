@@ -111,10 +111,11 @@ impl Readers {
             return Ok(None);
         }
         let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
-        let posts = self.posts.timeline(edge.author, edge.floor, pair.head.latest_seq, FEED_CAP).await?;
+        let newest = pair.head.feed_seqs(edge.floor, pair.head.latest_seq, FEED_CAP);
+        let posts = self.posts.posts_of(edge.author, &newest).await?;
         let entries: Vec<FeedKey> = posts.iter().filter(|post| post.is_in_feeds()).map(Post::key).collect();
-        let newest = FeedKey { at: pair.head.latest_at, post: PostId::new(edge.author, pair.head.latest_seq) };
-        let low = (posts.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(newest));
+        let top = FeedKey { at: pair.head.latest_at, post: PostId::new(edge.author, pair.head.latest_seq) };
+        let low = (newest.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(top));
         Ok(Some(Seed { authors: vec![(edge.author, state)], entries, token: None, low }))
     }
 }

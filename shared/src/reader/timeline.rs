@@ -4,7 +4,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use futures::future::try_join_all;
 
-use super::{ReaderError, Snapshot};
+use super::{ReaderError, Readers, Snapshot};
 use crate::{
     domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId},
     ports::Posts,
@@ -17,8 +17,16 @@ const PARALLEL: usize = 16;
 const FIRST_LOAD: usize = 10;
 const NEXT_LOAD: usize = 100;
 
+/// Which of an author's posts a lane gives.
+enum Wanted<'a> {
+    /// Those that feeds show, as the author's head says.
+    Feed(&'a AuthorHead),
+    /// These, ascending.
+    Only(Vec<Seq>),
+}
+
 /// One author's part in a merge.
-pub struct Lane {
+pub struct Lane<'a> {
     author: UserId,
     /// Nothing at or below it.
     after: Seq,
@@ -26,35 +34,34 @@ pub struct Lane {
     upto: Seq,
     /// Nothing later than it.
     latest_at: Timestamp,
-    /// The only posts that are wanted, ascending; `None` for all.
-    only: Option<Vec<Seq>>,
+    wanted: Wanted<'a>,
     loaded: VecDeque<Post>,
     loads: usize,
 }
 
-impl Lane {
+impl<'a> Lane<'a> {
     /// The whole feed: live posts above each author's floor.
-    pub fn of_feed(snapshot: &Snapshot) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, None)))
+    pub fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, Wanted::Feed(head))))
     }
 
     /// What counts as unread, and nothing else is read for it.
-    pub fn of_unread(snapshot: &Snapshot) -> Vec<Self> {
+    pub fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, _| {
             let mut seqs: Vec<Seq> = state.unread_seqs().collect();
             seqs.reverse();
-            Some((seqs.first()? - 1, *seqs.last()?, Some(seqs)))
+            Some((seqs.first()? - 1, *seqs.last()?, Wanted::Only(seqs)))
         })
     }
 
     fn of_snapshot(
-        snapshot: &Snapshot,
-        choose: impl Fn(&AuthorState, &AuthorHead) -> Option<(Seq, Seq, Option<Vec<Seq>>)>,
+        snapshot: &'a Snapshot,
+        choose: impl Fn(&AuthorState, &'a AuthorHead) -> Option<(Seq, Seq, Wanted<'a>)>,
     ) -> Vec<Self> {
         let lanes = snapshot.state.authors.iter().filter_map(|(&author, state)| {
             let head = snapshot.heads.get(&author)?;
-            let (after, upto, only) = choose(state, head)?;
-            let lane = Self { author, after, upto, latest_at: head.latest_at, only, loaded: VecDeque::new(), loads: 0 };
+            let (after, upto, wanted) = choose(state, head)?;
+            let lane = Self { author, after, upto, latest_at: head.latest_at, wanted, loaded: VecDeque::new(), loads: 0 };
             (after < upto).then_some(lane)
         });
         lanes.collect()
@@ -72,38 +79,58 @@ impl Lane {
         !self.loaded.is_empty()
     }
 
+    /// The next numbers, greatest first. What was deleted is not among them: it costs nothing, however much there is of it.
+    fn next_seqs(&mut self, limit: usize) -> Vec<Seq> {
+        match &mut self.wanted {
+            Wanted::Feed(head) => head.feed_seqs(self.after, self.upto, limit),
+            Wanted::Only(seqs) => {
+                seqs.truncate(seqs.partition_point(|&seq| seq <= self.upto));
+                let mut next = seqs.split_off(seqs.len().saturating_sub(limit));
+                next.reverse();
+                next
+            }
+        }
+    }
+
     async fn load(&mut self, posts: &dyn Posts) -> Result<(), ReaderError> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
-        let loaded = match &mut self.only {
-            None => posts.timeline(self.author, self.after, self.upto, limit).await?,
-            Some(only) => {
-                only.truncate(only.partition_point(|&seq| seq <= self.upto));
-                let next = only.split_off(only.len().saturating_sub(limit));
-                let ids: Vec<PostId> = next.iter().map(|&seq| PostId::new(self.author, seq)).collect();
-                let mut found = posts.posts(&ids).await?;
-                ids.iter().rev().filter_map(|id| found.remove(id)).collect()
-            }
-        };
-        match loaded.last() {
-            // The next load begins below the last post of this one.
-            Some(last) if loaded.len() == limit => {
-                self.upto = last.id.seq - 1;
-                if !last.archived {
-                    self.latest_at = last.created_at;
-                }
-            }
-            _ => self.upto = self.after,
+        let seqs = self.next_seqs(limit);
+        let loaded = posts.posts_of(self.author, &seqs).await?;
+        // The next load begins below the last number of this one, whatever has become of its post.
+        self.upto = seqs.last().filter(|_| seqs.len() == limit).map_or(self.after, |last| last - 1);
+        if let Some(last) = loaded.last().filter(|post| !post.archived) {
+            self.latest_at = last.created_at;
         }
         self.loaded.extend(loaded.into_iter().filter(Post::is_in_feeds));
         Ok(())
     }
 }
 
+impl Readers {
+    /// An author's newest posts above `after` that feeds show, newest first, at most `limit`; and whether there are more. What was deleted costs nothing.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn newest_feed_posts(
+        &self,
+        author: UserId,
+        head: &AuthorHead,
+        after: Seq,
+        limit: usize,
+    ) -> Result<(Vec<Post>, bool), ReaderError> {
+        let mut seqs = head.feed_seqs(after, head.latest_seq, limit.saturating_add(1));
+        let more = seqs.len() > limit;
+        seqs.truncate(limit);
+        let posts = self.posts.posts_of(author, &seqs).await?;
+        Ok((posts.into_iter().filter(Post::is_in_feeds).collect(), more))
+    }
+}
+
 /// The merge itself: [`Merge::next`] gives posts newest first, each once.
 pub struct Merge<'a> {
     posts: &'a dyn Posts,
-    lanes: Vec<Lane>,
+    lanes: Vec<Lane<'a>>,
     heap: BinaryHeap<(FeedKey, usize)>,
     before: Option<FeedKey>,
     started: bool,
@@ -111,7 +138,7 @@ pub struct Merge<'a> {
 
 impl<'a> Merge<'a> {
     /// Merges lanes, strictly below `before`.
-    pub fn new(posts: &'a dyn Posts, lanes: Vec<Lane>, before: Option<FeedKey>) -> Self {
+    pub fn new(posts: &'a dyn Posts, lanes: Vec<Lane<'a>>, before: Option<FeedKey>) -> Self {
         Self { posts, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
@@ -143,7 +170,7 @@ impl<'a> Merge<'a> {
             return Ok(());
         }
         if let Some(before) = self.before {
-            let mut later: Vec<&mut Lane> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
+            let mut later: Vec<&mut Lane<'_>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
             for lanes in later.chunks_mut(PARALLEL) {
                 let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
                 for (lane, seq) in lanes.iter_mut().zip(seqs) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tidemark_tests::{World, world_with};
+use tidemark_tests::{PATIENCE, World, world_with};
 
 use super::{MASTERS, ask, at_home, home_of, pid, signal, with_replicas};
 
@@ -15,7 +15,12 @@ const BOUND: Duration = Duration::from_secs(3);
 async fn unread(world: &World, reader: u64) -> (u64, bool) {
     let started = Instant::now();
     let answer = world.user(reader).get("/v1/unread").await;
-    assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
+    let took = started.elapsed();
+    if took >= BOUND {
+        // A machine that is busy with something else takes its time besides.
+        let pace = world.pace().await;
+        assert!(took < BOUND + 10 * pace, "{took:?}, where a request takes {pace:?}");
+    }
     let degraded = answer.header("degraded").is_some();
     (answer.ok()["total"].as_u64().unwrap(), degraded)
 }
@@ -24,7 +29,7 @@ async fn unread(world: &World, reader: u64) -> (u64, bool) {
 async fn is_served_again(world: &World, reader: u64) -> Duration {
     let started = Instant::now();
     while unread(world, reader).await.1 {
-        assert!(started.elapsed() < Duration::from_secs(30), "nobody takes over");
+        assert!(started.elapsed() < PATIENCE, "nobody takes over");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     started.elapsed()
@@ -64,7 +69,7 @@ async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
         let started = Instant::now();
         for reader in others {
             while unread(world, reader).await != (2, false) {
-                assert!(started.elapsed() < Duration::from_secs(10));
+                assert!(started.elapsed() < PATIENCE);
             }
         }
         world.stack.start_redis_node(lost).await.unwrap();
@@ -102,7 +107,7 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
             queue.visible + queue.in_flight
         };
         while left().await > (POSTS as usize) * 3 / 4 {
-            assert!(started.elapsed() < Duration::from_secs(30));
+            assert!(started.elapsed() < PATIENCE);
             tokio::task::yield_now().await;
         }
         let lost = home_of(world, 1).await;
@@ -125,7 +130,7 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
             all
         };
         while !finished().await {
-            assert!(killed.elapsed() < Duration::from_secs(90), "fan-outs are not finished");
+            assert!(killed.elapsed() < PATIENCE, "fan-outs are not finished");
             world.stack.fire("reconcile", None).await.unwrap();
             world.idle().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -164,7 +169,7 @@ async fn what_only_the_lost_master_had_heard_is_not_missed() {
         let replica = lost + MASTERS;
         let heard = Instant::now();
         while ask::<i64>(world, lost, &["WAIT", "1", "100"]).await < 1 {
-            assert!(heard.elapsed() < Duration::from_secs(10));
+            assert!(heard.elapsed() < PATIENCE);
         }
         // From here on the replica hears nothing, what waits for it in a socket included.
         let replica_pid = pid(world, replica).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tidemark::{domain::UserId, views::keys};
 use tidemark_local::{ClusterSetup, Options, RedisSetup};
-use tidemark_tests::World;
+use tidemark_tests::{World, deployed_timeouts};
 
 const MASTERS: usize = 3;
 
@@ -20,7 +20,8 @@ fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
         let cluster = ClusterSetup { masters: MASTERS, replicas, node_timeout: Duration::from_secs(1) };
         options.redis = RedisSetup { tls: false, cluster: Some(cluster) };
         // A message is tried again for longer than a failover takes.
-        options.retry_delay = Duration::from_secs(1);
+        options.retry_delay = Duration::from_secs(3);
+        deployed_timeouts(options);
     }
 }
 

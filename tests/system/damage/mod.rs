@@ -15,7 +15,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tidemark::{reconcile::Plan, views::keys};
+use tidemark::views::keys;
 use tidemark_tests::{World, world};
 
 use scene::Scene;
@@ -63,9 +63,7 @@ pub(super) async fn plant_everything(world: &World) {
 /// A walk over everybody to its end, however long it takes this machine, and a look at every fan-out.
 async fn run(world: &World, dry_run: bool) -> Vec<Value> {
     let fan_outs = fire(world, json!({ "job": "fan-outs", "dry_run": dry_run, "overdue_ms": 0 })).await;
-    let plan = Plan { dry_run, share: 1.0, settle: Duration::from_millis(50), slice: 100_000 };
-    let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
-    let users = json!(reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap());
+    let users = json!(world.walk_over_everybody(dry_run, Duration::from_millis(50)).await);
     assert_eq!(users["failed"], 0, "{users}");
     for report in [&fan_outs, &users] {
         assert_eq!((&report["next"], &report["dry_run"]), (&json!(null), &json!(dry_run)), "{report}");

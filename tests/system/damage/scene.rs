@@ -116,7 +116,7 @@ impl<'w> Scene<'w> {
     pub(super) async fn until_cached(&self, path: &str, key: &str) {
         let started = std::time::Instant::now();
         while !self.redis().exists::<_, bool>(key).await.unwrap() {
-            assert!(started.elapsed() < std::time::Duration::from_secs(10), "{path} is not cached");
+            assert!(started.elapsed() < tidemark_tests::PATIENCE, "{path} is not cached");
             self.caller(self.reader()).get(path).await.ok();
         }
     }

@@ -68,8 +68,7 @@ async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_m
 
 /// A dry run over everybody finds nothing to repair.
 async fn nothing_is_wrong(world: &World) {
-    let job = json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 50, "slice": 100_000 });
-    let report = world.stack.fire("reconcile", Some(job)).await.unwrap();
+    let report = json!(world.walk_over_everybody(true, std::time::Duration::from_millis(50)).await);
     assert_eq!((&report["found"], &report["failed"], &report["next"]), (&json!({}), &json!(0), &Value::Null), "{report}");
     assert!(report["looked_at"].as_u64().unwrap() >= USERS as u64, "{report}");
 }
