@@ -214,6 +214,8 @@ pub trait Reads: Send + Sync {
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, FactsError>;
     /// What a user has read of anybody.
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, FactsError>;
+    /// Marks posts read, or unread again, whatever others mark at the same time: there is no condition that could fail. The state before it and the state after it.
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), FactsError>;
     /// Writes a state whose version is one above the stored one; false, and nothing is written, when it is not.
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError>;
 }

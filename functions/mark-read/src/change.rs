@@ -2,7 +2,7 @@
 
 use tidemark::{
     App,
-    domain::{ReadState, UserId},
+    domain::{ReadState, Seq, UserId},
     http::Problem,
     ports::{FactsError, Task},
     reader::{Flags, Origin, PairFacts, Snapshot},
@@ -17,6 +17,18 @@ pub(crate) struct Changed {
     pub(crate) count: u64,
     /// Whether this request wrote the facts; if not, they said so before.
     written: bool,
+}
+
+/// Marks posts of one author read, or unread again. Any number of devices may do so at once: none of them waits for another.
+pub(crate) async fn mark(app: &App, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<Changed, Problem> {
+    let pair = app.readers.pair(user, author).await?;
+    if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
+        return Ok(Changed { pair, count: 0, written: false });
+    }
+    let (before, after) = app.reads.mark(user, author, seqs, read).await?;
+    let before = Flags::new(user, author, PairFacts { reads: before, ..pair.clone() });
+    let count = seqs.iter().filter(|&&seq| before.is_read(seq) != read).count() as u64;
+    Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
 }
 
 /// Applies `change` to what `user` has read of `author`. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to

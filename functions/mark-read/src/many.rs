@@ -58,16 +58,11 @@ async fn posts(app: &App, caller: UserId, body: &Body) -> Result<Outcomes, Probl
             by_author.entry(id.author).or_default().push(id.seq);
         }
     }
-    let changes = by_author.into_iter().map(|(author, seqs)| mark_posts(app, caller, author, seqs).boxed()).collect();
+    let changes = by_author
+        .into_iter()
+        .map(|(author, seqs)| async move { change::mark(app, caller, author, &seqs, true).await }.boxed())
+        .collect();
     Ok(in_parallel(changes).await)
-}
-
-async fn mark_posts(app: &App, caller: UserId, author: UserId, seqs: Vec<Seq>) -> Result<Changed, Problem> {
-    let changed = change::apply(app, caller, author, |flags, reads| {
-        let count = seqs.iter().filter(|&&seq| !flags.is_read(seq)).count() as u64;
-        reads.mark(seqs.iter().copied()).then_some(count)
-    });
-    changed.await
 }
 
 async fn through(app: &App, caller: UserId, body: &Body) -> Result<Changed, Problem> {

@@ -17,11 +17,7 @@ pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Ans
     if !live {
         return Err(Problem::not_found(format!("no post {id}")));
     }
-    let changed = change::apply(app, caller, id.author, |_, reads| {
-        let changed = if read { reads.mark([id.seq]) } else { reads.unmark(id.seq) };
-        changed.then_some(1)
-    })
-    .await?;
+    let changed = change::mark(app, caller, id.author, &[id.seq], read).await?;
     let snapshot = change::show(app, caller, std::slice::from_ref(&changed)).await?;
     let body = json!({
         "read": Flags::new(caller, id.author, changed.pair).is_read(id.seq),

@@ -54,6 +54,13 @@ impl Reader<'_> {
         SeqSet::from_bytes(bytes.as_ref()).map_err(|_| self.damaged(name))
     }
 
+    /// The numbers of a set; none when it is not there.
+    pub(super) fn numbers(&self, name: &str) -> Result<Vec<u64>, FactsError> {
+        let Some(value) = self.item.get(name) else { return Ok(Vec::new()) };
+        let numbers = value.as_ns().map_err(|_| self.damaged(name))?;
+        numbers.iter().map(|number| number.parse().map_err(|_| self.damaged(name))).collect()
+    }
+
     pub(super) fn bytes(&self, name: &str) -> Result<&[u8], FactsError> {
         self.item.get(name).and_then(|value| value.as_b().ok()).map(AsRef::as_ref).ok_or_else(|| self.damaged(name))
     }

@@ -11,7 +11,7 @@
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL | publish, delete, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, at most some hundred), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
 //! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N | react |
 //! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N | react |
