@@ -9,13 +9,14 @@ use tracing::warn;
 
 use crate::{
     domain::{
-        AuthorHead, DeliveryState, Edge, FeedKey, Post, PostId, Timestamp, UserId,
+        AuthorHead, Delivery, DeliveryState, Edge, FeedKey, Post, Timestamp, UserId,
+        ids::SHARDS,
         pages::{INLINE_PAGES, page_buckets, page_tasks},
     },
     notices::NoticeBoard,
     ports::{
-        Clock, Edges, FactsError, FanOut, FanOutKind, Posts, Progress, ProgressViews, QueueError, ReaderViews, Task, TaskQueue,
-        ViewError,
+        Clock, Edges, FactsError, FanOut, FanOutKind, Look, Posts, Progress, ProgressViews, QueueError, ReaderViews, Task,
+        TaskQueue, ViewError,
     },
     reader::{ReaderError, Readers},
     relations::Relations,
@@ -79,39 +80,81 @@ pub struct FanOuts {
     pub clock: Arc<dyn Clock>,
 }
 
+/// How long pages may wait in a queue that is never seen drained before they are taken for lost.
+const BACKLOG_WAIT_MS: u64 = 3_600_000;
+
+/// Messages in flight that are no sign of a backlog: about what all workers hold at once.
+const HELD_BY_WORKERS: u64 = 100;
+
+/// How often the wait for pages that were sent again doubles.
+const MOST_DOUBLINGS: u32 = 10;
+
+/// What a look at unfinished fan-outs goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookPlan {
+    /// Now.
+    pub now: Timestamp,
+    /// How long the pages of a publish may take. After attempt `k` it is 2ᵏ times as long.
+    pub wait_ms: u64,
+    /// Whether the queue was seen drained: what is not done and was sent before is lost.
+    pub drained: bool,
+    /// How often pages are sent again.
+    pub most_attempts: u32,
+}
+
+/// Whether it is time for an unfinished fan-out to be looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Now.
+    Now,
+    /// Its pages may still be on their way.
+    Later,
+    /// Nobody knows since when its pages wait: noted, and then later.
+    Unseen,
+}
+
+impl LookPlan {
+    /// Whether the pages of this fan-out are to be taken for lost, if nobody has done them.
+    ///
+    /// Standing still does not tell: pages that wait in a backlog do the same. SQS has no attribute for the age of its oldest message (that is a metric, minutes late), but
+    /// it tells how many messages wait and how many are in flight. A queue without waiting messages has given all that was sent before to workers, so that a page which is
+    /// neither done nor moving is lost, or fails again and again; the doubled waits bound what that costs. While messages wait, nothing is sent, for an hour doubled with each
+    /// attempt: a queue that is busy at every look must not hold off for ever what is really lost.
+    pub fn due(&self, delivery: &Delivery) -> Due {
+        let wait = if self.drained { self.wait_ms } else { self.wait_ms.max(BACKLOG_WAIT_MS) };
+        let since = delivery.sent_at.unwrap_or(delivery.started_at);
+        if since.plus_ms(wait << delivery.attempts.min(MOST_DOUBLINGS)) > self.now {
+            Due::Later
+        } else if !self.drained && delivery.sent_at.is_none() {
+            // A retraction, or an import, of a post of long ago.
+            Due::Unseen
+        } else {
+            Due::Now
+        }
+    }
+}
+
 /// How an unfinished fan-out was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inspected {
-    /// Pages were done since the last look: workers are at it, and what is on its way need not be sent twice.
+    /// Pages were done since the last note: workers are at it, and what is on its way need not be sent twice.
     Moving {
         /// Pages done.
         pages_done: u64,
     },
-    /// Nothing was done since, or all of it and nobody has noted that.
-    Standing {
-        /// Progress.
-        progress: Progress,
+    /// All pages are done, and nobody has noted that.
+    Done(Progress),
+    /// Pages are missing and may be sent again.
+    Missing {
+        /// Pages done.
+        pages_done: u64,
         /// Pages that nobody has done.
-        missing: Vec<u16>,
+        pages: Vec<u16>,
     },
-}
-
-/// What came of resuming a fan-out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resumed {
-    /// All pages were done: it is finished now.
-    Finished,
-    /// Pages were done since the last look: left to its workers.
-    Moving,
-    /// Missing pages were sent again.
-    Sent {
-        /// How many.
+    /// Pages are missing and were sent as often as allowed; somebody has to look at it.
+    UsedUp {
+        /// Pages that nobody has done.
         pages: usize,
-    },
-    /// It was resumed as often as allowed; somebody has to look at it.
-    GivenUp {
-        /// How often.
-        attempts: u32,
     },
 }
 
@@ -161,13 +204,13 @@ impl FanOuts {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
             return Ok(self.queue.send(&tasks).await?);
         }
-        let counts = self.edges.follower_counts(fan_out.post.author).await?;
-        if counts.iter().all(|&count| count == 0) {
-            return self.finish(fan_out, 0).await;
-        }
         let mut tasks = Vec::new();
         for page in 0..fan_out.pages {
-            tasks.push(self.batch(fan_out, page, &counts).await?);
+            tasks.push(self.batch(fan_out, page).await?);
+        }
+        let is_empty = |task: &Task| matches!(task, Task::Batch { followers, .. } if followers.is_empty());
+        if tasks.iter().all(is_empty) {
+            return self.finish(fan_out, 0).await;
         }
         Ok(self.queue.send(&tasks).await?)
     }
@@ -197,50 +240,54 @@ impl FanOuts {
         }
     }
 
-    /// How an unfinished fan-out is.
+    /// Whether the queue holds nothing but what workers are at.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn is_drained(&self) -> Result<bool, QueueError> {
+        let backlog = self.queue.backlog().await?;
+        Ok(backlog.waiting == 0 && backlog.in_flight <= HELD_BY_WORKERS)
+    }
+
+    /// How an unfinished fan-out is that is due.
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn inspect(&self, post: &Post, head: &AuthorHead) -> Result<Inspected, ViewError> {
+    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected, ViewError> {
         let fan_out = FanOut::of(post, head);
-        let (progress, missing) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
-        if !missing.is_empty() && progress.pages_done > post.delivery.seen_pages {
-            return Ok(Inspected::Moving { pages_done: progress.pages_done });
-        }
-        Ok(Inspected::Standing { progress, missing })
+        let (progress, pages) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
+        let pages_done = progress.pages_done;
+        Ok(if pages.is_empty() {
+            Inspected::Done(progress)
+        } else if pages_done > post.delivery.seen_pages {
+            Inspected::Moving { pages_done }
+        } else if post.delivery.attempts >= most_attempts {
+            Inspected::UsedUp { pages: pages.len() }
+        } else {
+            Inspected::Missing { pages_done, pages }
+        })
     }
 
-    /// Sends again the pages of an unfinished fan-out that nobody has done, or finishes it when all are.
+    /// Does what an inspected fan-out needs: finishes it, sends its missing pages again, or gives it up.
     ///
     /// # Errors
     /// Facts, Redis or the queue do not answer; to be repeated.
-    pub async fn resume(
-        &self,
-        post: &Post,
-        head: &AuthorHead,
-        inspected: Inspected,
-        most_attempts: u32,
-    ) -> Result<Resumed, FanOutError> {
+    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<(), FanOutError> {
         let fan_out = FanOut::of(post, head);
-        let (progress, missing) = match inspected {
-            Inspected::Moving { pages_done } => {
-                self.posts.note_look(post.id, pages_done, false).await?;
-                return Ok(Resumed::Moving);
+        match inspected {
+            Inspected::Done(progress) => self.finish(fan_out, progress.handled).await?,
+            Inspected::Moving { pages_done } => self.posts.note_look(post, Look::Moving(*pages_done)).await?,
+            Inspected::UsedUp { .. } => self.posts.note_look(post, Look::GivenUp).await?,
+            Inspected::Missing { pages_done, pages } => {
+                self.posts.note_look(post, Look::Sent(*pages_done, self.clock.now())).await?;
+                // As many page tasks as a publish sends at most. Each leaves out what is done.
+                let run = pages.len().div_ceil(usize::from(SHARDS));
+                let tasks: Vec<Task> =
+                    pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
+                self.queue.send(&tasks).await?;
             }
-            Inspected::Standing { progress, missing } => (progress, missing),
-        };
-        if missing.is_empty() {
-            self.finish(fan_out, progress.handled).await?;
-            return Ok(Resumed::Finished);
         }
-        if post.delivery.attempts >= most_attempts {
-            return Ok(Resumed::GivenUp { attempts: post.delivery.attempts });
-        }
-        self.posts.note_look(post.id, progress.pages_done, true).await?;
-        let tasks: Vec<Task> =
-            missing.chunk_by(|a, b| a + 1 == *b).map(|run| list_task(fan_out, run[0]..run[run.len() - 1] + 1)).collect();
-        self.queue.send(&tasks).await?;
-        Ok(Resumed::Sent { pages: missing.len() })
+        Ok(())
     }
 
     /// How far the delivery of a post is.
@@ -265,24 +312,23 @@ impl FanOuts {
         if pages.end > fan_out.pages {
             return Err(ViewError::Damaged { detail: format!("pages {pages:?} of {}", fan_out.pages) }.into());
         }
-        let counts = self.edges.follower_counts(fan_out.post.author).await?;
+        let (_, missing) = self.progress.progress(fan_out.kind, fan_out.post, fan_out.pages).await?;
         let end = pages.end;
-        for page in pages {
+        for page in missing.into_iter().filter(|page| pages.contains(page)) {
             if out_of_time() {
                 return Ok(self.queue.send(&[list_task(fan_out, page..end)]).await?);
             }
             if !self.is_wanted(fan_out).await? {
                 return Ok(());
             }
-            let batch = self.batch(fan_out, page, &counts).await?;
+            let batch = self.batch(fan_out, page).await?;
             self.queue.send(&[batch]).await?;
         }
         Ok(())
     }
 
-    async fn batch(&self, fan_out: FanOut, page: u16, counts: &[u64; 16]) -> Result<Task, FanOutError> {
-        let buckets = page_buckets(page, fan_out.pages);
-        let followers = self.edges.followers_in(fan_out.post.author, buckets, counts).await?;
+    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task, FanOutError> {
+        let followers = self.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect() })
     }
 
@@ -336,24 +382,6 @@ impl FanOuts {
             self.readers.head_views.store_head(author, &head).await?;
         }
         Ok(())
-    }
-
-    /// Posts whose fan-out should be finished by now and is not, oldest first, with the author's head.
-    ///
-    /// # Errors
-    /// The facts do not answer.
-    pub async fn overdue(&self, before: Timestamp, limit: usize) -> Result<Vec<(Post, AuthorHead)>, FanOutError> {
-        let ids: Vec<PostId> = self.posts.unfinished(before, limit).await?;
-        let authors: Vec<UserId> = ids.iter().map(|id| id.author).collect();
-        let (mut posts, heads) = futures::try_join!(self.posts.posts(&ids), self.posts.heads(&authors))?;
-        Ok(ids
-            .iter()
-            .filter_map(|id| posts.remove(id))
-            .map(|post| {
-                let head = heads.get(&post.id.author).cloned().unwrap_or_default();
-                (post, head)
-            })
-            .collect())
     }
 }
 

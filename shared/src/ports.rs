@@ -52,6 +52,8 @@ pub enum FactsError {
     Damaged {
         /// The table.
         table: &'static str,
+        /// The item's key.
+        key: String,
         /// What is wrong.
         detail: String,
     },
@@ -136,8 +138,8 @@ pub trait Edges: Send + Sync {
         before: Option<Relation>,
         limit: usize,
     ) -> Result<Vec<Relation>, FactsError>;
-    /// All followers whose bucket lies in `buckets`, in bucket order, from the shards that `counts` says are not empty.
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError>;
+    /// All followers whose bucket lies in `buckets`, in bucket order. Counts have no say in it.
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, FactsError>;
 }
 
 /// An idempotent request: its key and what its body hashes to.
@@ -171,6 +173,19 @@ pub enum Deleted {
     Unknown,
 }
 
+/// What came of a look at an unfinished fan-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Its pages wait with others, since this time at the latest.
+    Waiting(Timestamp),
+    /// So many pages are done, more than before.
+    Moving(u64),
+    /// So many are done, and the others are sent again now.
+    Sent(u64, Timestamp),
+    /// It was sent as often as allowed: it leaves the list of what is resumed.
+    GivenUp,
+}
+
 /// Posts, heads, and the state of fan-outs.
 #[async_trait]
 pub trait Posts: Send + Sync {
@@ -197,14 +212,12 @@ pub trait Posts: Send + Sync {
     async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, FactsError>;
     /// The greatest sequence number of the author published at or before `at`; zero when there is none.
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError>;
-    /// Notes how many pages of an unfinished fan-out were done when reconcile looked, and whether it sends the others again.
-    async fn note_look(&self, post: PostId, pages_done: u64, attempt: bool) -> Result<(), FactsError>;
+    /// Notes what came of a look at an unfinished fan-out; nothing when it is finished, or another one, by now.
+    async fn note_look(&self, post: &Post, look: Look) -> Result<(), FactsError>;
     /// Sets a pending fan-out done.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), FactsError>;
     /// Notes that a cancelled fan-out has been retracted everywhere.
     async fn finish_retraction(&self, post: PostId) -> Result<(), FactsError>;
-    /// Posts whose fan-out or retraction is not finished, published at or before `before`, oldest first, at most `limit`.
-    async fn unfinished(&self, before: Timestamp, limit: usize) -> Result<Vec<PostId>, FactsError>;
 }
 
 /// What users have read.
@@ -349,9 +362,20 @@ impl Task {
     }
 }
 
+/// How full a queue is, about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Messages that no worker has.
+    pub waiting: u64,
+    /// Messages that a worker has, or that failed and are not visible yet.
+    pub in_flight: u64,
+}
+
 /// Takes tasks for the workers.
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
+    /// How full it is. SQS counts within about a minute.
+    async fn backlog(&self) -> Result<Backlog, QueueError>;
     /// Enqueues all tasks, not to be received before this time is over, in seconds; an error means that some may be missing.
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError>;
     /// Enqueues all tasks, to be received at once.

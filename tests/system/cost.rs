@@ -1,8 +1,16 @@
 //! What one publish costs, counted: the numbers that `docs/fan-out.md` multiplies.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use aws_sdk_sqs::types::QueueAttributeName;
+use futures::FutureExt;
 use tidemark_tests::{World, world};
+
+use crate::damage::proxy::{Fate, world_behind_a_proxy};
 
 const FOLLOWERS: u64 = 1_200;
 
@@ -19,6 +27,26 @@ async fn queued(world: &World) -> (usize, usize) {
     let count = answer.attributes().unwrap()[&name].parse().unwrap();
     let received = sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(0).send().await.unwrap();
     (count, received.messages().iter().map(|message| message.body().unwrap().len()).sum())
+}
+
+#[tokio::test]
+async fn a_small_authors_publish_asks_for_counts_and_head_and_each_shard_once() {
+    world_behind_a_proxy(async |world, proxy| {
+        world.follow(1..=3, 10).await;
+        let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+        let seen = Arc::clone(&asked);
+        proxy.rule(move |request| {
+            if request.function == "publish" {
+                *seen.lock().unwrap().entry(request.operation).or_default() += 1;
+            }
+            async { Fate::Forwarded }.boxed()
+        });
+        world.user(10).publish("counted").await;
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        let expected = [("BatchGetItem", 2), ("Query", 16), ("TransactWriteItems", 1)];
+        assert_eq!(asked, BTreeMap::from(expected.map(|(operation, count)| (operation.to_owned(), count))));
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,10 +1,24 @@
 //! Fan-outs cut off: lost messages, lost progress, a publish that died after its transaction.
 
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures::StreamExt;
 use serde_json::{Value, json};
-use tidemark::{domain::NewPost, ports::Published};
+use tidemark::{
+    domain::{NewPost, PostId, Timestamp, UserId},
+    facts::schema,
+    ports::Published,
+};
 use tidemark_tests::{World, world};
 
 use crate::delivery::resend;
+
+/// Messages that wait in the queue.
+async fn waiting(world: &World) -> usize {
+    let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
+    let name = aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
+    let answer = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
+    answer.attributes().unwrap()[&name].parse().unwrap()
+}
 
 async fn reconcile(world: &World) -> Value {
     world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap()
@@ -124,6 +138,133 @@ async fn a_fan_out_that_moves_is_left_to_its_workers() {
         world.idle().await;
         let delivery = world.user(1).get(&format!("/v1/posts/{}/delivery", post.id)).await.ok();
         assert_eq!((&delivery["state"], &delivery["pages_done"]), (&json!("done"), &json!(3)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_thousand_that_were_given_up_hold_off_nobody() {
+    world(async |world| {
+        let dynamodb = world.dynamodb().await;
+        let number = |number: u64| AttributeValue::N(number.to_string());
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        // Posts of long ago whose pages nobody can do.
+        futures::stream::iter(1..=1_000_u64)
+            .map(|author| {
+                let mut item = schema::post(PostId::new(UserId::new(10_000 + author).unwrap(), 1));
+                let at = Timestamp::from_ms(1_000_000 + author);
+                for (name, value) in [
+                    ("title", text("old")),
+                    ("at", number(at.ms())),
+                    ("time", schema::post_time(at, 1)),
+                    ("mode", text("push")),
+                    ("state", text("pending")),
+                    ("followers", number(1)),
+                    ("pages", number(1)),
+                    ("attempts", number(30)),
+                    ("unfinished", schema::unfinished_shard((10_000 + author) % 4)),
+                ] {
+                    item.insert(name.to_owned(), value);
+                }
+                dynamodb.put_item().table_name("PostsTable").set_item(Some(item)).send()
+            })
+            .buffer_unordered(16)
+            .for_each(async |put| drop(put.unwrap()))
+            .await;
+        world.follow(1..=4, 99).await;
+        world.stack.pause("fan-out").await.unwrap();
+        let later = world.user(99).publish("later").await;
+        assert_eq!(resend(world, 0).await, 1, "lost");
+        world.stack.resume("fan-out").unwrap();
+        let mut looks = Vec::new();
+        for _ in 0..2 {
+            looks.push(reconcile(world).await);
+            world.idle().await;
+        }
+        assert_eq!(state(world, &later).await, (json!("done"), json!(4)), "{looks:?}");
+        let third = reconcile(world).await;
+        assert_eq!((&third["given_up"], &third["unfinished"], &third["pages_sent"]), (&json!(1_000), &json!(0), &json!(0)));
+        assert_eq!(third["found"], json!({ "fan-outs-given-up": 1 }), "still told of");
+        // Somebody has found the cause.
+        let all = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": 1000 });
+        let report = world.stack.fire("reconcile", Some(all)).await.unwrap();
+        assert_eq!((&report["pages_sent"], &report["given_up"]), (&json!(1_000), &json!(0)), "{report}");
+        world.idle().await;
+        assert_eq!(reconcile(world).await["unfinished"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_backlog_is_not_multiplied() {
+    world(async |world| {
+        const MESSAGES: usize = 2_000;
+        futures::future::join_all((1..=20).map(|author| world.follow(1..=2, 100 + author))).await;
+        world.stack.pause("fan-out").await.unwrap();
+        futures::future::join_all((1..=20_u64).map(async |author| {
+            for _ in 0..MESSAGES / 20 {
+                world.user(100 + author).publish("waits").await;
+            }
+        }))
+        .await;
+        for _ in 0..31 {
+            reconcile(world).await;
+        }
+        let messages = waiting(world).await;
+        println!("{MESSAGES} messages held for 31 looks: {messages}");
+        assert!(messages <= MESSAGES * 11 / 10, "{messages}");
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!(reconcile(world).await["unfinished"], 0);
+        assert_eq!(world.user(1).unread_total().await, MESSAGES as u64);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_task_sends_no_page_that_is_done() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        let app = world.stack.app("fan-out").unwrap();
+        let post = NewPost { author: "99".parse().unwrap(), title: "four pages".to_owned(), body: None };
+        let Published::Created(post, head) = app.posts.publish(&post, 3_500, None, app.clock.now()).await.unwrap() else {
+            panic!()
+        };
+        world.stack.pause("fan-out").await.unwrap();
+        let deliver = tidemark::ports::FanOutKind::Deliver;
+        for page in [0, 2] {
+            app.progress.page_done(deliver, post.id, page, 1).await.unwrap();
+        }
+        let fan_out = tidemark::ports::FanOut::of(&post, &head);
+        app.fan_outs.run(&tidemark::ports::Task::List { fan_out, from: 0, to: 4 }, &|| false).await.unwrap();
+        assert_eq!(waiting(world).await, 2, "the other two");
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deletion_begins_anew_what_its_delivery_has_used_up() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        world.user(1).feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
+        let post = world.user(99).publish("given up").await;
+        let look = async || {
+            resend(world, 0).await;
+            let input = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": 2 });
+            world.stack.fire("reconcile", Some(input)).await.unwrap()
+        };
+        for given_up in [0, 0, 1] {
+            assert_eq!(look().await["given_up"], given_up);
+        }
+        world.user(99).delete(&format!("/v1/posts/{post}")).await.ok();
+        let report = look().await;
+        assert_eq!((&report["pages_sent"], &report["given_up"]), (&json!(1), &json!(0)), "{report}");
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!(reconcile(world).await["unfinished"], 0);
     })
     .await;
 }

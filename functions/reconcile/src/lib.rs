@@ -8,7 +8,6 @@ use lambda_runtime::{Error, LambdaEvent};
 use serde_json::{Value, json};
 use tidemark::{
     App,
-    domain::Timestamp,
     reconcile::{ReconcileError, Report},
 };
 use tracing::info;
@@ -28,24 +27,28 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
     let out_of_time = || app.clock.now().ms() >= stop_at;
     let answer = match run.job {
-        Job::FanOuts => fan_outs(app, &run).await?,
+        Job::FanOuts => fan_outs(app, &run, &out_of_time).await?,
         Job::Marks => told("marks", &app.reconcile.marks(&run.plan).await?),
         Job::Users => match app.reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).await? {
             Some(report) => told("users", &report),
             None => Value::Null,
         },
-        Job::Minute => minute(app, &run, &out_of_time).await?,
+        Job::Minute => minute(app, &run, stop_at).await?,
     };
     Ok(answer)
 }
 
 /// The minute's parts, what must not wait first.
-async fn minute(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
-    let mut answer = fan_outs(app, run).await?;
+async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
+    // Half of the time is for what comes after fan-outs.
+    let now = app.clock.now().ms();
+    let half = now + stop_at.saturating_sub(now) / 2;
+    let out_of_time = || app.clock.now().ms() >= stop_at;
+    let mut answer = fan_outs(app, run, &|| app.clock.now().ms() >= half).await?;
     let marks = app.reconcile.marks(&run.plan).await?;
     let walk = match out_of_time() {
         true => None,
-        false => app.reconcile.walk(&run.plan, None, true, out_of_time).await?,
+        false => app.reconcile.walk(&run.plan, None, true, &out_of_time).await?,
     };
     let failed = answer["failed"].as_u64().unwrap_or(0) + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed);
     answer["job"] = json!("minute");
@@ -55,9 +58,8 @@ async fn minute(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -
     Ok(answer)
 }
 
-async fn fan_outs(app: &App, run: &Run) -> Result<Value, ReconcileError> {
-    let before = Timestamp::from_ms(app.clock.now().ms().saturating_sub(run.overdue_ms));
-    let (flow, report) = app.reconcile.flow(&run.plan, before, run.most_attempts).await?;
+async fn fan_outs(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
+    let (flow, report) = app.reconcile.flow(&run.plan, &run.flow, out_of_time).await?;
     let mut answer = told("fan-outs", &report);
     answer["unfinished"] = json!(flow.unfinished);
     answer["resumed"] = json!(flow.resumed);

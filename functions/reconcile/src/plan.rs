@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tidemark::reconcile::{Plan, Position};
+use tidemark::reconcile::{FlowPlan, Plan, Position};
 
 /// A fan-out younger than this is left to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
-/// How often a fan-out is resumed before somebody has to look at it: at one run a minute, half an hour.
-const MOST_ATTEMPTS: u32 = 30;
+/// How often a fan-out is resumed before somebody has to look at it. Each attempt waits twice as long as the one before: together some four hours.
+const MOST_ATTEMPTS: u32 = 8;
 
 /// Of whose views one in twenty is compared a day, so that everybody's turn comes within three weeks.
 const SHARE: f64 = 0.05;
@@ -59,10 +59,8 @@ pub(crate) struct Run {
     pub(crate) plan: Plan,
     /// `"from"`: where a walk begins, as `next` of an earlier answer says.
     pub(crate) from: Option<Position>,
-    /// `"overdue_ms"`: which fan-outs are looked at.
-    pub(crate) overdue_ms: u64,
-    /// `"most_attempts"`: at 1000, those that were given up go on.
-    pub(crate) most_attempts: u32,
+    /// `"overdue_ms"`: which fan-outs are looked at. `"most_attempts"`: when it is said, those that were given up after fewer attempts go on.
+    pub(crate) flow: FlowPlan,
 }
 
 /// An event asks for what there is not.
@@ -95,8 +93,11 @@ impl Run {
             job: asked.job,
             plan: Plan { dry_run: asked.dry_run, share, settle, slice },
             from: asked.from.map(|text| text.parse()).transpose()?,
-            overdue_ms: asked.overdue_ms.unwrap_or(OVERDUE_MS),
-            most_attempts: asked.most_attempts.unwrap_or(MOST_ATTEMPTS),
+            flow: FlowPlan {
+                overdue_ms: asked.overdue_ms.unwrap_or(OVERDUE_MS),
+                most_attempts: asked.most_attempts.unwrap_or(MOST_ATTEMPTS),
+                given_up_too: asked.most_attempts.is_some(),
+            },
         })
     }
 }
@@ -110,10 +111,9 @@ mod tests {
     #[test]
     fn what_an_event_does_not_say_has_the_value_of_the_schedules() {
         let run = Run::read(&json!({ "job": "minute" })).unwrap();
-        assert_eq!(
-            (run.job, run.plan.dry_run, run.overdue_ms, run.most_attempts),
-            (Job::Minute, false, OVERDUE_MS, MOST_ATTEMPTS)
-        );
+        let flow = FlowPlan { overdue_ms: OVERDUE_MS, most_attempts: MOST_ATTEMPTS, given_up_too: false };
+        assert_eq!((run.job, run.plan.dry_run, run.flow), (Job::Minute, false, flow));
+        assert!(Run::read(&json!({ "job": "fan-outs", "most_attempts": 1000 })).unwrap().flow.given_up_too);
         assert_eq!(run.plan, Plan { dry_run: false, share: SHARE, settle: Duration::from_millis(SETTLE_MS), slice: SLICE });
         let run = Run::read(&json!({ "job": "users", "dry_run": true, "from": "edges 1 2" })).unwrap();
         assert!(run.plan.dry_run && run.from.is_some());

@@ -93,7 +93,7 @@ mod tests {
             (Problem::Unauthorized, http::Problem::unauthorized()),
             (Problem::NotFound, http::Problem::not_found("x")),
             (Problem::BodyTooLarge(1), http::Problem::too_large("x")),
-            (Problem::Internal, FactsError::Damaged { table: "test", detail: String::new() }.into()),
+            (Problem::Internal, FactsError::Damaged { table: "test", key: String::new(), detail: String::new() }.into()),
             (Problem::TimedOut, contention.into()),
         ];
         for (here, there) in pairs {

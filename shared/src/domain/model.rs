@@ -288,8 +288,10 @@ pub struct Delivery {
     pub retraction_pages: u16,
     /// How often reconcile has sent missing pages again.
     pub attempts: u32,
-    /// Pages done when reconcile last looked.
+    /// Pages done when reconcile last noted some.
     pub seen_pages: u64,
+    /// When reconcile last sent pages again, or first saw that they wait; `None` before that.
+    pub sent_at: Option<Timestamp>,
     /// When the post was published.
     pub started_at: Timestamp,
     /// When the last page was done.

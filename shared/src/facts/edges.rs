@@ -64,15 +64,26 @@ impl Edges for DynamoFacts {
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
+        let mut tried: Option<Edge> = None;
+        let mut failed = None;
         for attempt in 0..ATTEMPTS {
             let known = self.edges(user, &[author]).await?.remove(&author);
+            if tried.is_some() && known == tried {
+                return Ok(tried);
+            }
+            if let Some(error) = failed.take() {
+                return Err(error);
+            }
             let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
             let tombstone =
                 Edge { following: false, since: next_since(Some(&known), now), rev: next_rev(Some(&known), now), ..known };
-            match self.write_unfollow(&tombstone, known.rev).await? {
-                Ok(()) => return Ok(Some(tombstone)),
-                Err(_) => back_off(attempt).await,
+            match self.write_unfollow(&tombstone, known.rev).await {
+                Ok(Ok(())) => return Ok(Some(tombstone)),
+                Ok(Err(_)) => back_off(attempt).await,
+                // Perhaps it was done.
+                Err(error) => failed = Some(error),
             }
+            tried = Some(tombstone);
         }
         Err(FactsError::Contention { operation: "unfollow" })
     }
@@ -84,7 +95,7 @@ impl Edges for DynamoFacts {
         for item in found.iter().flatten() {
             let reader = Reader { table: "counters", item };
             let shard = schema::counter_shard(reader.text("counter")?).ok_or_else(|| reader.damaged("counter"))?;
-            counts[shard] = reader.number("count")?;
+            counts[shard] = reader.count("count");
         }
         Ok(counts)
     }
@@ -109,10 +120,9 @@ impl Edges for DynamoFacts {
         super::followers::by_time(self, author, before, limit).await
     }
 
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>, counts: &[u64; 16]) -> Result<Vec<UserId>, FactsError> {
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, FactsError> {
         let per_shard = crate::domain::ids::BUCKETS / SHARDS;
-        let shards = (buckets.start / per_shard..=buckets.end.saturating_sub(1) / per_shard)
-            .filter(|shard| counts.get(usize::from(*shard)).is_none_or(|count| *count > 0));
+        let shards = buckets.start / per_shard..=buckets.end.saturating_sub(1) / per_shard;
         let listed = try_join_all(shards.map(|shard| self.followers_of_shard(author, shard, &buckets))).await?;
         Ok(listed.into_iter().flatten().collect())
     }
@@ -129,6 +139,10 @@ impl DynamoFacts {
     ) -> Result<Vec<Followed>, FactsError> {
         let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
         let mut attempt = 0;
+        // What was written without a clear answer: found stored, it is what this call has made.
+        let mut tried: Vec<Edge> = Vec::new();
+        let mut failed = None;
+        let mut refused = false;
         // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
         let mut together = EDGES_PER_TRANSACTION;
         loop {
@@ -137,12 +151,17 @@ impl DynamoFacts {
             let (known, followings) = self.edges_and_followings(user, &authors).await?;
             for follow in &missing {
                 if let Some(edge) = known.get(&follow.author).filter(|edge| edge.following || kind.yields_to(edge, follow)) {
-                    outcomes.insert(edge.author, Followed::Existing(edge.clone()));
+                    let own = tried.contains(edge);
+                    let edge = edge.clone();
+                    outcomes.insert(edge.author, if own { Followed::Created(edge) } else { Followed::Existing(edge) });
                 }
             }
             let missing: Vec<&NewFollow> = missing.into_iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
             if missing.is_empty() {
                 break;
+            }
+            if let Some(error) = failed.take() {
+                return Err(error);
             }
             let mut again = false;
             let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
@@ -164,19 +183,27 @@ impl DynamoFacts {
                         floor: follow.floor,
                     })
                     .collect();
-                match self.write_follows(&edges, &known, &exact).await? {
-                    Ok(()) => outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge)))),
-                    Err(Cancelled::Conditions(failed)) if chunk.len() == 1 && failed.contains(&0) => {
+                match self.write_follows(&edges, &known, &exact).await {
+                    Ok(Ok(())) => {
+                        outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge))));
+                        continue;
+                    }
+                    // The counter alone may refuse because the edge is counted already: that is seen in a second look.
+                    Ok(Err(Cancelled::Conditions(failed))) if chunk.len() == 1 && failed.contains(&0) && refused => {
                         outcomes.insert(chunk[0].author, Followed::LimitReached);
                         break;
                     }
-                    Err(_) => {
+                    Ok(Err(cancelled)) => {
+                        refused = matches!(cancelled, Cancelled::Conditions(failed) if chunk.len() == 1 && failed.contains(&0));
                         debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
                         together = 1;
-                        again = true;
-                        break;
                     }
+                    // Perhaps it was done.
+                    Err(error) => failed = Some(error),
                 }
+                tried.extend(edges);
+                again = true;
+                break;
             }
             if again {
                 back_off(attempt).await;
@@ -202,7 +229,7 @@ impl DynamoFacts {
             vec![(self.tables.counters.clone(), vec![schema::followings_counter(user)]), (self.tables.following.clone(), keys)];
         let found = self.batch_get("follow", wanted).await?;
         let followings = match found[0].first() {
-            Some(item) => Reader { table: "counters", item }.number("count")?,
+            Some(item) => Reader { table: "counters", item }.count("count"),
             None => 0,
         };
         let edges = found[1].iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect::<Result<_, _>>()?;
@@ -274,9 +301,11 @@ impl DynamoFacts {
         Update::builder()
             .table_name(&self.tables.counters)
             .set_key(Some(key))
-            .update_expression("ADD #count :change")
+            .update_expression("ADD #count :change, #changes :one")
             .expression_attribute_names("#count", "count")
+            .expression_attribute_names("#changes", "changes")
             .expression_attribute_values(":change", AttributeValue::N(change.to_string()))
+            .expression_attribute_values(":one", number(1))
     }
 
     async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>, FactsError> {

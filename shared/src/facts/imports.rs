@@ -218,6 +218,7 @@ impl DynamoFacts {
                 retraction_pages: 0,
                 attempts: 0,
                 seen_pages: 0,
+                sent_at: None,
                 started_at: blog.created_at,
                 finished_at: (!told).then_some(now),
             },

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use tracing::warn;
 
+use super::schema;
 use crate::{
-    domain::{SeqSet, Timestamp, UserId},
+    domain::{SeqSet, Timestamp, UserId, diff::facts::StoredCount},
     ports::FactsError,
 };
 
@@ -30,6 +32,21 @@ impl Reader<'_> {
     pub(super) fn optional_number(&self, name: &str) -> Result<Option<u64>, FactsError> {
         let Some(value) = self.item.get(name) else { return Ok(None) };
         value.as_n().ok().and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| self.damaged(name))
+    }
+
+    /// A count: zero when there is none. One that is negative or cannot be read is zero too, until reconcile has set it right: no answer depends on it.
+    pub(super) fn count(&self, name: &str) -> u64 {
+        let count = self.optional_number(name).unwrap_or_else(|_| {
+            warn!(table = self.table, key = schema::key_text(self.table, self.item), name, "a count that cannot be read");
+            None
+        });
+        count.unwrap_or(0)
+    }
+
+    /// A count with its change number, for repair.
+    pub(super) fn stored_count(&self, name: &str) -> StoredCount {
+        let number = |name| self.optional_number(name).map(|number| number.unwrap_or(0)).ok();
+        StoredCount { count: number(name), changes: number("changes") }
     }
 
     pub(super) fn small(&self, name: &str) -> Result<u32, FactsError> {
@@ -66,7 +83,8 @@ impl Reader<'_> {
     }
 
     pub(super) fn damaged(&self, name: &str) -> FactsError {
-        FactsError::Damaged { table: self.table, detail: format!("attribute {name}") }
+        let key = schema::key_text(self.table, self.item);
+        FactsError::Damaged { table: self.table, key, detail: format!("attribute {name}") }
     }
 }
 

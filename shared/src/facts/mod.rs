@@ -21,7 +21,10 @@ use std::time::Duration;
 use aws_sdk_dynamodb::{
     Client,
     error::SdkError,
-    operation::transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder},
+    operation::{
+        transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder},
+        update_item::builders::UpdateItemFluentBuilder,
+    },
     types::{AttributeValue, KeysAndAttributes, Put},
 };
 use rand::Rng;
@@ -182,6 +185,10 @@ impl DynamoFacts {
     }
 
     /// Sends a transaction; the inner error says why it was cancelled.
+    ///
+    /// The SDK repeats a request with the same `ClientRequestToken`, and DynamoDB answers a repetition with what the first one came to. What it cannot cover is its own end: after
+    /// its last attempt a transaction may be under way (`TransactionInProgressException`), or done without an answer. Whoever tries again with a new transaction has
+    /// to compare what is stored with what it was writing.
     async fn transact(
         operation: &'static str,
         transaction: TransactWriteItemsFluentBuilder,
@@ -232,7 +239,11 @@ fn unavailable(operation: &'static str, error: impl std::error::Error + Send + S
 
 /// Whether a write failed on its condition.
 fn condition_failed<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
-    error.as_service_error().and_then(|error| error.code()) == Some("ConditionalCheckFailedException")
+    code_of(error) == Some("ConditionalCheckFailedException")
+}
+
+fn code_of<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> Option<&str> {
+    error.as_service_error().and_then(|error| error.code())
 }
 
 /// Whether a write was done; false when its condition did not hold.
@@ -246,6 +257,17 @@ where
         Err(error) if condition_failed(&error) => Ok(false),
         Err(error) => Err(unavailable(operation, error)),
     }
+}
+
+/// Sends a conditional update, again while a transaction holds its item; whether it was done.
+async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFluentBuilder) -> Result<bool, FactsError> {
+    for attempt in 0..ATTEMPTS {
+        match update.clone().send().await {
+            Err(error) if code_of(&error) == Some("TransactionConflictException") => back_off(attempt).await,
+            outcome => return sent(operation, outcome),
+        }
+    }
+    Err(FactsError::Contention { operation })
 }
 
 /// Builds of SDK types fail only when a required part was left out in this crate.

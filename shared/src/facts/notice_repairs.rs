@@ -3,21 +3,23 @@
 use aws_sdk_dynamodb::types::{ConditionCheck, Delete, TransactWriteItem};
 
 use super::{
-    DynamoFacts, build,
-    item::Reader,
+    DynamoFacts,
+    audit::listing,
+    build,
+    item::{Item, Reader},
     notices::{put_if_version, reads_item},
     number, schema, unavailable,
 };
 use crate::{
     domain::{NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, diff::notices::StoredNotice, ids::MAX_SEQ},
-    ports::{FactsError, Notices},
+    ports::{FactsError, Notices, audit::Decoded},
 };
 
 const OPERATION: &str = "repair_notices";
 
 impl DynamoFacts {
     /// The notices of a platform, whether or not its head lists them.
-    pub(super) async fn notices_of(&self, platform: Platform) -> Result<Vec<StoredNotice>, FactsError> {
+    pub(super) async fn notices_of(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, FactsError> {
         let mut pages = self
             .client
             .query()
@@ -25,7 +27,7 @@ impl DynamoFacts {
             .consistent_read(true)
             .key_condition_expression("platform = :platform AND #item BETWEEN :first AND :last")
             // Texts may be long.
-            .projection_expression("#item, #until")
+            .projection_expression("platform, #item, #until")
             .expression_attribute_names("#item", "item")
             .expression_attribute_names("#until", "until")
             .expression_attribute_values(":platform", number(platform.get().into()))
@@ -34,15 +36,21 @@ impl DynamoFacts {
             .into_paginator()
             .items()
             .send();
-        let mut notices = Vec::new();
+        let mut items = Vec::new();
         while let Some(item) = pages.next().await {
-            let item = item.map_err(|error| unavailable("stored_notices", error))?;
-            let reader = Reader { table: "notices", item: &item };
-            let seq = schema::notice_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
-            let expires_at = reader.optional_number("until")?.map(Timestamp::from_ms);
-            notices.push(StoredNotice { seq, expires_at });
+            items.push(item.map_err(|error| unavailable("stored_notices", error))?);
         }
-        Ok(notices)
+        let read_seq = |item: &Item| {
+            let reader = Reader { table: "notices", item };
+            schema::notice_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))
+        };
+        // Its key alone says that a notice is there.
+        let until = |item: &Item| Reader { table: "notices", item }.optional_number("until");
+        let expires_at = |item: &Item| until(item).ok().flatten().map(Timestamp::from_ms);
+        let stored = |item: &Item| Ok(StoredNotice { seq: read_seq(item)?, expires_at: expires_at(item) });
+        let Decoded { found, mut damaged } = listing(&items, stored)?;
+        damaged.extend(listing(&items, until)?.damaged);
+        Ok(Decoded { found, damaged })
     }
 
     /// Which of these slots the user's part of the numbers of readers counts anybody for.
@@ -56,8 +64,7 @@ impl DynamoFacts {
             let (block, place) = schema::reader_block(slot);
             let key = schema::notice_readers(platform, schema::reader_shard(user), block);
             let Some(item) = found.iter().flatten().find(|item| item.get("counter") == key.get("counter")) else { continue };
-            let readers = Reader { table: "counters", item }.optional_number(&schema::reader_count(place))?;
-            if readers.is_some_and(|readers| readers > 0) {
+            if (Reader { table: "counters", item }).count(&schema::reader_count(place)) > 0 {
                 counted.insert(slot);
             }
         }

@@ -10,19 +10,18 @@ use aws_sdk_dynamodb::{
     primitives::Blob,
     types::{AttributeValue, Delete, Put, TransactWriteItem, Update},
 };
-use futures::future::try_join_all;
 
 use super::{
-    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed, distinct,
+    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
     item::{Item, Reader},
-    number, schema, string, unavailable,
+    number, schema, sent_after_conflicts, string, unavailable,
 };
 use crate::{
     domain::{
         AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId,
         pages::page_count,
     },
-    ports::{Deleted, FactsError, IdempotencyKey, Posts, Published},
+    ports::{Deleted, FactsError, IdempotencyKey, Look, Posts, Published},
 };
 
 #[async_trait]
@@ -40,8 +39,20 @@ impl Posts for DynamoFacts {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<Published, FactsError> {
+        let write_token: u64 = rand::random();
+        let mut tried: Option<(Post, AuthorHead)> = None;
+        let mut failed = None;
         for attempt in 0..ATTEMPTS {
             let (head, repeated) = self.head_and_record(post, idempotency, now).await?;
+            // What was written without a clear answer may stand as the author's post of that number.
+            if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
+                && self.token_of(own.id).await? == Some(write_token)
+            {
+                return Ok(Published::Created(own, after));
+            }
+            if let Some(error) = failed.take() {
+                return Err(error);
+            }
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
@@ -65,21 +76,26 @@ impl Posts for DynamoFacts {
                     retraction_pages: 0,
                     attempts: 0,
                     seen_pages: 0,
+                    sent_at: None,
                     started_at: at,
                     finished_at: None,
                 },
             };
             let head = AuthorHead { latest_seq: seq, latest_at: at, posts: head.posts + 1, modes, ..head };
-            match self.write_post(&new, &head, post.body.as_deref(), idempotency, now).await? {
-                Ok(()) => return Ok(Published::Created(new, head)),
-                // Another publish of the author, or of the same key, came first.
-                Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
+            match self.write_post(&new, write_token, &head, post.body.as_deref(), idempotency, now).await {
+                Ok(Ok(())) => return Ok(Published::Created(new, head)),
+                // Another publish of the author, or of the same key, came first; or this one, and nobody has said so.
+                Ok(Err(Cancelled::Conditions(_) | Cancelled::Conflict)) => back_off(attempt).await,
+                Err(error) => failed = Some(error),
             }
+            tried = Some((new, head));
         }
         Err(FactsError::Contention { operation: "publish" })
     }
 
     async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, FactsError> {
+        let mut tried = false;
+        let mut failed = None;
         for attempt in 0..ATTEMPTS {
             let wanted = vec![(self.tables.posts.clone(), vec![schema::post(post), schema::head(post.author)])];
             let found = self.batch_get("delete", wanted).await?.remove(0);
@@ -88,10 +104,15 @@ impl Posts for DynamoFacts {
             let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                return Ok(Deleted::Already(known));
+                // Its own first attempt, perhaps, whose retraction nobody has started.
+                return Ok(if tried { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
+            }
+            if let Some(error) = failed.take() {
+                return Err(error);
             }
             known.deleted = true;
             known.title.clear();
+            (known.delivery.attempts, known.delivery.seen_pages, known.delivery.sent_at) = (0, 0, None);
             let pending = known.delivery.state == DeliveryState::Pending;
             // A delivery that may not have told all views of a change of mode leaves that to the retraction, also when readers pull by now.
             let untold = pending && known.delivery.mode == DeliveryMode::Push;
@@ -105,10 +126,12 @@ impl Posts for DynamoFacts {
             head.posts = head.posts.saturating_sub(1);
             head.archived = head.archived.saturating_sub(u64::from(known.archived));
             head.archive.remove(post.seq);
-            match self.write_tombstone(&known, &head, deletions).await? {
-                Ok(()) => return Ok(Deleted::Deleted(known, head)),
-                Err(_) => back_off(attempt).await,
+            match self.write_tombstone(&known, &head, deletions).await {
+                Ok(Ok(())) => return Ok(Deleted::Deleted(known, head)),
+                Ok(Err(_)) => back_off(attempt).await,
+                Err(error) => failed = Some(error),
             }
+            tried = true;
         }
         Err(FactsError::Contention { operation: "delete" })
     }
@@ -176,21 +199,31 @@ impl Posts for DynamoFacts {
         self.catch_up(author, indexed, at).await
     }
 
-    async fn note_look(&self, post: PostId, pages_done: u64, attempt: bool) -> Result<(), FactsError> {
-        let update = self
-            .client
-            .update_item()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::post(post)))
-            .update_expression("SET seen_pages = :done ADD attempts :attempt")
-            .condition_expression("attribute_exists(unfinished)")
-            .expression_attribute_values(":done", number(pages_done))
-            .expression_attribute_values(":attempt", number(attempt.into()));
-        match update.send().await {
-            Err(error) if !condition_failed(&error) => Err(unavailable("note_look", error)),
-            // Finished meanwhile.
-            _ => Ok(()),
-        }
+    async fn note_look(&self, post: &Post, look: Look) -> Result<(), FactsError> {
+        let is_same = if post.deleted { "attribute_exists(tombstone)" } else { "attribute_not_exists(tombstone)" };
+        let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::post(post.id)));
+        let update = update.condition_expression(format!("attribute_exists(unfinished) AND {is_same}"));
+        let shard = post.id.author.get() % schema::UNFINISHED_SHARDS;
+        let update = match look {
+            Look::Waiting(at) => {
+                update.update_expression("SET sent_at = :at").expression_attribute_values(":at", number(at.ms()))
+            }
+            Look::Moving(pages_done) => update
+                .update_expression("SET seen_pages = :done, unfinished = :shard")
+                .expression_attribute_values(":done", number(pages_done))
+                .expression_attribute_values(":shard", schema::unfinished_shard(shard)),
+            Look::Sent(pages_done, at) => update
+                .update_expression("SET seen_pages = :done, sent_at = :at, unfinished = :shard ADD attempts :one")
+                .expression_attribute_values(":done", number(pages_done))
+                .expression_attribute_values(":at", number(at.ms()))
+                .expression_attribute_values(":shard", schema::unfinished_shard(shard))
+                .expression_attribute_values(":one", number(1)),
+            Look::GivenUp => update
+                .update_expression("SET unfinished = :given_up")
+                .expression_attribute_values(":given_up", schema::given_up_shard(shard)),
+        };
+        // It may be finished meanwhile.
+        sent_after_conflicts("note_look", update).await.map(|_| ())
     }
 
     async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), FactsError> {
@@ -206,11 +239,8 @@ impl Posts for DynamoFacts {
             .expression_attribute_values(":pending", string("pending"))
             .expression_attribute_values(":delivered", number(delivered))
             .expression_attribute_values(":now", number(now.ms()));
-        match update.send().await {
-            Err(error) if !condition_failed(&error) => Err(unavailable("finish_delivery", error)),
-            // Done before, or deleted meanwhile.
-            _ => Ok(()),
-        }
+        // It may be done before, or deleted meanwhile.
+        sent_after_conflicts("finish_delivery", update).await.map(|_| ())
     }
 
     async fn finish_retraction(&self, post: PostId) -> Result<(), FactsError> {
@@ -221,19 +251,7 @@ impl Posts for DynamoFacts {
             .set_key(Some(schema::post(post)))
             .update_expression("REMOVE unfinished")
             .condition_expression("attribute_exists(tombstone)");
-        match update.send().await {
-            Err(error) if !condition_failed(&error) => Err(unavailable("finish_retraction", error)),
-            _ => Ok(()),
-        }
-    }
-
-    async fn unfinished(&self, before: Timestamp, limit: usize) -> Result<Vec<PostId>, FactsError> {
-        let shards =
-            try_join_all((0..schema::UNFINISHED_SHARDS).map(|shard| self.unfinished_of_shard(shard, before, limit))).await?;
-        let mut posts: Vec<(String, PostId)> = shards.into_iter().flatten().collect();
-        posts.sort_unstable();
-        posts.truncate(limit);
-        Ok(posts.into_iter().map(|(_, post)| post).collect())
+        sent_after_conflicts("finish_retraction", update).await.map(|_| ())
     }
 }
 
@@ -297,9 +315,22 @@ impl DynamoFacts {
         Ok((head, Some(Published::Repeated(earlier))))
     }
 
+    /// The token of the publish that wrote a post; `None` when it came otherwise. The post is there, or will be in a moment: the head knows its number.
+    async fn token_of(&self, post: PostId) -> Result<Option<u64>, FactsError> {
+        for attempt in 0..ATTEMPTS {
+            let found = self.batch_get("publish", vec![(self.tables.posts.clone(), vec![schema::post(post)])]).await?;
+            match found.iter().flatten().next() {
+                Some(item) => return Reader { table: "posts", item }.optional_number("write_token"),
+                None => back_off(attempt).await,
+            }
+        }
+        Err(FactsError::Contention { operation: "publish" })
+    }
+
     async fn write_post(
         &self,
         post: &Post,
+        write_token: u64,
         after: &AuthorHead,
         body: Option<&str>,
         idempotency: Option<&IdempotencyKey>,
@@ -307,7 +338,8 @@ impl DynamoFacts {
     ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "publish";
         let PostId { author, seq } = post.id;
-        let item = post_item(post, post.created_at);
+        let mut item = post_item(post, post.created_at);
+        item.insert("write_token".to_owned(), number(write_token));
         let head = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(author)))
@@ -356,7 +388,10 @@ impl DynamoFacts {
         let tombstone = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::post(post.id)))
-            .update_expression("SET tombstone = :true, #state = :state, retract_pages = :pages, unfinished = :shard REMOVE title")
+            .update_expression(
+                "SET tombstone = :true, #state = :state, retract_pages = :pages, unfinished = :shard \
+                 REMOVE title, attempts, seen_pages, sent_at",
+            )
             .condition_expression("attribute_exists(#item) AND attribute_not_exists(tombstone)")
             .expression_attribute_names("#state", "state")
             .expression_attribute_names("#item", "item")
@@ -401,36 +436,6 @@ impl DynamoFacts {
                 return Ok(seq);
             }
         }
-    }
-
-    async fn unfinished_of_shard(
-        &self,
-        shard: u64,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(String, PostId)>, FactsError> {
-        let answer = self
-            .client
-            .query()
-            .table_name(&self.tables.posts)
-            .index_name(schema::UNFINISHED)
-            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("unfinished = :shard AND #time < :end")
-            .expression_attribute_names("#time", "time")
-            .expression_attribute_values(":shard", schema::unfinished_shard(shard))
-            .expression_attribute_values(":end", schema::post_time_end(before))
-            .send()
-            .await
-            .map_err(|error| unavailable("unfinished", error))?;
-        answer
-            .items()
-            .iter()
-            .map(|item| {
-                let reader = Reader { table: "posts", item };
-                let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
-                Ok((reader.text("time")?.to_owned(), PostId::new(reader.user("author")?, seq)))
-            })
-            .collect()
     }
 }
 
@@ -494,13 +499,13 @@ fn state_name(state: DeliveryState) -> &'static str {
 
 pub(super) fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
     let reader = Reader { table: "posts", item };
-    let (deleted, archived) = (reader.seqs("deleted")?, reader.optional_number("archived")?.unwrap_or(0));
+    let (deleted, archived) = (reader.seqs("deleted")?, reader.count("archived"));
     // A head from before `archived_seqs` was kept: any of them may be archived.
     let unknown = archived > 0 && !item.contains_key("archived_seqs");
     Ok(AuthorHead {
         latest_seq: reader.number("latest_seq")?,
         latest_at: reader.time("latest_at")?,
-        posts: reader.number("posts")?,
+        posts: reader.count("posts"),
         archive: if unknown { deleted.clone() } else { reader.seqs("archived_seqs")? },
         deleted,
         archived,
@@ -543,6 +548,7 @@ pub(super) fn read_post(item: &Item) -> Result<Post, FactsError> {
             retraction_pages: pages("retract_pages")?,
             attempts: u32::try_from(reader.optional_number("attempts")?.unwrap_or(0)).map_err(|_| reader.damaged("attempts"))?,
             seen_pages: reader.optional_number("seen_pages")?.unwrap_or(0),
+            sent_at: reader.optional_number("sent_at")?.map(Timestamp::from_ms),
             started_at: created_at,
             finished_at: reader.optional_number("finished_at")?.map(Timestamp::from_ms),
         },

@@ -66,7 +66,7 @@ impl Reactions for DynamoFacts {
 impl DynamoFacts {
     async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<ReactionCounts, FactsError> {
         let found = self.batch_get(operation, vec![(self.tables.reactions.clone(), keys)]).await?;
-        found.iter().flatten().map(read_counts).sum()
+        Ok(found.iter().flatten().map(read_counts).sum())
     }
 
     async fn write_reaction(
@@ -98,8 +98,10 @@ impl DynamoFacts {
             let count = Update::builder()
                 .table_name(&self.tables.reactions)
                 .set_key(Some(key))
-                .update_expression("ADD #count :change")
+                .update_expression("ADD #count :change, #changes :one")
                 .expression_attribute_names("#count", count_name(reaction))
+                .expression_attribute_names("#changes", "changes")
+                .expression_attribute_values(":one", number(1))
                 .expression_attribute_values(":change", AttributeValue::N(if given { "1" } else { "-1" }.to_owned()));
             transaction =
                 transaction.transact_items(TransactWriteItem::builder().update(build(OPERATION, count.build())?).build());
@@ -115,10 +117,10 @@ pub(super) fn count_name(reaction: Reaction) -> &'static str {
     }
 }
 
-pub(super) fn read_counts(item: &Item) -> Result<ReactionCounts, FactsError> {
+fn read_counts(item: &Item) -> ReactionCounts {
     let reader = Reader { table: "reactions", item };
-    let count = |reaction| Ok(reader.optional_number(count_name(reaction))?.unwrap_or(0));
-    Ok(ReactionCounts { likes: count(Reaction::Like)?, favorites: count(Reaction::Favorite)? })
+    let count = |reaction| reader.count(count_name(reaction));
+    ReactionCounts { likes: count(Reaction::Like), favorites: count(Reaction::Favorite) }
 }
 
 /// Who thinks what of whose posts.

@@ -14,12 +14,12 @@ use super::{
     number,
     posts::{read_head, unfinished_shard},
     reactions::count_name,
-    schema, sent, string,
+    schema, sent, sent_after_conflicts, string,
 };
 use crate::{
     domain::{
-        PostId, ReadState, UserId,
-        diff::{FactDifference, Off, facts::StoredRecord},
+        PostId, ReadState, Seq, UserId,
+        diff::{FactDifference, Recount, facts::StoredRecord},
     },
     ports::{FactsError, Posts, Reads},
 };
@@ -49,29 +49,34 @@ impl DynamoFacts {
                 let delete = TransactWriteItem::builder().delete(build(OPERATION, delete.build())?).build();
                 self.with_edge(user, author, Expected::Nothing, delete).await
             }
-            FactDifference::FollowingsCount { user, off } => {
-                self.set(&self.tables.counters, schema::followings_counter(user), "count", off).await
+            FactDifference::FollowingsCount { user, count } => {
+                self.recount(&self.tables.counters, schema::followings_counter(user), "count", count).await
             }
-            FactDifference::FollowersCount { author, shard, off } => {
-                self.set(&self.tables.counters, schema::followers_counter(author, shard), "count", off).await
+            FactDifference::FollowersCount { author, shard, count } => {
+                self.recount(&self.tables.counters, schema::followers_counter(author, shard), "count", count).await
             }
-            FactDifference::HeadPosts { author, off } => self.set(&self.tables.posts, schema::head(author), "posts", off).await,
+            FactDifference::HeadPosts { author, right, latest, deletions, .. } => {
+                self.recount_posts(author, right, latest, deletions).await
+            }
             FactDifference::HeadDeletion { post, deleted } => self.set_deleted(post, deleted).await,
             FactDifference::ReadsBeyond { user, author, .. } => self.cut_reads(user, author).await,
-            FactDifference::PostReactions { post, shard, reaction, off } => {
-                self.set(&self.tables.reactions, schema::post_reactions(post, shard), count_name(reaction), off).await
+            FactDifference::PostReactions { post, shard, reaction, count } => {
+                let key = schema::post_reactions(post, shard);
+                self.recount(&self.tables.reactions, key, count_name(reaction), count).await
             }
-            FactDifference::AuthorReactions { author, shard, reaction, off } => {
-                self.set(&self.tables.reactions, schema::author_reactions(author, shard), count_name(reaction), off).await
+            FactDifference::AuthorReactions { author, shard, reaction, count } => {
+                let key = schema::author_reactions(author, shard);
+                self.recount(&self.tables.reactions, key, count_name(reaction), count).await
             }
             FactDifference::UnfinishedLeft { post } => {
                 let update = self.post_in_state(post, "done").update_expression("REMOVE unfinished");
-                sent(OPERATION, update.send().await)
+                sent_after_conflicts(OPERATION, update).await
             }
             FactDifference::UnfinishedMissing { post } => {
-                let update = self.post_in_state(post, "pending").update_expression("SET unfinished = :shard");
+                let update = self.post_in_state(post, "pending");
+                let update = update.update_expression("SET unfinished = if_not_exists(unfinished, :shard)");
                 let update = update.expression_attribute_values(":shard", unfinished_shard(post.author));
-                sent(OPERATION, update.send().await)
+                sent_after_conflicts(OPERATION, update).await
             }
             FactDifference::BodyLeft { post } => {
                 // A tombstone stays one: nothing can make the body wanted again.
@@ -81,6 +86,8 @@ impl DynamoFacts {
             FactDifference::RecordExpired { ref record }
             | FactDifference::RecordDamaged { ref record }
             | FactDifference::RecordOfNothing { ref record } => self.delete_record(record).await,
+            // Nobody knows what it should be.
+            FactDifference::ItemDamaged { .. } => Ok(false),
             FactDifference::NoticeMissing { notice } => self.unlist(notice).await,
             FactDifference::NoticeLeft { notice } => self.delete_left(notice).await,
             FactDifference::SlotsBehind { platform, off } => self.raise_slots(platform, off.right).await,
@@ -99,20 +106,50 @@ impl DynamoFacts {
         }
     }
 
-    /// Sets a number that is still what was seen; one that is not there is zero.
-    async fn set(&self, table: &str, key: Item, name: &str, off: Off) -> Result<bool, FactsError> {
-        let condition = if off.seen == 0 { "attribute_not_exists(#number) OR #number = :seen" } else { "#number = :seen" };
-        let update = self
-            .client
-            .update_item()
-            .table_name(table)
-            .set_key(Some(key))
-            .update_expression("SET #number = :right")
-            .condition_expression(condition)
-            .expression_attribute_names("#number", name)
-            .expression_attribute_values(":seen", number(off.seen))
-            .expression_attribute_values(":right", number(off.right));
-        sent(OPERATION, update.send().await)
+    /// Sets a count while its change number is the one that was read before its items were listed: then they are still the same. A change number that is no number
+    /// has no writer, whose addition to it would fail, and begins anew.
+    async fn recount(&self, table: &str, key: Item, name: &str, count: Recount) -> Result<bool, FactsError> {
+        let Recount { seen, right, changes } = count;
+        let update = self.client.update_item().table_name(table).set_key(Some(key));
+        let update = update.expression_attribute_names("#count", name).expression_attribute_names("#changes", "changes");
+        let update = update.expression_attribute_values(":right", number(right));
+        let (sets, condition) = match changes {
+            Some(0) => ("SET #count = :right", "(attribute_not_exists(#changes) OR #changes = :changes)"),
+            Some(_) => ("SET #count = :right", "#changes = :changes"),
+            None => ("SET #count = :right, #changes = :changes", "NOT attribute_type(#changes, :number)"),
+        };
+        let mut condition = condition.to_owned();
+        let update = update.expression_attribute_values(":changes", number(changes.unwrap_or(1)));
+        let update = if changes.is_none() { update.expression_attribute_values(":number", string("N")) } else { update };
+        let update = match seen {
+            // Versions of this program that do not number their changes may run beside this one.
+            Some(0) => {
+                condition.push_str(" AND (attribute_not_exists(#count) OR #count = :seen)");
+                update.expression_attribute_values(":seen", number(0))
+            }
+            Some(seen) => {
+                condition.push_str(" AND #count = :seen");
+                update.expression_attribute_values(":seen", number(seen))
+            }
+            None => update,
+        };
+        sent_after_conflicts(OPERATION, update.update_expression(sets).condition_expression(condition)).await
+    }
+
+    /// Sets the number of an author's live posts while the head knows of the same posts and deletions.
+    async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, FactsError> {
+        let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::head(author)));
+        let update = update.update_expression("SET posts = :right").expression_attribute_values(":right", number(right));
+        let mut conditions = vec![if latest == 0 { "attribute_not_exists(latest_seq)" } else { "latest_seq = :latest" }];
+        let mut update = if latest == 0 { update } else { update.expression_attribute_values(":latest", number(latest)) };
+        match deletions {
+            None => conditions.push("attribute_not_exists(deletions)"),
+            Some(deletions) => {
+                conditions.push("deletions = :deletions");
+                update = update.expression_attribute_values(":deletions", number(deletions));
+            }
+        }
+        sent_after_conflicts(OPERATION, update.condition_expression(conditions.join(" AND "))).await
     }
 
     /// An update of a live post whose fan-out is in this state.
@@ -169,8 +206,11 @@ impl DynamoFacts {
             Some(seen) => update.condition_expression("deleted = :seen").expression_attribute_values(":seen", seen.clone()),
             None => update.condition_expression("attribute_not_exists(deleted)"),
         };
-        let condition =
-            if deleted { "attribute_exists(tombstone)" } else { "attribute_exists(#item) AND attribute_not_exists(tombstone)" };
+        let condition = if deleted {
+            "attribute_exists(tombstone) OR attribute_exists(archived)"
+        } else {
+            "attribute_exists(#item) AND attribute_not_exists(tombstone) AND attribute_not_exists(archived)"
+        };
         let check = ConditionCheck::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::post(post)))
@@ -187,9 +227,12 @@ impl DynamoFacts {
     /// Takes from a read state what lies beyond the author's posts, as its next version.
     async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, FactsError> {
         let authors = [author];
-        let (mut reads, mut heads) = futures::try_join!(self.reads(user, &authors), self.heads(&authors))?;
-        let Some(mut state) = reads.remove(&author) else { return Ok(false) };
-        let latest = heads.remove(&author).unwrap_or_default().latest_seq;
+        // The head last: it knows of every post that was read before.
+        let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
+        let latest = self.heads(&authors).await?.remove(&author).unwrap_or_default().latest_seq;
+        if state.through <= latest && state.read.above(latest).next().is_none() {
+            return Ok(false);
+        }
         let beyond: Vec<u64> = state.read.above(latest).collect();
         for seq in beyond {
             state.read.remove(seq);

@@ -4,17 +4,17 @@
 //! |---|---|---|---|---|
 //! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
-//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N | follow, unfollow, migrate |
-//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N | follow, unfollow, migrate |
+//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N, `changes` N | follow, unfollow, migrate |
+//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile goes on; only while it is under way | `position` S | reconcile |
 //! | counters | `counter` S `outage` | until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL | publish, delete, migrate |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `finished_at` N ms, `unfinished` S, `archived` BOOL | publish, delete, fan-out, reconcile, migrate |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, at most some hundred), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
-//! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N | react |
-//! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N | react |
+//! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
+//! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N, `changes` N | react |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](crate::domain::PlatformHead::encode_live)) | notice, reconcile |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; gone when deleted, some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
@@ -29,6 +29,9 @@
 //! notice is written with its platform's head, a read state with the counters of the slots that changed; a reaction and its two counts,
 //! which lie in one partition, are written in one. Migrate writes up to 49
 //! posts with head, mappings and record in one, and an edge as follow does.
+//!
+//! `changes` grows by one with every write that changes what is counted: a count is set right only while it is the number that was read before the items were
+//! listed. For a head's `posts` the pair of `latest_seq` and `deletions` does the same. `write_token` tells a publish whether a post is the one that it was writing itself.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -45,7 +48,8 @@ use crate::domain::{
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
 
-/// Sparse index of posts whose fan-out or retraction is not finished.
+/// Sparse index of posts whose fan-out or retraction is not finished. Those that reconcile resumes are in partitions `0` to `3`, those that it has given up in
+/// `given-up#0` to `given-up#3`.
 pub const UNFINISHED: &str = "unfinished";
 
 /// Partitions of [`UNFINISHED`].
@@ -58,9 +62,37 @@ fn key<const N: usize>(parts: [(&str, AttributeValue); N]) -> Item {
     HashMap::from(parts.map(|(name, value)| (name.to_owned(), value)))
 }
 
+/// The attributes of a table's key.
+fn key_names(table: &str) -> &'static [&'static str] {
+    match table {
+        "following" | "reads" => &["user", "author"],
+        "followers" => &["shard", "follower"],
+        "counters" => &["counter"],
+        "posts" => &["author", "item"],
+        "reactions" => &["shard", "item"],
+        "notices" => &["platform", "item"],
+        "notice_reads" => &["user", "platform"],
+        _ => &["key"],
+    }
+}
+
+/// The key of an item as text, for people: `7 post#0000000000000003`.
+pub fn key_text(table: &str, item: &Item) -> String {
+    let text = |name: &&str| match item.get(*name) {
+        Some(AttributeValue::S(text) | AttributeValue::N(text)) => text.clone(),
+        _ => "?".to_owned(),
+    };
+    key_names(table).iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
 /// following: one edge by follower.
 pub fn edge(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
+}
+
+/// following: where a scan goes on, whatever the numbers are.
+pub fn edge_key(user: &str, author: &str) -> Item {
+    key([("user", AttributeValue::N(user.to_owned())), ("author", AttributeValue::N(author.to_owned()))])
 }
 
 /// following: one edge by follower, or its tombstone, with all its attributes.
@@ -200,6 +232,11 @@ pub fn post_time_end(at: Timestamp) -> AttributeValue {
 /// posts: the partition of the index of unfinished fan-outs.
 pub fn unfinished_shard(shard: u64) -> AttributeValue {
     string(shard.to_string())
+}
+
+/// posts: the partition of those that were given up.
+pub fn given_up_shard(shard: u64) -> AttributeValue {
+    string(format!("given-up#{shard}"))
 }
 
 /// reads: what a user has read of an author.
@@ -391,6 +428,10 @@ mod tests {
         let item = post_reactions(id, 3);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));
         assert_eq!(text(&author_reactions(author, 3), "item"), "total");
+        assert_eq!(key_text("posts", &post(id)), "7 post#0000000000000003");
+        assert_eq!(key_text("following", &edge(user, author)), "1042 7");
+        assert_eq!(key_text("counters", &followers_counter(author, 3)), "f#7#03");
+        assert_eq!((unfinished_shard(2), given_up_shard(2)), (string("2"), string("given-up#2")));
         assert_eq!(follower_range(&(0..4096)), (string("0000#"), string("0fff$")));
     }
 

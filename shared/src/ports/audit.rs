@@ -3,53 +3,137 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::{FactsError, ViewError};
 use crate::domain::{
-    AuthorHead, Counters, Edge, NoticeId, Platform, PlatformHead, PostId, PostSummary, ReactionState, Relation, SeqSet, Slot,
-    Timestamp, UserId,
+    AuthorHead, Counters, Edge, NoticeId, Platform, PlatformHead, PostId, PostSummary, ReactionState, ReadState, Relation,
+    SeqSet, Slot, Timestamp, UserId,
     diff::{
-        FactDifference, Stored, View,
-        facts::{ReactionShard, StoredPost, StoredRecord},
+        DamagedItem, FactDifference, Stored, View,
+        facts::{ReactionShard, StoredCount, StoredHead, StoredPost, StoredRecord},
         notices::{StoredNotice, StoredSlots, StoredTitle},
         reader::StoredReader,
         views::{StoredKey, StoredList},
     },
 };
 
-/// A part of a table, and where the next one begins; `None` at the end.
+/// What was found, item by item: those that can be read, and those that cannot. `K` says what they are about.
+#[derive(Debug, Clone, Default)]
+pub struct Decoded<T, K = ()> {
+    /// What can be read.
+    pub found: T,
+    /// What cannot.
+    pub damaged: Vec<(K, DamagedItem)>,
+}
+
+impl<T, K> Decoded<T, K> {
+    /// All of it, where nothing can be said without what cannot be read.
+    ///
+    /// # Errors
+    /// [`FactsError::Damaged`]: some of it cannot be read.
+    pub fn whole(self) -> Result<T, FactsError> {
+        match self.damaged.into_iter().next() {
+            None => Ok(self.found),
+            Some((_, DamagedItem { table, key })) => {
+                Err(FactsError::Damaged { table, key, detail: "it cannot be read".to_owned() })
+            }
+        }
+    }
+}
+
+/// A part of a table or index, and where the next one begins; `None` at the end.
 #[derive(Debug, Clone)]
 pub struct Part<T, C> {
     /// What is in it.
     pub items: Vec<T>,
+    /// What in it cannot be read.
+    pub damaged: Vec<DamagedItem>,
     /// Where to go on.
     pub next: Option<C>,
+}
+
+/// Counts of edges, and their change numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredCounts {
+    /// Authors followed.
+    pub followings: StoredCount,
+    /// Followers, shard by shard.
+    pub followers: [StoredCount; 16],
+}
+
+/// Which of the unfinished fan-outs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// Those that are resumed.
+    Open,
+    /// Those that were given up.
+    GivenUp,
+}
+
+/// A place among the unfinished fan-outs of one shard.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UnfinishedAt {
+    /// The post's place in the order of time.
+    pub time: String,
+    /// The post.
+    pub post: PostId,
 }
 
 /// The facts as they are stored, and their repair.
 #[async_trait]
 pub trait AuditFacts: Send + Sync {
+    /// How many authors a user follows and how many followers the user has, as counted.
+    async fn counts(&self, user: UserId) -> Result<StoredCounts, FactsError>;
+    /// The heads of these authors; absent ones are empty heads.
+    async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, FactsError>;
+    /// All live edges of one user.
+    async fn followed_by(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, FactsError>;
+    /// What a user has read of anybody.
+    async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, FactsError>;
     /// Followers that one shard of an author lists; `None` when there are more than `most`.
-    async fn listed_followers(&self, author: UserId, shard: u16, most: usize) -> Result<Option<Vec<Relation>>, FactsError>;
+    async fn listed_followers(
+        &self,
+        author: UserId,
+        shard: u16,
+        most: usize,
+    ) -> Result<Option<Decoded<Vec<Relation>>>, FactsError>;
     /// Since when these authors list the user; those that do not are left out.
-    async fn listed_by(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Timestamp>, FactsError>;
+    async fn listed_by(
+        &self,
+        user: UserId,
+        authors: &[UserId],
+    ) -> Result<Decoded<HashMap<UserId, Timestamp>, UserId>, FactsError>;
+    /// Which of these users follow the author.
+    async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, FactsError>;
     /// Reactions of the users of one shard to an author; `None` when there are more than `most` items.
-    async fn reactions_in(&self, author: UserId, shard: u16, most: usize) -> Result<Option<ReactionShard>, FactsError>;
+    async fn reactions_in(&self, author: UserId, shard: u16, most: usize) -> Result<Option<Decoded<ReactionShard>>, FactsError>;
     /// These posts; unknown ones left out.
-    async fn stored_posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, StoredPost>, FactsError>;
+    async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, FactsError>;
     /// An author's newest posts, tombstones included, at most `limit`.
-    async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Vec<StoredPost>, FactsError>;
+    async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Decoded<Vec<StoredPost>>, FactsError>;
+    /// Posts of one shard whose fan-out or retraction is not finished, published at or before `before`, newest first, after `after`, at most `limit`.
+    async fn unfinished(
+        &self,
+        which: Unfinished,
+        shard: u64,
+        before: Timestamp,
+        after: Option<&UnfinishedAt>,
+        limit: usize,
+    ) -> Result<Part<PostId, UnfinishedAt>, FactsError>;
+    /// How many fan-outs were given up.
+    async fn given_up(&self) -> Result<u64, FactsError>;
     /// Of which of these posts there are bodies.
     async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, FactsError>;
     /// A part of all edges by follower, tombstones included: users one after the other.
-    async fn some_edges(&self, after: Option<(UserId, UserId)>, limit: usize)
-    -> Result<Part<Edge, (UserId, UserId)>, FactsError>;
+    async fn some_edges(&self, after: Option<(String, String)>, limit: usize)
+    -> Result<Part<Edge, (String, String)>, FactsError>;
     /// The keys of a part of all idempotency records.
     async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, FactsError>;
     /// One idempotency record.
     async fn record(&self, key: &str) -> Result<Option<StoredRecord>, FactsError>;
     /// The notices of a platform, expired ones too.
-    async fn stored_notices(&self, platform: Platform) -> Result<Vec<StoredNotice>, FactsError>;
+    async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, FactsError>;
     /// Which of these slots of a platform anybody who is counted together with this user has read.
     async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, FactsError>;
     /// Does what the difference needs, on the condition of what was seen; false when that has changed.

@@ -12,7 +12,7 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::ports::{Failures, QueueError, Task, TaskQueue};
+use crate::ports::{Backlog, Failures, QueueError, Task, TaskQueue};
 
 /// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -76,6 +76,16 @@ impl SqsTasks {
         Self { client, queue_url }
     }
 
+    /// Numbers that the queue tells of itself.
+    async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, QueueError> {
+        let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
+        let answer = request.set_attribute_names(Some(names.to_vec())).send().await;
+        let answer = answer.map_err(|error| failed(operation, error))?;
+        let number = |name| answer.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
+        let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
+        numbers.ok_or_else(|| QueueError { detail: format!("{operation}: no number of messages"), source: None })
+    }
+
     async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), QueueError> {
         let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
         let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
@@ -102,6 +112,16 @@ impl SqsTasks {
 
 #[async_trait]
 impl TaskQueue for SqsTasks {
+    async fn backlog(&self) -> Result<Backlog, QueueError> {
+        let names = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        ];
+        let numbers = self.numbers("backlog", &names).await?;
+        Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
+    }
+
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError> {
         let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
         let messages = messages.map_err(|error: serde_json::Error| failed("encode", error))?;
@@ -134,11 +154,7 @@ impl TaskQueue for SqsTasks {
 #[async_trait]
 impl Failures for SqsTasks {
     async fn waiting(&self) -> Result<u64, QueueError> {
-        let name = QueueAttributeName::ApproximateNumberOfMessages;
-        let request = self.client.get_queue_attributes().queue_url(&self.queue_url).attribute_names(name.clone());
-        let answer = request.send().await.map_err(|error| failed("waiting", error))?;
-        let count = answer.attributes().and_then(|attributes| attributes.get(&name)).and_then(|text| text.parse().ok());
-        count.ok_or_else(|| QueueError { detail: "no number of messages".to_owned(), source: None })
+        Ok(self.numbers("waiting", &[QueueAttributeName::ApproximateNumberOfMessages]).await?[0])
     }
 }
 

@@ -1,16 +1,16 @@
 //! Both sides of a subject, in the same types.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
 
 use super::{Reconcile, ReconcileError, Subject};
 use crate::{
     domain::{
-        PostId, UserId,
+        PostId, Relation, Timestamp, UserId,
         diff::{
-            Difference, Side, Stored, View, ViewDifference,
-            facts::{self, UserFacts},
+            DamagedItem, Difference, Side, Stored, View, ViewDifference,
+            facts::{self, ListedShard, UserFacts},
             notices,
             reader::{self, Followed, ReaderFacts, StoredReader},
             views::{self, StoredList},
@@ -19,7 +19,7 @@ use crate::{
     },
     ports::{
         List,
-        audit::{StoredUser, StoredView},
+        audit::{Decoded, StoredUser, StoredView},
     },
 };
 
@@ -33,47 +33,63 @@ const MOST_POSTS: usize = 1_000;
 const MARGIN: usize = 50;
 
 impl Reconcile {
-    /// All facts of one user.
+    /// All facts of one user: counts first, then what they count.
     pub(super) async fn user_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
-        let (readers, audit) = (&self.readers, &self.facts);
-        let authors = [user];
-        let shards = || 0..SHARDS;
-        let (following, followings, follower_counts, mut heads, posts, reads, followers, reactions) = futures::try_join!(
-            readers.edges.following(user),
-            readers.edges.followings(user),
-            readers.edges.follower_counts(user),
-            readers.posts.heads(&authors),
+        let audit = &self.facts;
+        let (own, shards) = ([user], || 0..SHARDS);
+        let (counts, mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
+        let (following, posts, reads, followers, reactions) = futures::try_join!(
+            audit.followed_by(user),
             audit.newest_posts(user, MOST_POSTS),
-            readers.reads.all_reads(user),
+            audit.stored_reads(user),
             try_join_all(shards().map(|shard| audit.listed_followers(user, shard, MOST_IN_SHARD))),
             try_join_all(shards().map(|shard| audit.reactions_in(user, shard, MOST_IN_SHARD))),
         )?;
-        let followed: Vec<UserId> = following.iter().map(|edge| edge.author).collect();
-        let pairs: Vec<(UserId, UserId)> = followers.iter().flatten().flatten().map(|relation| (relation.user, user)).collect();
-        let read: Vec<UserId> = reads.keys().copied().collect();
-        let tombstones: Vec<PostId> = posts.iter().filter(|stored| stored.post.deleted).map(|stored| stored.post.id).collect();
-        let (listed, live, mut read_heads, bodies) = futures::try_join!(
+        let followed: Vec<UserId> = following.found.iter().map(|edge| edge.author).collect();
+        let listed = followers.iter().flatten().flat_map(|shard| &shard.found);
+        let listed: Vec<UserId> = listed.map(|relation| relation.user).collect();
+        let read: Vec<UserId> = reads.found.keys().copied().collect();
+        let tombstones: Vec<PostId> =
+            posts.found.iter().filter(|stored| stored.post.deleted).map(|stored| stored.post.id).collect();
+        let (listed, live, read_heads, bodies) = futures::try_join!(
             audit.listed_by(user, &followed),
-            readers.edges.live(&pairs),
-            readers.posts.heads(&read),
+            audit.live_followers(user, &listed),
+            audit.stored_heads(&read),
             audit.bodies(&tombstones),
         )?;
+        let unsure: HashSet<UserId> = live.damaged.iter().map(|(follower, _)| *follower).collect();
+        let mut damaged = BTreeSet::new();
+        let followers = followers.into_iter().map(|shard| listed_shard(shard, &unsure, &mut damaged)).collect();
+        let reactions = reactions.into_iter().map(|shard| {
+            let shard = shard?;
+            let whole = shard.damaged.is_empty();
+            let found = told(shard, &mut damaged);
+            whole.then_some(found)
+        });
+        let reactions = reactions.collect();
+        let unlisted: Vec<UserId> = listed.damaged.iter().map(|(author, _)| *author).collect();
+        let mut listed: HashMap<UserId, Option<Timestamp>> =
+            told(listed, &mut damaged).into_iter().map(|(author, since)| (author, Some(since))).collect();
+        listed.extend(unlisted.into_iter().map(|author| (author, None)));
+        let mut read_heads = told(read_heads, &mut damaged);
+        let reads = told(reads, &mut damaged).into_iter();
+        let head = heads.found.remove(&user);
+        told(heads, &mut damaged);
         Ok(UserFacts {
             user,
-            following,
-            followings,
+            following_whole: following.damaged.is_empty(),
+            following: told(following, &mut damaged),
+            followings: counts.followings,
             listed,
             followers,
-            live_followers: live.into_iter().map(|(follower, _)| follower).collect(),
-            follower_counts,
-            head: heads.remove(&user).unwrap_or_default(),
-            posts,
+            live_followers: told(live, &mut damaged),
+            follower_counts: counts.followers,
+            head,
+            posts: told(posts, &mut damaged),
             bodies,
-            reads: reads
-                .into_iter()
-                .map(|(author, reads)| (author, reads, read_heads.remove(&author).unwrap_or_default()))
-                .collect(),
+            reads: reads.filter_map(|(author, reads)| Some((author, reads, read_heads.remove(&author)?.head))).collect(),
             reactions,
+            damaged,
         })
     }
 
@@ -98,14 +114,16 @@ impl Reconcile {
             Subject::Post(post) => {
                 let (stored, right) =
                     futures::join!(self.views.of_post(*post), self.facts.stored_posts(std::slice::from_ref(post)));
-                let (stored, right) = (stored?, right?);
+                let (stored, right) = (stored?, right?.whole()?);
                 let keys = stored.keys.iter().filter_map(views::of_key);
                 keys.chain(views::of_summary(*post, &stored.summary, right.get(post))).map(Difference::from).collect()
             }
             Subject::Platform(platform) => {
                 let stored = self.facts.stored_notices(*platform).await?;
                 let head = self.notices.facts.head(*platform).await?;
-                notices::of_platform(*platform, &head, &stored, now).into_iter().map(Difference::from).collect()
+                let mut damaged = BTreeSet::new();
+                let found = notices::of_platform(*platform, &head, &told(stored, &mut damaged), now);
+                found.into_iter().map(Difference::from).chain(damaged.into_iter().map(Difference::from)).collect()
             }
             Subject::NoticeReads(user, platform) => {
                 let (head, reads) = self.notices.facts.state(*platform, *user).await?;
@@ -168,7 +186,7 @@ impl Reconcile {
             .collect();
         let mut facts = ReaderFacts { authors, entries: entries.into_iter().collect(), low, posts: HashMap::new() };
         let unsure = reader::unsure(user, stored, &facts, now);
-        facts.posts = self.facts.stored_posts(&unsure).await?;
+        facts.posts = self.facts.stored_posts(&unsure).await?.whole()?;
         Ok(reader::differences(user, stored, &facts, now))
     }
 
@@ -205,6 +223,25 @@ impl Reconcile {
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }
+}
+
+/// What can be read; the rest is told of.
+fn told<T, K>(decoded: Decoded<T, K>, damaged: &mut BTreeSet<DamagedItem>) -> T {
+    damaged.extend(decoded.damaged.into_iter().map(|(_, item)| item));
+    decoded.found
+}
+
+/// A shard without the followers whose edges cannot be read.
+fn listed_shard(
+    shard: Option<Decoded<Vec<Relation>>>,
+    unsure: &HashSet<UserId>,
+    damaged: &mut BTreeSet<DamagedItem>,
+) -> ListedShard {
+    let Some(shard) = shard else { return ListedShard::default() };
+    let whole = shard.damaged.is_empty() && shard.found.iter().all(|follower| !unsure.contains(&follower.user));
+    let mut followers = told(shard, damaged);
+    followers.retain(|follower| !unsure.contains(&follower.user));
+    ListedShard { followers, whole }
 }
 
 /// What is wrong with the keys of a view, and with its record.

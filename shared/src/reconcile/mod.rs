@@ -15,6 +15,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tracing::warn;
 
+pub use flow::FlowPlan;
 pub use report::Report;
 pub use walk::{ParsePositionError, Position};
 
@@ -22,7 +23,7 @@ use crate::{
     domain::{
         NoticeId, Platform, PostId, UserId,
         diff::{
-            Difference, FactDifference,
+            DamagedItem, Difference, FactDifference,
             facts::{self, UserFacts},
         },
     },
@@ -158,7 +159,7 @@ impl Subject {
 #[derive(Default)]
 struct Looked {
     found: Vec<(Subject, Vec<Difference>)>,
-    failed: u64,
+    failed: BTreeSet<Subject>,
 }
 
 /// Subjects looked at side by side.
@@ -183,13 +184,13 @@ impl Reconcile {
     /// Looks, looks again, repairs, and looks whether that has helped; what repairs were tried for.
     async fn settle(&self, subjects: Vec<Subject>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
         let first = self.look(subjects).await;
-        report.failed += first.failed;
+        report.failed += first.failed.len() as u64;
         if first.found.is_empty() {
             return BTreeSet::new();
         }
         (self.wait)(plan.settle).await;
         let second = self.look(first.found.iter().map(|(subject, _)| subject.clone()).collect()).await;
-        report.failed += second.failed;
+        report.failed += second.failed.len() as u64;
         let again: BTreeSet<&Difference> = second.found.iter().flat_map(|(_, found)| found).collect();
         let confirmed: Vec<(Subject, Vec<Difference>)> = first
             .found
@@ -205,19 +206,23 @@ impl Reconcile {
         if plan.dry_run || news.is_empty() {
             return BTreeSet::new();
         }
+        let mut tried = BTreeSet::new();
         for difference in &news {
-            if let Err(error) = self.repair(difference).await {
-                report.failed += 1;
-                warn!(kind = difference.kind(), error = &error as &dyn std::error::Error, "not repaired");
+            match self.repair(difference).await {
+                Ok(true) => drop(tried.insert(difference)),
+                Ok(false) => {}
+                Err(error) => {
+                    report.failed += 1;
+                    warn!(kind = difference.kind(), error = &error as &dyn std::error::Error, "not repaired");
+                }
             }
         }
-        let third = self.look(confirmed.into_iter().map(|(subject, _)| subject).collect()).await;
-        report.failed += third.failed;
-        let left: BTreeSet<&Difference> = third.found.iter().flat_map(|(_, found)| found).collect();
+        let third = self.look(confirmed.iter().map(|(subject, _)| subject.clone()).collect()).await;
+        report.failed += third.failed.len() as u64;
+        let mut left: BTreeSet<&Difference> = third.found.iter().flat_map(|(_, found)| found).collect();
         // What could not be looked at is not known to be repaired.
-        if third.failed == 0 {
-            report.repaired(news.iter().filter(|difference| !left.contains(difference)));
-        }
+        left.extend(confirmed.iter().filter(|(subject, _)| third.failed.contains(subject)).flat_map(|(_, found)| found));
+        report.repaired(tried.into_iter().filter(|difference| !left.contains(difference)));
         news
     }
 
@@ -236,7 +241,7 @@ impl Reconcile {
         for (user, facts) in loaded {
             match facts {
                 Ok(facts) => known.push(facts),
-                Err(error) => looked.failed(&Subject::Facts(user), &error),
+                Err(error) => looked.failed(Subject::Facts(user), error),
             }
         }
         // An edge that its author does not list is one difference, not one of the count besides.
@@ -257,7 +262,7 @@ impl Reconcile {
         for (subject, found) in answers {
             match found {
                 Ok(found) => looked.found(subject, found),
-                Err(error) => looked.failed(&subject, &error),
+                Err(error) => looked.failed(subject, error),
             }
         }
         looked
@@ -308,8 +313,13 @@ impl Looked {
         }
     }
 
-    fn failed(&mut self, subject: &Subject, error: &ReconcileError) {
-        self.failed += 1;
+    /// A subject that cannot be looked at. When it is an item that cannot be read, that is what is wrong with it.
+    fn failed(&mut self, subject: Subject, error: ReconcileError) {
+        if let ReconcileError::Facts(FactsError::Damaged { table, key, .. }) = error {
+            return self.found(subject, vec![DamagedItem { table, key }.into()]);
+        }
+        let error = &error;
         warn!(subject = subject.name(), error = error as &dyn std::error::Error, "could not be looked at");
+        self.failed.insert(subject);
     }
 }

@@ -10,26 +10,29 @@ use crate::{
 };
 
 impl Reconcile {
-    /// Does what a difference needs. May be repeated; whether it has helped, the next look shows.
-    pub(super) async fn repair(&self, difference: &Difference) -> Result<(), ReconcileError> {
+    /// Does what a difference needs; false when somebody has changed since what was seen: nothing is wrong any more, or the next run finds what is. May be repeated; whether it
+    /// has helped, the next look shows.
+    pub(super) async fn repair(&self, difference: &Difference) -> Result<bool, ReconcileError> {
         match difference {
-            Difference::Fact(difference) => self.repair_fact(difference).await,
-            Difference::View(difference) => self.repair_view(difference).await,
+            Difference::Fact(difference) => {
+                let done = self.facts.repair(difference).await?;
+                // Also when it was not: a first attempt, whose answer was lost, may have changed the fact.
+                self.after_fact(difference).await?;
+                Ok(done)
+            }
+            Difference::View(difference) => self.repair_view(difference).await.map(|()| true),
             // Resumed by the job that has found it, or by nobody.
             Difference::Flow(
                 FlowDifference::DeliveryUnfinished { .. }
                 | FlowDifference::RetractionUnfinished { .. }
+                | FlowDifference::FanOutsGivenUp { .. }
                 | FlowDifference::RecordsGivenUp { .. },
-            ) => Ok(()),
+            ) => Ok(false),
         }
     }
 
-    /// A fact, and what is kept of it.
-    async fn repair_fact(&self, difference: &FactDifference) -> Result<(), ReconcileError> {
-        if !self.facts.repair(difference).await? {
-            // Somebody has changed it since: nothing is wrong any more, or the next run finds what is.
-            return Ok(());
-        }
+    /// Brings in line what is kept of a fact.
+    async fn after_fact(&self, difference: &FactDifference) -> Result<(), ReconcileError> {
         match *difference {
             FactDifference::FollowerMissing { author, .. }
             | FactDifference::FollowerGhost { author, .. }
@@ -56,7 +59,8 @@ impl Reconcile {
             | FactDifference::RecordExpired { .. }
             | FactDifference::RecordDamaged { .. }
             | FactDifference::RecordOfNothing { .. }
-            | FactDifference::TombstoneExpired { .. } => {}
+            | FactDifference::TombstoneExpired { .. }
+            | FactDifference::ItemDamaged { .. } => {}
         }
         Ok(())
     }
@@ -153,7 +157,11 @@ impl Reconcile {
     async fn post(&self, id: PostId) -> Result<(FeedKey, AuthorHead), ReconcileError> {
         let (ids, authors) = ([id], [id.author]);
         let (mut posts, mut heads) = futures::try_join!(self.readers.posts.posts(&ids), self.readers.posts.heads(&authors))?;
-        let post = posts.remove(&id).ok_or(FactsError::Damaged { table: "posts", detail: format!("no post {id}") })?;
+        let post = posts.remove(&id).ok_or(FactsError::Damaged {
+            table: "posts",
+            key: id.to_string(),
+            detail: format!("no post {id}"),
+        })?;
         Ok((post.key(), heads.remove(&id.author).unwrap_or_default()))
     }
 }

@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use tracing::warn;
 
 use crate::{
-    domain::{Timestamp, diff::Difference},
+    domain::{
+        Timestamp,
+        diff::{DamagedItem, Difference, FactDifference},
+    },
     ports::audit::Metrics,
 };
 
@@ -44,8 +48,18 @@ impl Report {
                 self.differences.insert(difference.clone());
             }
             if !known {
+                if let Difference::Fact(FactDifference::ItemDamaged { item }) = difference {
+                    warn!(table = item.table, key = item.key, "an item that cannot be read");
+                }
                 *self.found.entry(difference.kind()).or_default() += 1;
             }
+        }
+    }
+
+    /// Items that cannot be read.
+    pub(super) fn damaged(&mut self, items: impl IntoIterator<Item = DamagedItem>) {
+        for item in items {
+            self.found([Difference::from(item)].iter());
         }
     }
 

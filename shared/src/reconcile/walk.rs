@@ -21,7 +21,7 @@ pub enum Position {
     /// Among the keys of Redis, at this cursor.
     Keys(u64),
     /// Among the edges, after this one.
-    Edges(Option<(UserId, UserId)>),
+    Edges(Option<(String, String)>),
     /// Among the idempotency records, after this one.
     Records(Option<String>),
 }
@@ -52,8 +52,10 @@ impl FromStr for Position {
             ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
             ("edges", None) => Some(Self::Edges(None)),
             ("edges", Some(pair)) => {
-                let pair = pair.split_once(' ').and_then(|(user, author)| Some((user.parse().ok()?, author.parse().ok()?)));
-                pair.map(|pair| Self::Edges(Some(pair)))
+                // Numbers as they are stored: the edge may be one that cannot be read.
+                let is_number = |text: &str| text.parse::<f64>().is_ok();
+                let pair = pair.split_once(' ').filter(|(user, author)| is_number(user) && is_number(author));
+                pair.map(|(user, author)| Self::Edges(Some((user.to_owned(), author.to_owned()))))
             }
             ("records", key) => Some(Self::Records(key.map(str::to_owned))),
             _ => None,
@@ -82,8 +84,10 @@ impl Reconcile {
         }
         // What an older version has noted begins anew.
         let mut position = from.or_else(|| noted.as_deref().and_then(|text| text.parse().ok())).unwrap_or(Position::Keys(0));
+        // Of one user there are keys in many steps.
+        let mut looked_at = BTreeSet::new();
         loop {
-            let next = self.step(&position, plan, &mut report).await?;
+            let next = self.step(&position, plan, &mut looked_at, &mut report).await?;
             let text = next.as_ref().map(Position::to_string);
             if !plan.dry_run {
                 if !self.facts.note_walk(USERS, noted.as_deref(), text.as_deref()).await? {
@@ -101,25 +105,36 @@ impl Reconcile {
         Ok(Some(report))
     }
 
-    /// One step; where the next one begins.
-    async fn step(&self, position: &Position, plan: &Plan, report: &mut Report) -> Result<Option<Position>, ReconcileError> {
+    /// One step over what was not `looked_at` yet; where the next one begins.
+    async fn step(
+        &self,
+        position: &Position,
+        plan: &Plan,
+        looked_at: &mut BTreeSet<Subject>,
+        report: &mut Report,
+    ) -> Result<Option<Position>, ReconcileError> {
         let day = self.readers.clock.now().ms() / DAY;
+        let mut news = |mut subjects: Vec<Subject>| {
+            subjects.retain(|subject| looked_at.insert(subject.clone()));
+            subjects
+        };
         match position {
             Position::Keys(cursor) => {
                 let (owners, next) = self.views.owners(*cursor, plan.slice).await?;
                 let (facts, views) = self.of_owners(owners, plan, day);
-                self.reconcile(facts, views, plan, report).await;
+                self.reconcile(news(facts), news(views), plan, report).await;
                 Ok(Some(if next == 0 { Position::Edges(None) } else { Position::Keys(next) }))
             }
             Position::Edges(after) => {
-                let part = self.facts.some_edges(*after, plan.slice).await?;
+                let part = self.facts.some_edges(after.clone(), plan.slice).await?;
+                report.damaged(part.damaged);
                 let now = self.readers.clock.now();
                 let sampled = |user: &UserId| in_sample(*user, plan.share, day);
                 let mut subjects: BTreeSet<Subject> =
                     part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Subject::Facts).collect();
                 let expired = part.items.iter().filter(|edge| facts::of_tombstone(edge, now).is_some());
                 subjects.extend(expired.map(|edge| Subject::Tombstone(edge.user, edge.author)));
-                self.reconcile(subjects.into_iter().collect(), Vec::new(), plan, report).await;
+                self.reconcile(news(subjects.into_iter().collect()), Vec::new(), plan, report).await;
                 Ok(Some(part.next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
             }
             Position::Records(after) => {
@@ -169,7 +184,7 @@ mod tests {
         for text in ["keys 0", "keys 18446744073709551615", "edges", "edges 1 2", "records", "records 7#publish#a b"] {
             assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
         }
-        for bad in ["", "keys", "keys x", "edges 1", "other 1"] {
+        for bad in ["", "keys", "keys x", "edges 1", "edges 1 x", "other 1"] {
             assert!(bad.parse::<Position>().is_err(), "{bad}");
         }
     }

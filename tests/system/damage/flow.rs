@@ -4,7 +4,7 @@ use serde_json::json;
 use tidemark::{
     domain::{NewPost, Post},
     facts::schema,
-    ports::{Deleted, FanOut, FanOutKind, Published, Task},
+    ports::{Deleted, FanOut, FanOutKind, Look, Published, Task},
 };
 
 use super::{Damage, Scene};
@@ -30,7 +30,7 @@ pub(super) const ALL: &[Damage] = &[
             let (post, fan_out) = publish(scene, 2_500).await;
             scene.app.fan_outs.run(&Task::List { fan_out, from: 1, to: 2 }, &|| false).await.unwrap();
             scene.world.idle().await;
-            scene.app.posts.note_look(post.id, 1, false).await.unwrap();
+            scene.app.posts.note_look(&post, Look::Moving(1)).await.unwrap();
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })]
         })
     }),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{
         NoticeId,
-        diff::{FactDifference, Off},
+        diff::{FactDifference, Off, Recount},
     },
     facts::schema,
     ports::NoticesPublished,
@@ -186,7 +186,8 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
         let edge = scene.app.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
         let record = facts.record("nothing").await.unwrap();
         assert_eq!(record, None);
-        let off = Off { seen: 3, right: 4 };
+        // The same count as then, after other changes.
+        let count = |seen: u64| Recount { seen: Some(seen), right: 4, changes: Some(0) };
         let like = tidemark::domain::Reaction::Like;
         let platform = scene.platform();
         let notice = NoticeId { platform, seq: 1 };
@@ -194,11 +195,14 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
         scene.app.notices.mark(reader, notice, true).await.unwrap().unwrap();
         let before = super::everything(world).await;
         for stale in [
-            FactDifference::FollowingsCount { user: reader, off },
-            FactDifference::FollowersCount { author, shard, off: Off { seen: 0, right: 4 } },
-            FactDifference::HeadPosts { author, off },
-            FactDifference::PostReactions { post: scene.post(2), shard, reaction: like, off },
-            FactDifference::AuthorReactions { author, shard, reaction: like, off },
+            FactDifference::FollowingsCount { user: reader, count: count(2) },
+            FactDifference::FollowingsCount { user: reader, count: Recount { changes: None, ..count(2) } },
+            FactDifference::FollowingsCount { user: reader, count: Recount { seen: None, ..count(2) } },
+            FactDifference::FollowersCount { author, shard, count: count(1) },
+            FactDifference::HeadPosts { author, seen: Some(5), right: 4, latest: 4, deletions: None },
+            FactDifference::HeadPosts { author, seen: Some(5), right: 4, latest: 5, deletions: Some(1) },
+            FactDifference::PostReactions { post: scene.post(2), shard, reaction: like, count: count(1) },
+            FactDifference::AuthorReactions { author, shard, reaction: like, count: count(1) },
             FactDifference::FollowerMissing { user: reader, author, since: edge.since, rev: edge.rev + 1 },
             FactDifference::FollowerSince { user: reader, author, since: edge.since, rev: edge.rev + 1 },
             FactDifference::FollowerGhost { user: reader, author, since: edge.since },

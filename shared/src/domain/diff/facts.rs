@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::{FactDifference, GRACE_SECONDS, Off};
+use super::{DamagedItem, FactDifference, GRACE_SECONDS, Recount};
 use crate::domain::{
-    AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq,
-    Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
+    AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq, Timestamp,
+    UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
 
 /// A post with what else is stored about it.
@@ -26,37 +26,100 @@ impl StoredPost {
     }
 }
 
+/// A count as it is stored, zero when it is not, with the number of its changes; `None` is below zero, or no number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredCount {
+    /// What is counted.
+    pub count: Option<u64>,
+    /// How often what is counted has changed.
+    pub changes: Option<u64>,
+}
+
+impl Default for StoredCount {
+    fn default() -> Self {
+        Self { count: Some(0), changes: Some(0) }
+    }
+}
+
+impl StoredCount {
+    /// What is wrong with it when `right` were listed after it was read.
+    fn recount(self, right: u64) -> Option<Recount> {
+        let Self { count: seen, changes } = self;
+        (seen != Some(right) || changes.is_none()).then_some(Recount { seen, right, changes })
+    }
+}
+
+/// A head, with its numbers as they are stored.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoredHead {
+    /// The head; a count that cannot be read is zero in it.
+    pub head: AuthorHead,
+    /// Its live posts as counted.
+    pub posts: StoredCount,
+    /// The number of its deletions; `None` when there is none.
+    pub deletions: Option<u64>,
+}
+
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
     /// What each user thinks.
     pub users: Vec<ReactionState>,
-    /// The count of each post.
-    pub posts: HashMap<Seq, ReactionCounts>,
-    /// The count of all posts.
-    pub total: ReactionCounts,
+    /// The counts of each post.
+    pub posts: HashMap<Seq, ShardCounts>,
+    /// The counts of all posts.
+    pub total: ShardCounts,
 }
 
-/// All that the facts say of one user, as follower, author and reader. A shard that is `None` has more in it than is looked at: its numbers are exact by
-/// construction, and to prove it would take longer than they stand still.
+/// Likes and favorites as they are counted in one item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShardCounts {
+    /// Likes.
+    pub likes: StoredCount,
+    /// Favorites.
+    pub favorites: StoredCount,
+}
+
+impl ShardCounts {
+    fn of(&self, reaction: Reaction) -> StoredCount {
+        match reaction {
+            Reaction::Like => self.likes,
+            Reaction::Favorite => self.favorites,
+        }
+    }
+}
+
+/// Followers as one shard lists them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListedShard {
+    /// Those that can be read.
+    pub followers: Vec<Relation>,
+    /// Whether these are all: none is damaged, nor its edge, and there are not more than are looked at.
+    pub whole: bool,
+}
+
+/// All that the facts say of one user, as follower, author and reader. A shard of reactions that is `None` has more in it than is looked at, or something that cannot be
+/// read; its numbers are exact by construction, and to prove it would take longer than they stand still. All counts were read before what they count.
 #[derive(Debug, Clone)]
 pub struct UserFacts {
     /// Who.
     pub user: UserId,
     /// Live edges.
     pub following: Vec<Edge>,
+    /// Whether these are all: none is damaged.
+    pub following_whole: bool,
     /// How many authors the user is counted to follow.
-    pub followings: u64,
-    /// Since when the authors followed list the user.
-    pub listed: HashMap<UserId, Timestamp>,
-    /// Followers as listed, shard by shard.
-    pub followers: Vec<Option<Vec<Relation>>>,
+    pub followings: StoredCount,
+    /// Since when the authors followed list the user; `None` when that cannot be read.
+    pub listed: HashMap<UserId, Option<Timestamp>>,
+    /// Followers as listed, shard by shard; without those whose edges cannot be read.
+    pub followers: Vec<ListedShard>,
     /// Which of them have a live edge.
     pub live_followers: HashSet<UserId>,
     /// How many are counted, shard by shard.
-    pub follower_counts: [u64; SHARDS as usize],
-    /// The user's head as an author.
-    pub head: AuthorHead,
+    pub follower_counts: [StoredCount; SHARDS as usize],
+    /// The user's head as an author; `None` when it cannot be read.
+    pub head: Option<StoredHead>,
     /// The newest posts.
     pub posts: Vec<StoredPost>,
     /// Which of the deleted ones have a body.
@@ -65,12 +128,15 @@ pub struct UserFacts {
     pub reads: Vec<(UserId, ReadState, AuthorHead)>,
     /// Reactions received, shard by shard.
     pub reactions: Vec<Option<ReactionShard>>,
+    /// What of all this cannot be read.
+    pub damaged: BTreeSet<DamagedItem>,
 }
 
 /// What is wrong. `missing` are edges (user, author) that are known not to be listed: their authors' counts count them.
 pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<FactDifference> {
     let mut found = edges(facts, missing);
     found.extend(posts(facts));
+    found.extend(facts.damaged.iter().cloned().map(|item| FactDifference::ItemDamaged { item }));
     for (author, reads, head) in &facts.reads {
         if !invariants::reads_only_what_exists(head, reads) {
             found.push(FactDifference::ReadsBeyond { user: facts.user, author: *author, latest: head.latest_seq });
@@ -96,35 +162,37 @@ fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<FactDif
         let Edge { author, since, rev, .. } = *edge;
         match facts.listed.get(&author) {
             None => found.push(FactDifference::FollowerMissing { user, author, since, rev }),
-            Some(listed) if *listed != since => found.push(FactDifference::FollowerSince { user, author, since, rev }),
+            Some(Some(listed)) if *listed != since => found.push(FactDifference::FollowerSince { user, author, since, rev }),
             Some(_) => {}
         }
     }
-    if let Some(off) = Off::of(facts.followings, facts.following.len() as u64) {
-        found.push(FactDifference::FollowingsCount { user, off });
+    if facts.following_whole
+        && let Some(count) = facts.followings.recount(facts.following.len() as u64)
+    {
+        found.push(FactDifference::FollowingsCount { user, count });
     }
-    for (shard, followers) in facts.followers.iter().enumerate() {
-        let Some(followers) = followers else { continue };
+    for (shard, ListedShard { followers, whole }) in facts.followers.iter().enumerate() {
         let ghosts = followers.iter().filter(|follower| !facts.live_followers.contains(&follower.user));
         found.extend(ghosts.map(|ghost| FactDifference::FollowerGhost { user: ghost.user, author: user, since: ghost.since }));
         let live = followers.iter().filter(|follower| facts.live_followers.contains(&follower.user)).count();
         let missing = missing.iter().filter(|(follower, author)| *author == user && usize::from(follower.shard()) == shard);
         let right = (live + missing.count()) as u64;
-        if let Some(off) = Off::of(facts.follower_counts[shard], right) {
-            found.push(FactDifference::FollowersCount { author: user, shard: shard as u16, off });
+        if *whole && let Some(count) = facts.follower_counts[shard].recount(right) {
+            found.push(FactDifference::FollowersCount { author: user, shard: shard as u16, count });
         }
     }
     found
 }
 
 fn posts(facts: &UserFacts) -> Vec<FactDifference> {
-    let UserFacts { user: author, head, .. } = facts;
+    let UserFacts { user: author, head: stored, .. } = facts;
     let mut found = Vec::new();
-    let mut implied = head.implied_posts();
+    let head = stored.as_ref().map(|stored| &stored.head);
+    let mut implied = head.map_or(0, AuthorHead::implied_posts);
     for StoredPost { post, unfinished } in &facts.posts {
         let id = post.id;
         let left_out = !post.is_in_feeds();
-        if head.deleted.contains(id.seq) != left_out {
+        if head.is_some_and(|head| head.deleted.contains(id.seq) != left_out) {
             found.push(FactDifference::HeadDeletion { post: id, deleted: left_out });
             implied = if left_out { implied.saturating_sub(1) } else { implied + 1 };
         }
@@ -139,8 +207,11 @@ fn posts(facts: &UserFacts) -> Vec<FactDifference> {
             found.push(FactDifference::BodyLeft { post: id });
         }
     }
-    if let Some(off) = Off::of(head.posts, implied) {
-        found.push(FactDifference::HeadPosts { author: *author, off });
+    if let Some(StoredHead { head, posts, deletions }) = stored
+        && posts.count != Some(implied)
+    {
+        let (seen, latest, deletions) = (posts.count, head.latest_seq, *deletions);
+        found.push(FactDifference::HeadPosts { author: *author, seen, right: implied, latest, deletions });
     }
     found
 }
@@ -155,13 +226,13 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<FactDiff
             total += 1;
         }
         for (seq, right) in right {
-            let seen = stored.posts.get(&seq).map_or(0, |counts| counts.of(reaction));
-            if let Some(off) = Off::of(seen, right) {
-                found.push(FactDifference::PostReactions { post: PostId::new(author, seq), shard, reaction, off });
+            let seen = stored.posts.get(&seq).copied().unwrap_or_default().of(reaction);
+            if let Some(count) = seen.recount(right) {
+                found.push(FactDifference::PostReactions { post: PostId::new(author, seq), shard, reaction, count });
             }
         }
-        if let Some(off) = Off::of(stored.total.of(reaction), total) {
-            found.push(FactDifference::AuthorReactions { author, shard, reaction, off });
+        if let Some(count) = stored.total.of(reaction).recount(total) {
+            found.push(FactDifference::AuthorReactions { author, shard, reaction, count });
         }
     }
     found

@@ -9,27 +9,32 @@
 //! | `follower-missing` | an edge that the followee's followers do not list (F1) | list it, while the edge is the same |
 //! | `follower-ghost` | a follower is listed without an edge (F1) | take it off, while there is none |
 //! | `follower-since` | it is listed with another time than the edge's | list it with the edge's |
-//! | `followings-count` | another number than there are edges (F1) | set it, if it is still what was seen |
-//! | `followers-count` | another number than the shard lists (F1) | set it, if it is still what was seen |
-//! | `head-posts` | the head counts other than its live posts | set it, if it is still what was seen |
+//! | `followings-count` | another number than there are edges (F1) | set it, while its change number is the same |
+//! | `followers-count` | another number than the shard lists (F1) | set it, while its change number is the same |
+//! | `head-posts` | the head counts other than its live posts | set it, while the head's latest post and number of deletions are the same |
 //! | `head-deletion` | the head's deleted posts and a post's tombstone disagree | put it in or out of them; the tombstone is right |
 //! | `reads-beyond` | a read fact covers posts that do not exist (F3) | cut it, as a next version |
-//! | `post-reactions`, `author-reactions` | another number than users' reactions make (F5) | set it, if it is still what was seen |
+//! | `post-reactions`, `author-reactions` | another number than users' reactions make (F5) | set it, while its change number is the same |
 //! | `unfinished-left` | the index of unfinished fan-outs lists one that is finished | take it out |
 //! | `unfinished-missing` | it does not list one that is not | put it in; its fan-out is resumed from there |
 //! | `body-left` | a deleted post has a body | delete it |
 //! | `record-expired`, `record-damaged`, `record-of-nothing` | an idempotency record past its time, that cannot be read, or of a post or notices that never were | delete it |
 //! | `tombstone-expired` | an unfollow's tombstone past its time | delete it |
+//! | `item-damaged` | an item that cannot be read: its table and key | none: put it right by hand, from a backup; nothing is counted or concluded from what it is part of |
 //! | `notice-missing` | a platform's head lists a notice that is not there | take it out of the head, as a next version: nothing can be shown of it |
 //! | `notice-left` | a notice that the head does not list; the head is right | delete it |
 //! | `slots-behind` | a head below a slot that a user has read and that is counted | raise it, as a next version: no slot is given twice |
 //! | `notice-reads-beyond` | a read state above the head, in what nobody counts | cut it, as a next version |
 //!
+//! A count that is below zero or no number has `"seen": null`, and is set right as any other. A change number that is read before the items are listed, and is still the same when the count is set, says
+//! that none of the items has changed in between. Because it is part of the difference, a second look confirms only what was wrong all the time.
+//!
 //! **Under way** ([`FlowDifference`]): what has stood still though it should have moved.
 //!
 //! | kind | what is wrong | remedy |
 //! |---|---|---|
-//! | `delivery-unfinished`, `retraction-unfinished` | pages that nobody has done, half a minute after the publish or delete | send them again |
+//! | `delivery-unfinished`, `retraction-unfinished` | pages that nobody has done and that are lost, as [`LookPlan::due`](crate::fan_out::LookPlan::due) says | send them again |
+//! | `fan-outs-given-up` | fan-outs that were sent as often as allowed | none; somebody has to find the cause, and lets them go on |
 //! | `records-given-up` | stream records in the projector's failure queue | none; somebody has to look, and the walk repairs what they were about |
 //!
 //! **Views against facts** ([`reader`], [`views`]): a view may be thrown away at any moment, so what cannot be mended by the operations that write it is.
@@ -100,6 +105,12 @@ impl Difference {
     }
 }
 
+impl From<DamagedItem> for Difference {
+    fn from(item: DamagedItem) -> Self {
+        Self::Fact(FactDifference::ItemDamaged { item })
+    }
+}
+
 impl From<FactDifference> for Difference {
     fn from(difference: FactDifference) -> Self {
         Self::Fact(difference)
@@ -116,6 +127,27 @@ impl From<ViewDifference> for Difference {
     fn from(difference: ViewDifference) -> Self {
         Self::View(difference)
     }
+}
+
+/// An item that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DamagedItem {
+    /// Its table.
+    pub table: &'static str,
+    /// Its key, as text.
+    pub key: String,
+}
+
+/// A count, and what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Recount {
+    /// What is stored, zero when nothing is; `None` when it is below zero or no number.
+    pub seen: Option<u64>,
+    /// What it should be.
+    pub right: u64,
+    /// The change number that was read before the items were listed; `None` when it is no number.
+    #[serde(skip)]
+    pub changes: Option<u64>,
 }
 
 /// A number that is stored, and what it should be. A number that is not stored is zero.
@@ -168,18 +200,22 @@ pub enum FactDifference {
     FollowingsCount {
         user: UserId,
         #[serde(flatten)]
-        off: Off,
+        count: Recount,
     },
     FollowersCount {
         author: UserId,
         shard: u16,
         #[serde(flatten)]
-        off: Off,
+        count: Recount,
     },
     HeadPosts {
         author: UserId,
-        #[serde(flatten)]
-        off: Off,
+        seen: Option<u64>,
+        right: u64,
+        #[serde(skip)]
+        latest: Seq,
+        #[serde(skip)]
+        deletions: Option<u64>,
     },
     HeadDeletion {
         post: PostId,
@@ -196,14 +232,14 @@ pub enum FactDifference {
         shard: u16,
         reaction: Reaction,
         #[serde(flatten)]
-        off: Off,
+        count: Recount,
     },
     AuthorReactions {
         author: UserId,
         shard: u16,
         reaction: Reaction,
         #[serde(flatten)]
-        off: Off,
+        count: Recount,
     },
     UnfinishedLeft {
         post: PostId,
@@ -231,6 +267,10 @@ pub enum FactDifference {
         author: UserId,
         #[serde(skip)]
         rev: u32,
+    },
+    ItemDamaged {
+        #[serde(flatten)]
+        item: DamagedItem,
     },
     NoticeMissing {
         notice: NoticeId,
@@ -260,6 +300,7 @@ const GRACE_SECONDS: u64 = 3 * 24 * 3600;
 pub enum FlowDifference {
     DeliveryUnfinished { post: PostId, pages: usize },
     RetractionUnfinished { post: PostId, pages: usize },
+    FanOutsGivenUp { posts: u64 },
     RecordsGivenUp { records: u64 },
 }
 

@@ -220,8 +220,9 @@ fn of_entries(
             None => Ghost::Unfollowed,
             Some(_) if catching_up.contains(&post.author) => continue,
             Some(followed) if followed.head.deleted.contains(post.seq) => {
-                // What was deleted in the time of pull was not retracted: the field hides it.
-                if !followed.head.modes.is_push_alone() && !state.shows(key) {
+                // What was deleted in the time of pull was not retracted: the field hides it, or, below its base where it has no bits, the page leaves the tombstone out.
+                let below = state.authors.get(&post.author).is_some_and(|field| post.seq <= field.base);
+                if !followed.head.modes.is_push_alone() && (below || !state.shows(key)) {
                     continue;
                 }
                 Ghost::Deleted
@@ -325,6 +326,7 @@ mod tests {
             retraction_pages: 0,
             attempts: 0,
             seen_pages: 0,
+            sent_at: None,
             started_at: last.at,
             finished_at: None,
         };

@@ -1,0 +1,105 @@
+//! One item of every kind that cannot be decoded: every job goes on, tells of it, and repairs all else.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tidemark::{domain::NewPost, facts::schema, ports::Published};
+use tidemark_tests::world;
+
+use super::{
+    Scene, fire,
+    scene::{Item, n, s},
+    walk,
+};
+use crate::notices::content;
+
+#[tokio::test]
+async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
+    world(async |world| {
+        let mut scenes = Vec::new();
+        for index in 1..=11 {
+            scenes.push(Scene::new(world, index * 1_000).await);
+        }
+        for scene in &scenes {
+            let platforms = [scene.platform()];
+            for title in ["one", "two"] {
+                scene.app.notices.publish(scene.author(), &platforms, &content(title, None), None).await.unwrap();
+            }
+            let notice = tidemark::domain::NoticeId { platform: scene.platform(), seq: 1 };
+            scene.app.notices.mark(scene.reader(), notice, true).await.unwrap().unwrap();
+            // Those who have looked at them are found.
+            scene.caller(scene.reader()).get(&format!("/v1/notices?platform={}", scene.platform())).await.ok();
+        }
+        world.idle().await;
+        assert_eq!(walk(world, false, 0).await["differences"], json!([]));
+
+        // In each scene one item that cannot be read.
+        let wrong = || s("not what it should be");
+        let [edge, listed, head, post, pending, reads, reaction, record, notice_head, notice, notice_reads] = &scenes[..] else {
+            panic!()
+        };
+        let pair = |scene: &Scene| (scene.reader(), scene.author());
+        let of = |scene: &Scene| (scene.reader(), scene.author(), scene.platform());
+        let orphan = {
+            let new = NewPost { author: pending.author(), title: "cut off".to_owned(), body: None };
+            let published = pending.app.posts.publish(&new, 2, None, pending.app.clock.now()).await.unwrap();
+            let Published::Created(post, _) = published else { panic!() };
+            post.id
+        };
+        let key = format!("{}#publish#k", record.author());
+        record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
+        let items: [(&Scene, &str, Item, &str); 10] = [
+            (edge, "FollowingTable", schema::edge(pair(edge).0, pair(edge).1), "since"),
+            (listed, "FollowersTable", schema::follower(pair(listed).1, pair(listed).0), "since"),
+            (head, "PostsTable", schema::head(head.author()), "latest_at"),
+            (post, "PostsTable", schema::post(post.post(3)), "mode"),
+            (pending, "PostsTable", schema::post(orphan), "at"),
+            (reads, "ReadsTable", schema::reads(reads.reader(), reads.author()), "version"),
+            (reaction, "ReactionsTable", schema::reaction(reaction.reader(), reaction.author()), "version"),
+            (notice_head, "NoticesTable", schema::platform_head(of(notice_head).2), "version"),
+            (notice, "NoticesTable", schema::notice(tidemark::domain::NoticeId { platform: of(notice).2, seq: 1 }), "until"),
+            (notice_reads, "NoticeReadsTable", schema::notice_reads(of(notice_reads).0, of(notice_reads).2), "version"),
+        ];
+        for (scene, table, key, name) in items {
+            scene.update(table, key, &[(name, wrong())], &[]).await;
+        }
+        // And one thing each that can be repaired, of the same users.
+        for scene in &scenes {
+            let user = scene.follower();
+            scene.update("CountersTable", schema::followings_counter(user), &[("count", n(7))], &[]).await;
+            scene.put("CountersTable", schema::followings_counter(scene.author()), &[("count", n(5))]).await;
+        }
+        let lost = world.user(90).publish("lost on its way").await;
+        pending
+            .update("PostsTable", schema::post(lost.parse().unwrap()), &[("state", s("pending")), ("unfinished", s("2"))], &[])
+            .await;
+        pending.update("CountersTable", schema::walk("users"), &[("position", n(1))], &[]).await;
+        pending.update("CountersTable", schema::walk("marks"), &[("position", n(1))], &[]).await;
+
+        let damaged = |report: &Value| -> BTreeSet<String> {
+            let all = report["differences"].as_array().unwrap();
+            all.iter().filter(|difference| difference["kind"] == "item-damaged").map(Value::to_string).collect()
+        };
+        let fan_outs = fire(world, json!({ "job": "fan-outs", "overdue_ms": 0 })).await;
+        assert_eq!(damaged(&fan_outs).len(), 1, "{fan_outs}");
+        world.idle().await;
+        let delivery = world.user(90).get(&format!("/v1/posts/{lost}/delivery")).await.ok();
+        assert_eq!(delivery["state"], "done", "the fan-out beside it goes on");
+        fire(world, json!({ "job": "marks", "settle_ms": 0 })).await;
+        let minute = fire(world, json!({ "job": "minute", "overdue_ms": 0, "settle_ms": 0 })).await;
+        assert_eq!(damaged(&minute).len(), 1, "{minute}");
+
+        let report = walk(world, false, 0).await;
+        assert_eq!(report["found"]["item-damaged"], 10, "{report}");
+        assert_eq!(report["found"]["record-damaged"], 1);
+        assert_eq!(report["repaired"]["followings-count"], 22, "{report}");
+        assert_eq!(report["repaired"]["item-damaged"], Value::Null, "somebody has to look");
+        let again = walk(world, false, 0).await;
+        assert_eq!(again["found"], json!({ "item-damaged": 10 }), "{again}");
+        assert_eq!(again["repaired"], json!({}));
+        for text in damaged(&again) {
+            println!("{text}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,118 @@
+//! A proxy before DynamoDB that lets a test act between two requests of a function, lose an answer, or refuse a request.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::HeaderMap,
+    response::Response,
+};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tidemark_tests::{World, world_with};
+use tokio::net::TcpListener;
+
+/// One request to DynamoDB.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The function that sends it.
+    pub(crate) function: String,
+    /// For example `Query`.
+    pub(crate) operation: String,
+    /// Its JSON.
+    pub(crate) body: Value,
+}
+
+impl Asked {
+    /// Whether the request comes from this function, is this operation, and names this text.
+    pub(crate) fn is(&self, function: &str, operation: &str, names: &str) -> bool {
+        self.function == function && self.operation == operation && self.body.to_string().contains(names)
+    }
+}
+
+/// What the proxy does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Forwards it and returns the answer.
+    Forwarded,
+    /// Forwards it and returns this error instead of the answer.
+    AnswerLost(&'static str),
+    /// Returns this error and forwards nothing.
+    Refused(&'static str),
+}
+
+type Rule = Arc<dyn Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync>;
+
+/// Stands before DynamoDB.
+pub(crate) struct Proxy {
+    service: OnceLock<String>,
+    http: reqwest::Client,
+    rule: Mutex<Option<Rule>>,
+}
+
+/// A world whose functions reach DynamoDB through a proxy. What the test itself asks does not pass it.
+pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = Arc::new(Proxy { service: OnceLock::new(), http: reqwest::Client::new(), rule: Mutex::new(None) });
+    let router = Router::new().fallback(forward).with_state(Arc::clone(&proxy));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    world_with(
+        |options| drop(options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), address)),
+        async |world| {
+            proxy.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
+            test(world, &proxy).await;
+            proxy.rule.lock().unwrap().take();
+        },
+    )
+    .await;
+}
+
+impl Proxy {
+    /// Decides about every request from now on.
+    pub(crate) fn rule(&self, rule: impl Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync + 'static) {
+        *self.rule.lock().unwrap() = Some(Arc::new(rule));
+    }
+
+    /// Forwards everything again.
+    pub(crate) fn forward_all(&self) {
+        self.rule.lock().unwrap().take();
+    }
+}
+
+async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Bytes) -> Response {
+    let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let function = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap().to_owned();
+    let operation = text("x-amz-target").rsplit('.').next().unwrap().to_owned();
+    let asked = Asked { function, operation, body: serde_json::from_slice(&body).unwrap() };
+    let rule = proxy.rule.lock().unwrap().clone();
+    let fate = match rule {
+        Some(rule) => rule(asked).await,
+        None => Fate::Forwarded,
+    };
+    if let Fate::Refused(code) = fate {
+        return error(code);
+    }
+    let mut request = proxy.http.post(proxy.service.get().expect("the stack has started")).body(body);
+    for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
+        request = request.header(name, value);
+    }
+    let answer = request.send().await.unwrap();
+    if let Fate::AnswerLost(code) = fate {
+        return error(code);
+    }
+    let mut response = Response::builder().status(answer.status());
+    for (name, value) in answer.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
+        response = response.header(name, value);
+    }
+    response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
+}
+
+fn error(code: &str) -> Response {
+    let body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "as the test wants it" });
+    let status = if code == "InternalServerError" { 500 } else { 400 };
+    let response = Response::builder().status(status).header("content-type", "application/x-amz-json-1.0");
+    response.body(Body::from(body.to_string())).unwrap()
+}
