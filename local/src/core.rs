@@ -19,6 +19,7 @@ use crate::{
     sqs::{Counts, Queues, new_id},
     store::Store,
     template::{EventSource, Function, Template},
+    weather::Surroundings,
 };
 
 /// A function with what runs it and what holds its sources back.
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) positions: Vec<Arc<Position>>,
     /// How often any gate has been entered.
     pub(crate) entries: Arc<AtomicU64>,
+    pub(crate) surroundings: Surroundings,
     /// Told whenever an invocation has ended, because it may have written to a table with a stream.
     pub(crate) wrote: Notify,
     pub(crate) dynamodb_endpoint: String,
@@ -134,9 +136,11 @@ impl Core {
     ///
     /// Work moves from a stream record or message through an invocation to further records and messages, and each link holds on to
     /// its input until its output exists. So when streams, then queues, then gates are all found empty, work can only have slipped
-    /// through if an invocation began in between, which the count of entries shows.
+    /// through if an invocation began in between, which the count of entries shows. A request that is delayed on its way to a store may
+    /// outlive the invocation that sent it, so those are counted before anything else.
     pub(crate) fn status(&self) -> rusqlite::Result<Status> {
         let entries = self.entries.load(Ordering::SeqCst);
+        let open_requests = self.surroundings.open.count();
         let mut streams: BTreeMap<String, Behind> = self
             .template
             .tables
@@ -162,7 +166,8 @@ impl Core {
         let processes = self.units.values().filter(|unit| unit.runner.app().is_none());
         let processes = processes.map(|unit| (unit.function.binary.clone(), unit.runner.pids())).collect();
         let consumed = |logical_id: &String| self.template.queues.get(logical_id).is_some_and(|queue| self.consumes(&queue.name));
-        let idle = streams.values().all(|stream| stream.behind == 0)
+        let idle = open_requests == 0
+            && streams.values().all(|stream| stream.behind == 0)
             && queues.iter().all(|(id, counts)| counts.is_empty() || !consumed(id))
             && functions.values().all(|function| function.in_flight == 0)
             && self.entries.load(Ordering::SeqCst) == entries;

@@ -26,3 +26,4 @@ mod silence;
 mod storms;
 mod traffic;
 mod views;
+mod weather;

@@ -15,7 +15,7 @@ fn template() -> Template {
 }
 
 fn start(folder: &Path) -> (DynamoDb, Client) {
-    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2).unwrap();
+    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2, &Surroundings::default()).unwrap();
     for table in template().tables.values() {
         engine.ensure(table).unwrap();
     }

@@ -23,6 +23,7 @@ use crate::{
     sqs::{Draft, Queues, journal},
     store::Store,
     template::{Bindings, Template},
+    weather::Surroundings,
 };
 
 const TEMPLATE: &str = r#"
@@ -111,6 +112,10 @@ impl Runner for Scripted {
         });
         Ok(failures.map_or(answer, |failures| json!({ "batchItemFailures": failures })))
     }
+
+    fn kill(&self) -> usize {
+        0
+    }
 }
 
 fn failure() -> InvokeError {
@@ -128,7 +133,8 @@ struct Bench {
 impl Bench {
     fn start(folder: &Path, worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
         let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
-        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1).unwrap();
+        let surroundings = Surroundings::default();
+        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1, &surroundings).unwrap();
         let items = &template.tables["Items"];
         engine.ensure(items).unwrap();
         let load = |connection: &rusqlite::Connection| {
@@ -162,6 +168,7 @@ impl Bench {
             store,
             positions: vec![Arc::new(position)],
             entries,
+            surroundings,
             wrote: Notify::new(),
             dynamodb_endpoint: String::new(),
             sqs_endpoint: String::new(),

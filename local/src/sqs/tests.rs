@@ -48,7 +48,7 @@ impl Endpoint {
         let store = Arc::new(store);
         let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
         let stop = Stop::new();
-        let server = serve(listener, Arc::clone(&queues), stop.clone());
+        let server = serve(listener, Arc::clone(&queues), Surroundings::default(), stop.clone());
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .endpoint_url(&endpoint)

@@ -130,3 +130,75 @@ async fn what_is_wrong_at_the_start_is_one_clear_error() {
     wrong.bin_dir = Some(folder.path().to_owned());
     assert!(error(wrong).await.contains("there is no binary"));
 }
+
+async fn ask<T: ::redis::FromRedisValue>(stack: &Stack, command: &[&str]) -> ::redis::RedisResult<T> {
+    let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    ask_on(&mut connection, command).await
+}
+
+async fn ask_on<T: ::redis::FromRedisValue>(
+    connection: &mut ::redis::aio::MultiplexedConnection,
+    command: &[&str],
+) -> ::redis::RedisResult<T> {
+    let mut all = ::redis::cmd(command[0]);
+    all.arg(&command[1..]).query_async(connection).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_hangs_drops_connections_and_comes_back_with_older_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let client = ::redis::Client::open(stack.redis_url()).unwrap();
+    let patient = ::redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut kept = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
+
+    let started = Instant::now();
+    stack.hang_redis(Duration::from_millis(300)).await.unwrap();
+    assert!(started.elapsed() < Duration::from_millis(300), "it returns when Redis hangs");
+    ask_on::<()>(&mut kept, &["SET", "late", "1"]).await.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(280), "what was sent is run at the end: {:?}", started.elapsed());
+
+    assert!(stack.drop_redis_connections().await.unwrap() > 0);
+    assert!(ask_on::<()>(&mut kept, &["PING"]).await.is_err(), "the connection is closed");
+    assert_eq!(ask::<u64>(&stack, &["EXISTS", "late"]).await.unwrap(), 1, "the server is the same");
+
+    let error = stack.restart_redis_from_dump().await.unwrap_err();
+    assert!(format!("{error:#}").contains("no snapshot"), "{error:#}");
+    stack.start_redis().await.unwrap();
+    ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
+    stack.dump_redis().await.unwrap();
+    for _ in 0..2 {
+        ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
+        stack.restart_redis_from_dump().await.unwrap();
+        assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
+    }
+    stack.stop_redis(RedisData::Lose).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "without asking for the snapshot it is empty");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_replica_lacks_what_was_written_after_it_was_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let replication = async || ask::<String>(&stack, &["INFO", "replication"]).await.unwrap();
+    let id = |info: &str, name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned())).unwrap();
+    assert!(stack.promote_redis_replica().await.is_err(), "there is none yet");
+    for _ in 0..2 {
+        ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
+        stack.start_redis_replica().await.unwrap();
+        // Its first replica gives a server a new id, so it is asked after that.
+        let before = id(&replication().await, "master_replid:");
+        ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
+        stack.promote_redis_replica().await.unwrap();
+        assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
+        let after = replication().await;
+        assert_ne!(id(&after, "master_replid:"), before);
+        assert_eq!(id(&after, "master_replid2:"), before, "it continues its master's history");
+    }
+    stack.stop_redis(RedisData::Keep).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "it is the stack's Redis from then on");
+    stack.stop().await.unwrap();
+}
