@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -19,7 +20,7 @@ use crate::{
     sqs::{Counts, Queues, new_id},
     store::Store,
     template::{EventSource, Function, Template},
-    weather::Surroundings,
+    weather::{Surroundings, Weather},
 };
 
 /// A function with what runs it and what holds its sources back.
@@ -58,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) surroundings: Surroundings,
     /// Told whenever an invocation has ended, because it may have written to a table with a stream.
     pub(crate) wrote: Notify,
+    /// How long something that failed waits in calm.
+    pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
     pub(crate) redis_url: String,
@@ -76,6 +79,8 @@ pub struct Status {
     pub functions: BTreeMap<String, FunctionStatus>,
     /// Process ids of the functions that do not run in the stack's own process.
     pub processes: BTreeMap<String, Vec<u32>>,
+    /// What the stores are like.
+    pub weather: Weather,
     /// Where Redis is.
     pub redis_url: String,
     /// Where DynamoDB is.
@@ -104,6 +109,19 @@ impl Core {
     /// The function with this binary name or logical id.
     pub(crate) fn unit(&self, name: &str) -> Option<&Unit> {
         self.template.function(name).and_then(|function| self.units.get(&function.logical_id))
+    }
+
+    /// The weather and its seed.
+    pub(crate) fn weather(&self) -> (Weather, u64) {
+        (self.surroundings.conditions.weather(), self.surroundings.conditions.seed())
+    }
+
+    /// Changes the weather; returning to calm ends the long waits of messages that failed.
+    pub(crate) fn set_weather(&self, weather: Weather, seed: u64) {
+        self.surroundings.conditions.set(weather, seed);
+        if weather == Weather::Calm {
+            self.queues.hasten(self.retry_delay);
+        }
     }
 
     /// Invokes a function under a new request id and logs a failure.
@@ -177,6 +195,7 @@ impl Core {
             streams,
             functions,
             processes,
+            weather: self.surroundings.conditions.weather(),
             redis_url: self.redis_url.clone(),
             dynamodb_endpoint: self.dynamodb_endpoint.clone(),
             sqs_endpoint: self.sqs_endpoint.clone(),

@@ -42,5 +42,5 @@ pub use crate::{
     redis::{ClusterSetup, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,
-    weather::{Callback, Fault, FaultAction, Faults, Planted, Weather},
+    weather::{Callback, Fault, FaultAction, Faults, OpenRequests, Planted, Weather},
 };

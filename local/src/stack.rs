@@ -36,7 +36,7 @@ use crate::{
     stop::StopOnDrop,
     store::Store,
     template::{Bindings, EventSource, Function, Queue, Template},
-    weather::{Faults, Surroundings},
+    weather::{Faults, OpenRequests, Surroundings, Weather, any_seed},
 };
 
 /// How long [`Stack::idle`] waits.
@@ -92,7 +92,8 @@ impl Stack {
             &data.join("redis"),
         )
         .await?;
-        let surroundings = Surroundings::default();
+        let seed = options.weather_seed.unwrap_or_else(any_seed);
+        let surroundings = Surroundings::new(options.weather, seed);
         let mut dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), options.dynamodb_threads, &surroundings)?;
         for table in template.tables.values() {
             dynamodb.ensure(table)?;
@@ -101,7 +102,12 @@ impl Stack {
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
         let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
         let store = Arc::new(store);
-        let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
+        let queues = Arc::new(Queues::new(
+            template.queues.values().cloned(),
+            Arc::clone(&store),
+            messages,
+            Arc::clone(&surroundings.conditions),
+        ));
 
         let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.options() };
         let ending = StopOnDrop::new();
@@ -150,6 +156,7 @@ impl Stack {
             entries,
             surroundings,
             wrote: Notify::new(),
+            retry_delay: options.retry_delay,
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
             redis_url: endpoints.redis.url.clone(),
@@ -254,10 +261,28 @@ impl Stack {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
 
+    /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
+    #[must_use]
+    pub fn open_requests(&self) -> OpenRequests {
+        self.core.surroundings.open.clone()
+    }
+
     /// Kills the invocations in flight of a function, by its sources or by requests, as if their processes were killed; returns how many.
     #[must_use]
     pub fn kill_invocations(&self, function: &str) -> usize {
         self.core.surroundings.faults.kill(function)
+    }
+
+    /// What the stores are like, and the seed of its randomness.
+    #[must_use]
+    pub fn weather(&self) -> (Weather, u64) {
+        self.core.weather()
+    }
+
+    /// Changes what the stores are like, and starts its randomness from this seed. In calm, messages that failed in other weather come
+    /// back after the stack's retry delay.
+    pub fn set_weather(&self, weather: Weather, seed: u64) {
+        self.core.set_weather(weather, seed);
     }
 
     /// Faults at chosen requests to DynamoDB and SQS.

@@ -4,14 +4,16 @@
 //! The endpoint is our own (`service`), not dynoxide's: faults and weather come between a request and the engine, and a second HTTP
 //! hop would cost every request of a calm stack.
 
+mod access;
 mod engine;
+mod limits;
 mod service;
 mod streams;
 mod tables;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     thread::JoinHandle,
     time::Duration,
 };
@@ -39,6 +41,7 @@ pub(crate) struct DynamoDb {
     endpoint: String,
     path: PathBuf,
     database: Database,
+    schema: Arc<RwLock<access::Schema>>,
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
 }
@@ -70,7 +73,8 @@ impl DynamoDb {
             .enable_all()
             .build()
             .context("no threads for DynamoDB")?;
-        let service = service::Service { database: database.clone(), surroundings: surroundings.clone() };
+        let schema = Arc::new(RwLock::default());
+        let service = service::Service::new(database.clone(), Arc::clone(&schema), surroundings.clone());
         let signal = stop.clone();
         let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -82,7 +86,7 @@ impl DynamoDb {
             // A client that keeps a request open must not keep the stack from ending.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
-        Ok(Self { endpoint, path: path.to_owned(), database, stop, threads: vec![server] })
+        Ok(Self { endpoint, path: path.to_owned(), database, schema, stop, threads: vec![server] })
     }
 
     /// Where it listens.
@@ -92,6 +96,7 @@ impl DynamoDb {
 
     /// Creates what is missing of a table: the table, its indexes, its stream, its expiry.
     pub(crate) fn ensure(&self, table: &Table) -> Result<()> {
+        self.schema.write().unwrap_or_else(PoisonError::into_inner).add(table);
         tables::ensure(&self.database, table).with_context(|| format!("table `{}`", table.logical_id))
     }
 

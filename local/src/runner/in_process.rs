@@ -101,9 +101,9 @@ impl Runner for InProcess {
         context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
         // A task of its own, so that a panic ends the invocation and nothing else.
         let mut task = tokio::spawn((self.handler)(Arc::clone(&self.app), payload, context));
-        self.running().insert(request_id.to_owned(), task.abort_handle());
+        let running = Running::new(self, request_id, task.abort_handle());
         let ended = tokio::time::timeout(timeout, &mut task).await;
-        self.running().remove(request_id);
+        drop(running);
         match ended {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) if error.is_cancelled() => Err(InvokeError::Exited("killed".to_owned())),
@@ -124,6 +124,25 @@ impl Runner for InProcess {
         let running: Vec<AbortHandle> = self.running().drain().map(|(_, task)| task).collect();
         running.iter().for_each(AbortHandle::abort);
         running.len()
+    }
+}
+
+/// An invocation that can be killed, until this is dropped.
+struct Running<'a> {
+    runner: &'a InProcess,
+    request_id: &'a str,
+}
+
+impl<'a> Running<'a> {
+    fn new(runner: &'a InProcess, request_id: &'a str, task: AbortHandle) -> Self {
+        runner.running().insert(request_id.to_owned(), task);
+        Self { runner, request_id }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.runner.running().remove(self.request_id);
     }
 }
 

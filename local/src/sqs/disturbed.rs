@@ -1,4 +1,4 @@
-//! Requests to the queues that a fault happens to.
+//! Requests to the queues when there are faults or weather.
 
 use std::time::Duration;
 
@@ -15,6 +15,11 @@ use crate::{
 /// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
+/// In a storm, the probability that a send fails before it is done, that every entry of a batch fails, and that the answer is lost.
+const STORM_FAILS: f64 = 0.01;
+const STORM_LEAVES: f64 = 0.01;
+const STORM_LOSES: f64 = 0.01;
+
 pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Reply {
     let (function, operation) = (access_key(parts), operation(parts).unwrap_or_default());
     // A receive only waits; it does nothing that a stack would have to wait for.
@@ -22,7 +27,7 @@ pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Rep
     let faults = &service.surroundings.faults;
     let text = std::str::from_utf8(&body).unwrap_or_default();
     let Some(fault) = faults.take(&Call { function, operation, body: text }) else {
-        return Some(service.handle(parts, body).await);
+        return in_weather(service, parts, operation, body).await;
     };
     match fault {
         FaultAction::FailBefore(code) => return Some(refusal(&code)),
@@ -44,6 +49,22 @@ pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Rep
         _ => {}
     }
     Some(response)
+}
+
+/// In a storm, sends fail and their answers are lost.
+async fn in_weather(service: &Service, parts: &Parts, operation: &str, body: Bytes) -> Reply {
+    let conditions = &service.surroundings.conditions;
+    if !matches!(operation, "SendMessage" | "SendMessageBatch") {
+        return Some(service.handle(parts, body).await);
+    }
+    if conditions.storm(STORM_FAILS) {
+        return Some(refusal("InternalError"));
+    }
+    if operation == "SendMessageBatch" && conditions.storm(STORM_LEAVES) {
+        return Some(all_failed(std::str::from_utf8(&body).unwrap_or_default()));
+    }
+    let response = service.handle(parts, body).await;
+    (!conditions.storm(STORM_LOSES)).then_some(response)
 }
 
 fn refusal(code: &str) -> Response<Body> {

@@ -74,6 +74,52 @@ async fn the_local_routes_show_and_hold_the_stack() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_weather_is_chosen_at_the_start_and_changed_while_the_stack_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    (options.weather, options.weather_seed) = (Weather::Aws, Some(11));
+    let stack = Stack::start(options).await.unwrap();
+    let (client, url) = (reqwest::Client::new(), format!("{}/_local/weather", stack.base_url()));
+    let seen = async || {
+        let answer: Value = client.get(&url).send().await.unwrap().json().await.unwrap();
+        (answer["weather"].clone(), answer["seed"].clone())
+    };
+    assert_eq!(seen().await, (json!("aws"), json!(11)));
+    let put = async |body: &str| {
+        let answer = client.put(&url).body(body.to_owned()).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    for bad in ["", "[]", "{}", r#"{"weather":"fog"}"#, r#"{"weather":"storm","seed":-1}"#, r#"{"weather":"storm","sed":1}"#] {
+        let (status, body) = put(bad).await;
+        assert_eq!(status, 400, "{bad}");
+        assert!(body["error"].as_str().unwrap().contains("calm"), "{body}");
+    }
+    assert_eq!(seen().await, (json!("aws"), json!(11)), "nothing has changed");
+    let (status, body) = put(r#"{"weather":"storm","seed":7}"#).await;
+    assert_eq!((status, &body["weather"], &body["seed"]), (200, &json!("storm"), &json!(7)));
+    assert_eq!(stack.weather(), (Weather::Storm, 7));
+    assert_eq!(serde_json::to_value(stack.status().unwrap()).unwrap()["weather"], "storm");
+    assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
+    assert_eq!(stack.weather().0, Weather::Calm);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_drops_connections_to_redis_and_calm_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    stack.set_weather(Weather::Storm, 2);
+    let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ask_on::<()>(&mut connection, &["PING"]).await.is_ok_and(|()| Instant::now() < deadline) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(Instant::now() < deadline, "no connection was dropped");
+    stack.set_weather(Weather::Calm, 2);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_belongs_to_one_stack_and_its_state_outlives_it() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();

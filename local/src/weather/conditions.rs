@@ -52,6 +52,11 @@ impl FromStr for Weather {
     }
 }
 
+/// A seed for weather that nobody gave one, short enough to be copied by hand.
+pub(crate) fn any_seed() -> u64 {
+    rand::random::<u32>().into()
+}
+
 #[derive(Debug)]
 struct Randomness {
     seed: u64,
