@@ -24,6 +24,7 @@ help: ## list the targets
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
+	@echo "TIDEMARK_WEATHER (calm, aws or storm: what the stores are like), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
 	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
 

@@ -24,7 +24,7 @@ use crate::{
 
 /// Histories that share a stack at the same time, and operations in each.
 const TOGETHER: u64 = 8;
-const LENGTH: usize = 30;
+const LENGTH: usize = 40;
 
 /// How long a stack may be busy after a storm.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
@@ -139,7 +139,7 @@ async fn kill(round: &Round<'_>, seed: u64) {
     let functions: Vec<&str> = stack.template().functions.values().map(|function| function.binary.as_str()).collect();
     let mut killed = 0;
     while round.done.load(Ordering::SeqCst) < usize::MAX {
-        tokio::time::sleep(Duration::from_millis(rng.random_range(50..300))).await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(20..120))).await;
         killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
     }
     println!("seed {seed}: {killed} invocations killed");
@@ -205,7 +205,9 @@ async fn history(round: &Round<'_>, seed: u64) -> Ended {
             dice if dice < OPERATIONS => {
                 operations::operate(&round.callers, &mut rng, &mut ended.model, &ended.users, dice).await;
             }
-            _ => notice(round, &mut rng, &mut ended, step).await,
+            dice if dice < 94 => notice(round, &mut rng, &mut ended, step).await,
+            // A view must be there to be wrong later.
+            _ => drop(round.callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
         }
         round.done.fetch_add(1, Ordering::SeqCst);
     }

@@ -30,8 +30,8 @@ const WRITE_LATENCY: (Duration, Duration) = (Duration::from_millis(5), Duration:
 
 /// In a storm, the probability that a request fails before it is done, that its answer is lost (half of them as an error 500, half as a
 /// closed connection), and that an item of a batch is left.
-const STORM_FAILS: f64 = 0.01;
-const STORM_LOSES: f64 = 0.01;
+const STORM_FAILS: f64 = 0.02;
+const STORM_LOSES: f64 = 0.03;
 const STORM_LEAVES: f64 = 0.02;
 
 /// The endpoint's state.

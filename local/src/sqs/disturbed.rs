@@ -16,9 +16,9 @@ use crate::{
 const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// In a storm, the probability that a send fails before it is done, that every entry of a batch fails, and that the answer is lost.
-const STORM_FAILS: f64 = 0.01;
+const STORM_FAILS: f64 = 0.02;
 const STORM_LEAVES: f64 = 0.01;
-const STORM_LOSES: f64 = 0.01;
+const STORM_LOSES: f64 = 0.03;
 
 pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Reply {
     let (function, operation) = (access_key(parts), operation(parts).unwrap_or_default());
