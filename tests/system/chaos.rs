@@ -24,7 +24,9 @@ use crate::{
 
 /// Histories that share a stack at the same time, and operations in each.
 const TOGETHER: u64 = 8;
-const LENGTH: usize = 40;
+const LENGTH: usize = 50;
+/// Users of a history: few, so that much happens between any two.
+const USERS: u64 = 4;
 
 /// How long a stack may be busy after a storm.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
@@ -198,15 +200,22 @@ async fn reached(round: &Round<'_>, operations: usize) {
 async fn history(round: &Round<'_>, seed: u64) -> Ended {
     let mut rng = StdRng::seed_from_u64(seed);
     let base = 1_000_000 + (seed % (1 << 40)) * 10;
-    let users: Vec<u64> = (0..6).map(|index| base + index).collect();
+    let users: Vec<u64> = (0..USERS).map(|index| base + index).collect();
     let mut ended = Ended { seed, users, model: Model::default(), notices: notice_model::Model::default() };
+    // Only a view that is there can be wrong later.
+    let all: Vec<String> = ended.users.iter().map(u64::to_string).collect();
+    for &user in &ended.users {
+        let caller = round.callers.user(user);
+        caller.post("/v1/following", &json!({ "authors": all })).await.ok();
+        ended.users.iter().for_each(|&author| ended.model.follow(user, author));
+        caller.get("/v1/feed?limit=1").await.ok();
+    }
     for step in 1..=LENGTH {
         match rng.random_range(0..100) {
             dice if dice < OPERATIONS => {
                 operations::operate(&round.callers, &mut rng, &mut ended.model, &ended.users, dice).await;
             }
             dice if dice < 94 => notice(round, &mut rng, &mut ended, step).await,
-            // A view must be there to be wrong later.
             _ => drop(round.callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
         }
         round.done.fetch_add(1, Ordering::SeqCst);

@@ -160,7 +160,7 @@ impl Redis {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         command::<()>(&replica.options(), &replica_of("NO", "ONE")).await?;
-        children.replica = Some(replica);
+        children.replica = Some(Box::new(replica));
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Redis {
         let master = children.servers.first_mut().context("there is no server")?;
         master.stop(RedisData::Lose).await?;
         replica.move_to(master.port, &master.folder).await?;
-        *master = replica;
+        *master = *replica;
         Ok(())
     }
 

@@ -91,7 +91,7 @@ pub(crate) enum Redis {
 pub(crate) struct Children {
     servers: Vec<Server>,
     /// A replica of the only server, cut off from it.
-    replica: Option<Server>,
+    replica: Option<Box<Server>>,
     replica_reads: bool,
 }
 

@@ -33,19 +33,13 @@ impl Surroundings {
 
 /// Requests that are delayed or otherwise disturbed right now. Each may still write something, even if its caller has given up, so a
 /// stack with any is not idle. Requests in calm and without faults are never open for longer than they are worked on, and do not count.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenRequests(watch::Sender<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
     begun: u64,
     numbers: BTreeSet<u64>,
-}
-
-impl Default for OpenRequests {
-    fn default() -> Self {
-        Self(watch::Sender::default())
-    }
 }
 
 impl OpenRequests {
