@@ -102,7 +102,17 @@ async fn round(world: &World, seed: u64) -> Vec<String> {
     world.stack.set_weather(Weather::Calm, seed);
     let histories: Vec<Ended> = histories.into_iter().flatten().collect();
     if caught(&findings, seed, settle(world)).await.is_some() {
+        let unexpected = findings.lock().unwrap().len();
         join_all(histories.iter().map(|ended| compare_all(world, ended, &findings))).await;
+        if findings.lock().unwrap().len() > unexpected {
+            world.flush_redis().await;
+            let of_facts = Mutex::new(Vec::new());
+            join_all(histories.iter().map(|ended| compare_all(world, ended, &of_facts))).await;
+            println!(
+                "seed {seed}: with Redis emptied, {} differences are left: those of the facts",
+                of_facts.into_inner().unwrap().len()
+            );
+        }
     }
     findings.into_inner().unwrap()
 }
