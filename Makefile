@@ -16,7 +16,7 @@ packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCT
 	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup build run test test-cluster test-tls demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint sam-lint clean
+.PHONY: help setup build run test test-cluster test-tls chaos demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -24,6 +24,7 @@ help: ## list the targets
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
+	@echo "TIDEMARK_WEATHER (calm, aws or storm: what the stores are like), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
 	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
 
@@ -50,6 +51,10 @@ test-cluster: test ## run all tests on a cluster of three masters instead of one
 
 test-tls: export TIDEMARK_TEST_REDIS := tls
 test-tls: test ## run all tests over TLS
+
+chaos: setup ## random histories of every operation in a storm, against a model: SECONDS=60 or MINUTES=30, SEED=1
+	@TIDEMARK_CHAOS_SEED='$(SEED)' TIDEMARK_CHAOS_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
+		cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture chaos::chaos_for_a_while
 
 demo: build ## see the main job in under a minute, on a stack of its own if none runs
 	@exec "$(BIN)/demo" $(ARGS)

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -19,6 +20,7 @@ use crate::{
     sqs::{Counts, Queues, new_id},
     store::Store,
     template::{EventSource, Function, Template},
+    weather::{Surroundings, Weather},
 };
 
 /// A function with what runs it and what holds its sources back.
@@ -54,8 +56,11 @@ pub(crate) struct Core {
     pub(crate) positions: Vec<Arc<Position>>,
     /// How often any gate has been entered.
     pub(crate) entries: Arc<AtomicU64>,
+    pub(crate) surroundings: Surroundings,
     /// Told whenever an invocation has ended, because it may have written to a table with a stream.
     pub(crate) wrote: Notify,
+    /// How long something that failed waits in calm.
+    pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
     pub(crate) redis_url: String,
@@ -74,6 +79,8 @@ pub struct Status {
     pub functions: BTreeMap<String, FunctionStatus>,
     /// Process ids of the functions that do not run in the stack's own process.
     pub processes: BTreeMap<String, Vec<u32>>,
+    /// What the stores are like.
+    pub weather: Weather,
     /// Where Redis is.
     pub redis_url: String,
     /// Where DynamoDB is.
@@ -102,6 +109,19 @@ impl Core {
     /// The function with this binary name or logical id.
     pub(crate) fn unit(&self, name: &str) -> Option<&Unit> {
         self.template.function(name).and_then(|function| self.units.get(&function.logical_id))
+    }
+
+    /// The weather and its seed.
+    pub(crate) fn weather(&self) -> (Weather, u64) {
+        (self.surroundings.conditions.weather(), self.surroundings.conditions.seed())
+    }
+
+    /// Changes the weather; returning to calm ends the long waits of messages that failed.
+    pub(crate) fn set_weather(&self, weather: Weather, seed: u64) {
+        self.surroundings.conditions.set(weather, seed);
+        if weather == Weather::Calm {
+            self.queues.hasten(self.retry_delay);
+        }
     }
 
     /// Invokes a function under a new request id and logs a failure.
@@ -134,9 +154,11 @@ impl Core {
     ///
     /// Work moves from a stream record or message through an invocation to further records and messages, and each link holds on to
     /// its input until its output exists. So when streams, then queues, then gates are all found empty, work can only have slipped
-    /// through if an invocation began in between, which the count of entries shows.
+    /// through if an invocation began in between, which the count of entries shows. A request that is delayed on its way to a store may
+    /// outlive the invocation that sent it, so those are counted before anything else.
     pub(crate) fn status(&self) -> rusqlite::Result<Status> {
         let entries = self.entries.load(Ordering::SeqCst);
+        let open_requests = self.surroundings.open.count();
         let mut streams: BTreeMap<String, Behind> = self
             .template
             .tables
@@ -162,7 +184,8 @@ impl Core {
         let processes = self.units.values().filter(|unit| unit.runner.app().is_none());
         let processes = processes.map(|unit| (unit.function.binary.clone(), unit.runner.pids())).collect();
         let consumed = |logical_id: &String| self.template.queues.get(logical_id).is_some_and(|queue| self.consumes(&queue.name));
-        let idle = streams.values().all(|stream| stream.behind == 0)
+        let idle = open_requests == 0
+            && streams.values().all(|stream| stream.behind == 0)
             && queues.iter().all(|(id, counts)| counts.is_empty() || !consumed(id))
             && functions.values().all(|function| function.in_flight == 0)
             && self.entries.load(Ordering::SeqCst) == entries;
@@ -172,6 +195,7 @@ impl Core {
             streams,
             functions,
             processes,
+            weather: self.surroundings.conditions.weather(),
             redis_url: self.redis_url.clone(),
             dynamodb_endpoint: self.dynamodb_endpoint.clone(),
             sqs_endpoint: self.sqs_endpoint.clone(),

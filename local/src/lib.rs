@@ -14,6 +14,7 @@
 //! | `gateway` | `AWS::Serverless::HttpApi`, `/_local/…`, the page at `/` |
 //! | `pollers` | event source mappings and schedules |
 //! | `runner` | Lambda itself |
+//! | `weather` | what makes the real services less kind than these; faults that tests ask for |
 //! | `stack` | all of it: [`Stack`] |
 
 mod clock;
@@ -21,6 +22,7 @@ mod core;
 mod data_dir;
 mod dynamodb;
 mod gateway;
+mod http_server;
 mod options;
 mod pollers;
 mod redis;
@@ -32,6 +34,7 @@ mod stop;
 mod store;
 pub mod template;
 pub mod tools;
+mod weather;
 
 pub use crate::{
     core::{Behind, FunctionStatus, Status},
@@ -39,4 +42,5 @@ pub use crate::{
     redis::{ClusterSetup, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,
+    weather::{Callback, Fault, FaultAction, Faults, OpenRequests, Planted, Weather},
 };

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCo
 
 use anyhow::{Context as _, Result};
 use clap::{ArgAction, Parser};
-use tidemark_local::{Options, RedisSetup, Stack};
+use tidemark_local::{Options, RedisSetup, Stack, Weather};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -45,7 +45,13 @@ struct Arguments {
     /// How many processes each function that runs as such has.
     #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     processes: usize,
-    /// Milliseconds that a failed message or batch waits for its next attempt.
+    /// What the stores are like: calm, aws (its latencies, limits and timeouts) or storm (faults too).
+    #[arg(long, env = "TIDEMARK_WEATHER", default_value = "calm")]
+    weather: Weather,
+    /// Where the randomness of the weather starts.
+    #[arg(long, env = "TIDEMARK_WEATHER_SEED")]
+    weather_seed: Option<u64>,
+    /// Milliseconds that a failed message, in calm, or a failed stream batch waits for its next attempt.
     #[arg(long, env = "TIDEMARK_RETRY_DELAY_MS", default_value_t = 1_000)]
     retry_delay_ms: u64,
     /// A template parameter, as `Name=value`; the variable TIDEMARK_PARAM_<Name> does the same.
@@ -75,6 +81,8 @@ impl Arguments {
         options.bin_dir = self.bin_dir;
         options.processes = self.processes;
         options.retry_delay = Duration::from_millis(self.retry_delay_ms);
+        options.weather = self.weather;
+        options.weather_seed = self.weather_seed;
         let variables =
             std::env::vars().filter_map(|(name, value)| Some((name.strip_prefix("TIDEMARK_PARAM_")?.to_owned(), value)));
         options.parameters = variables.chain(self.parameters).collect();
@@ -115,6 +123,7 @@ async fn run(options: Options) -> Result<()> {
 
 fn announce(stack: &Stack) {
     let url = stack.base_url();
+    let (weather, seed) = stack.weather();
     println!(
         "Tidemark is running.
 
@@ -123,6 +132,7 @@ fn announce(stack: &Stack) {
   DynamoDB      {}
   SQS           {}
   Redis         {}
+  weather       {weather} (seed {seed})
 
 Try it: user 1 follows user 2, user 2 publishes, user 1 reads.
 

@@ -9,7 +9,7 @@ use std::{
 
 use tidemark::views::RedisOptions;
 
-use crate::redis::RedisSetup;
+use crate::{redis::RedisSetup, weather::Weather};
 
 /// How to start a [`Stack`](crate::Stack). [`Options::new`] has the defaults.
 #[derive(Clone, Debug)]
@@ -44,8 +44,12 @@ pub struct Options {
     pub bin_dir: Option<PathBuf>,
     /// How many processes each such function has.
     pub processes: usize,
-    /// How long a failed message or batch waits for its next attempt.
+    /// How long a failed message, in calm, or a failed stream batch waits for its next attempt.
     pub retry_delay: Duration,
+    /// What the stores are like at first.
+    pub weather: Weather,
+    /// Where the randomness of the weather starts; without one, anywhere.
+    pub weather_seed: Option<u64>,
     /// Threads that serve DynamoDB.
     pub dynamodb_threads: usize,
     /// Whether schedules fire by themselves. They can be fired on demand all the same.
@@ -73,6 +77,8 @@ impl Options {
             bin_dir: None,
             processes: 2,
             retry_delay: Duration::from_secs(1),
+            weather: Weather::default(),
+            weather_seed: None,
             dynamodb_threads: 2,
             schedules: true,
         }

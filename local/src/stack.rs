@@ -30,12 +30,13 @@ use crate::{
     dynamodb::DynamoDb,
     gateway::{self, Routes},
     pollers::{self, gate::Gate, position_key},
-    redis::{Redis, RedisData},
+    redis::{self, Redis, RedisData},
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
     stop::StopOnDrop,
     store::Store,
     template::{Bindings, EventSource, Function, Queue, Template},
+    weather::{Faults, OpenRequests, Surroundings, Weather, any_seed},
 };
 
 /// How long [`Stack::idle`] waits.
@@ -91,7 +92,9 @@ impl Stack {
             &data.join("redis"),
         )
         .await?;
-        let mut dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), options.dynamodb_threads)?;
+        let seed = options.weather_seed.unwrap_or_else(any_seed);
+        let surroundings = Surroundings::new(options.weather, seed);
+        let mut dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), options.dynamodb_threads, &surroundings)?;
         for table in template.tables.values() {
             dynamodb.ensure(table)?;
         }
@@ -99,11 +102,16 @@ impl Stack {
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
         let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
         let store = Arc::new(store);
-        let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
+        let queues = Arc::new(Queues::new(
+            template.queues.values().cloned(),
+            Arc::clone(&store),
+            messages,
+            Arc::clone(&surroundings.conditions),
+        ));
 
         let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.options() };
         let ending = StopOnDrop::new();
-        let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), ending.clone());
+        let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), surroundings.clone(), ending.clone());
 
         let runtime_api = match template.functions.values().any(|function| as_process(&options, function)) {
             true => Some(RuntimeApi::start().await?),
@@ -146,16 +154,27 @@ impl Stack {
             store,
             positions,
             entries,
+            surroundings,
             wrote: Notify::new(),
+            retry_delay: options.retry_delay,
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
             redis_url: endpoints.redis.url.clone(),
+        });
+        let killed = Arc::downgrade(&core);
+        core.surroundings.faults.kill_with(move |function| {
+            killed.upgrade().and_then(|core| Some(core.unit(function)?.runner.kill())).unwrap_or_default()
         });
         let stopping = StopOnDrop::new();
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.clone(), retry_delay: options.retry_delay };
         let arn =
             |table: &str| dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("no table `{table}`"))?);
-        let pollers = pollers::start(&context, options.schedules, arn)?;
+        let mut pollers = pollers::start(&context, options.schedules, arn)?;
+        if redis.is_own() {
+            for node in redis.nodes() {
+                pollers.spawn(redis::storms(node, Arc::clone(&core.surroundings.conditions), stopping.clone()));
+            }
+        }
         let closing = StopOnDrop::new();
         let gateway = gateway::serve(listener, Arc::clone(&core), routes, closing.clone());
         Ok(Self {
@@ -240,6 +259,36 @@ impl Stack {
     #[must_use]
     pub fn process_ids(&self, function: &str) -> Vec<u32> {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
+    }
+
+    /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
+    #[must_use]
+    pub fn open_requests(&self) -> OpenRequests {
+        self.core.surroundings.open.clone()
+    }
+
+    /// Kills the invocations in flight of a function, by its sources or by requests, as if their processes were killed; returns how many.
+    #[must_use]
+    pub fn kill_invocations(&self, function: &str) -> usize {
+        self.core.surroundings.faults.kill(function)
+    }
+
+    /// What the stores are like, and the seed of its randomness.
+    #[must_use]
+    pub fn weather(&self) -> (Weather, u64) {
+        self.core.weather()
+    }
+
+    /// Changes what the stores are like, and starts its randomness from this seed. In calm, messages that failed in other weather come
+    /// back after the stack's retry delay.
+    pub fn set_weather(&self, weather: Weather, seed: u64) {
+        self.core.set_weather(weather, seed);
+    }
+
+    /// Faults at chosen requests to DynamoDB and SQS.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.core.surroundings.faults
     }
 
     /// What is going on.
@@ -327,6 +376,64 @@ impl Stack {
     /// When it does not start, or Redis is not this stack's own.
     pub async fn start_redis(&self) -> Result<()> {
         self.redis.lock().await.restart().await
+    }
+
+    /// Lets the stack's own Redis hang for so long and returns when it does: connections are accepted and nothing is answered. Commands
+    /// that are sent meanwhile are run at the end.
+    ///
+    /// # Errors
+    /// When Redis is down, or not this stack's own.
+    pub async fn hang_redis(&self, time: Duration) -> Result<()> {
+        self.redis.lock().await.hang(time).await
+    }
+
+    /// Closes every connection to the stack's own Redis; returns how many there were.
+    ///
+    /// # Errors
+    /// When Redis does not answer, or is not this stack's own.
+    pub async fn drop_redis_connections(&self) -> Result<u64> {
+        self.redis.lock().await.drop_connections().await
+    }
+
+    /// Keeps a snapshot of what the stack's own Redis has now, on every node, for [`Stack::restart_redis_from_dump`].
+    ///
+    /// # Errors
+    /// When Redis does not answer, or is not this stack's own.
+    pub async fn dump_redis(&self) -> Result<()> {
+        self.redis.lock().await.dump().await
+    }
+
+    /// Kills the stack's own Redis and starts it, at the same address, with the data of [`Stack::dump_redis`]. The snapshot stays.
+    ///
+    /// # Errors
+    /// When there is no snapshot, Redis does not start, or is not this stack's own.
+    pub async fn restart_redis_from_dump(&self) -> Result<()> {
+        self.redis.lock().await.restart_from_dump(None).await
+    }
+
+    /// As [`Stack::restart_redis_from_dump`] for one node, by its place in [`Stack::redis_nodes`].
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn restart_redis_node_from_dump(&self, node: usize) -> Result<()> {
+        self.redis.lock().await.restart_from_dump(Some(node)).await
+    }
+
+    /// Starts a replica of the only node, waits until it has all data, and cuts it off: later writes do not reach it.
+    ///
+    /// # Errors
+    /// When Redis is a cluster, down, or not this stack's own, or there is a replica already.
+    pub async fn start_redis_replica(&self) -> Result<()> {
+        self.redis.lock().await.start_replica().await
+    }
+
+    /// Kills the node and puts the replica of [`Stack::start_redis_replica`] in its place, at the same address: a Redis that comes back
+    /// without the last writes.
+    ///
+    /// # Errors
+    /// When there is no replica, or it cannot take the place.
+    pub async fn promote_redis_replica(&self) -> Result<()> {
+        self.redis.lock().await.promote_replica().await
     }
 
     /// Kills one node of the stack's own Redis, by its place in [`Stack::redis_nodes`].

@@ -1,7 +1,14 @@
 //! A client of the HTTP contract.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
+use tidemark_local::OpenRequests;
+
+/// How long a patient caller repeats a request, and the pause between two attempts.
+const PATIENCE: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Somebody who calls.
 #[derive(Clone)]
@@ -9,6 +16,8 @@ pub struct User {
     http: reqwest::Client,
     base: String,
     token: Option<String>,
+    /// A patient caller's view of what its unanswered requests may still do.
+    open: Option<OpenRequests>,
 }
 
 /// What came back.
@@ -27,6 +36,11 @@ impl Answer {
     pub fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
         self.body
+    }
+
+    /// Whether the request was answered: a caller repeats any other one.
+    pub fn is_final(&self) -> bool {
+        !matches!(self.status, 409 | 429 | 500..)
     }
 
     /// Status and problem type.
@@ -52,11 +66,33 @@ impl Answer {
 impl User {
     /// A caller at `base` with this bearer token.
     pub fn new(http: reqwest::Client, base: String, token: Option<String>) -> Self {
-        Self { http, base, token }
+        Self { http, base, token, open: None }
+    }
+
+    /// A caller who repeats a request until it is answered, as clients are told to do: after 429, 5xx and 409 for a key in flight. Before
+    /// each repetition everything that the last attempt has sent to a store is done, so that no late write comes after a later request.
+    #[must_use]
+    pub fn patiently(self, open: OpenRequests) -> Self {
+        Self { open: Some(open), ..self }
     }
 
     /// Any request.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
+        let Some(open) = &self.open else { return self.send_once(method, path, headers, body).await };
+        let started = Instant::now();
+        loop {
+            let answer = self.send_once(method.clone(), path, headers, body.clone()).await;
+            if answer.is_final() {
+                return answer;
+            }
+            assert!(started.elapsed() < PATIENCE, "{method} {path} is never answered: {} {}", answer.status, answer.body);
+            open.end().await;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// One attempt at a request.
+    pub async fn send_once(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));

@@ -132,6 +132,11 @@ impl World {
         User::new(self.http.clone(), self.stack.base_url(), Some(id.to_string()))
     }
 
+    /// A caller who repeats every request until it is answered.
+    pub fn patient_user(&self, id: u64) -> User {
+        self.user(id).patiently(self.stack.open_requests())
+    }
+
     /// A caller with this `Authorization` header, or none.
     pub fn stranger(&self, token: Option<&str>) -> User {
         User::new(self.http.clone(), self.stack.base_url(), token.map(str::to_owned))

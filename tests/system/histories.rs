@@ -8,12 +8,15 @@ use std::{
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::{Value, json};
+use serde_json::json;
 use tidemark_local::RedisData;
-use tidemark_tests::{Kind, Model, User, World};
+use tidemark_tests::{Model, World};
 use tokio::sync::{Mutex, RwLock};
 
-use crate::delivery::resend;
+use crate::{
+    delivery::resend,
+    operations::{self, Callers, OPERATIONS, compare},
+};
 
 /// Histories in one run; `TIDEMARK_HISTORIES` of the tests' own build asks for more.
 const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
@@ -23,7 +26,7 @@ const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
 
 /// Histories that share a stack at the same time, and operations in each.
 const TOGETHER: u64 = 20;
-const OPERATIONS: usize = 60;
+const LENGTH: usize = 60;
 
 const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
@@ -100,7 +103,7 @@ async fn batch(world: World, first: u64) -> World {
 /// Stops and starts Redis, losing its data or not, in one batch, the whole stack in the next, nothing in the third; somewhere in the middle of it all.
 async fn disturb(shared: &Shared, seed: u64) {
     let mut rng = StdRng::seed_from_u64(!seed);
-    let last = TOGETHER as usize * OPERATIONS;
+    let last = TOGETHER as usize * LENGTH;
     let (stop, start, restart) = (rng.random_range(0..last / 2), rng.random_range(0..last / 2), rng.random_range(0..last));
     let data = if rng.random() { RedisData::Keep } else { RedisData::Lose };
     let outage = async {
@@ -146,7 +149,7 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
     let mut model = Model::default();
     let base = if seed % 4 == 3 { u64::MAX - seed * 10 - 6 } else { (seed + 1) * 1_000_007 };
     let users: Vec<u64> = (0..6).map(|index| base + index).collect();
-    for _ in 0..OPERATIONS {
+    for _ in 0..LENGTH {
         let guard = shared.world.read().await;
         operate(shared, guard.as_ref().unwrap(), &mut rng, &mut model, &users).await;
         shared.done.fetch_add(1, Ordering::Relaxed);
@@ -155,187 +158,30 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
 }
 
 async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut Model, users: &[u64]) {
-    let user = users[rng.random_range(0..users.len())];
-    let author = users[rng.random_range(0..users.len())];
-    let seq = rng.random_range(1..=model.latest(author).max(1));
-    let caller = world.user(user);
     match rng.random_range(0..100) {
-        0..16 if user != author => {
-            caller.put(&format!("/v1/following/{author}")).await.ok();
-            model.follow(user, author);
+        dice if dice < OPERATIONS => {
+            operations::operate(&Callers { world, findings: None }, rng, model, users, dice).await;
         }
-        16..18 => {
-            let authors: Vec<String> = users.iter().map(u64::to_string).collect();
-            caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
-            users.iter().for_each(|&author| model.follow(user, author));
-        }
-        18..26 => {
-            caller.delete(&format!("/v1/following/{author}")).await.ok();
-            model.unfollow(user, author);
-        }
-        26..46 => {
-            let id = caller.publish("x").await;
-            assert_eq!(id, format!("{user}-{}", model.publish(user)));
-        }
-        46..52 => {
-            let (kind, name) = reaction(rng);
-            let given = rng.random_bool(0.7);
-            let path = format!("/v1/posts/{author}-{seq}/{name}");
-            let answer = if given { caller.put(&path).await } else { caller.delete(&path).await };
-            assert_eq!(answer.status == 200, model.is_live((author, seq)), "{path}: {}", answer.body);
-            model.react(user, (author, seq), kind, given);
-        }
-        52..57 if model.latest(user) > 0 => {
-            let seq = rng.random_range(1..=model.latest(user));
-            caller.delete(&format!("/v1/posts/{user}-{seq}")).await.ok();
-            model.delete((user, seq));
-        }
-        57..66 => {
-            let read = rng.random_bool(0.7);
-            let path = format!("/v1/posts/{author}-{seq}/read");
-            let answer = if read { caller.put(&path).await } else { caller.delete(&path).await };
-            assert_eq!(answer.status == 200, model.is_live((author, seq)), "{path}: {}", answer.body);
-            model.mark(user, (author, seq), read);
-        }
-        66..70 => {
-            let posts: Vec<(u64, u64)> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
-            let ids: Vec<String> = posts.iter().map(|(author, seq)| format!("{author}-{seq}")).collect();
-            caller.post("/v1/reads", &json!({ "posts": ids })).await.ok();
-            posts.into_iter().for_each(|post| model.mark(user, post, true));
-        }
-        70..75 => {
-            caller.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok();
-            model.through(user, author, seq);
-        }
-        75..78 => {
-            caller.post("/v1/reads", &json!({ "all": true })).await.ok();
-            model.all(user);
-        }
-        78..83 => drop(caller.get(["/v1/feed?limit=3", "/v1/feed?limit=100"][rng.random_range(0..2)]).await.ok()),
         // It hits the views of all histories: were it frequent, nothing else would ever be wrong in them.
-        83..85 => {
+        88..90 => {
             let up = shared.redis_is_up.lock().await;
             if *up && rng.random_range(0..TOGETHER * 2) == 0 {
                 world.flush_redis().await;
             }
         }
         // A worker is held when it has done what it is at, which it cannot without Redis.
-        85..92 if *shared.redis_is_up.lock().await => {
+        90..97 if *shared.redis_is_up.lock().await => {
             let mut held = shared.held.lock().await;
             for worker in WORKERS {
                 if *held { world.stack.resume(worker).unwrap() } else { world.stack.pause(worker).await.unwrap() }
             }
             *held = !*held;
         }
-        92..95 => {
+        _ => {
             let held = shared.held.lock().await;
             if *held {
                 resend(world, 2).await;
             }
         }
-        _ => burst(world, rng, model, user, author).await,
     }
-}
-
-/// One of the two, and what its path ends with.
-fn reaction(rng: &mut StdRng) -> (Kind, &'static str) {
-    if rng.random() { (Kind::Like, "like") } else { (Kind::Favorite, "favorite") }
-}
-
-/// What several devices and the author do at once: marks and deletions end the same in whatever order they happen.
-async fn burst(world: &World, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
-    let (reader, writer, latest) = (world.user(user), world.user(author), model.latest(author));
-    if latest == 0 {
-        return;
-    }
-    let plan: Vec<(u8, u64)> =
-        (0..rng.random_range(2..9)).map(|_| (rng.random_range(0..10), rng.random_range(1..=latest))).collect();
-    for &(kind, seq) in &plan {
-        match kind {
-            0 => model.delete((author, seq)),
-            1 => model.through(user, author, seq),
-            8.. => {}
-            _ => model.mark(user, (author, seq), true),
-        }
-    }
-    let liked = join_all(plan.into_iter().map(async |(kind, seq)| {
-        // A deletion at the same time may come first.
-        let put = async |what: &str| {
-            let status = reader.put(&format!("/v1/posts/{author}-{seq}/{what}")).await.status;
-            assert!(matches!(status, 200 | 404), "{status}");
-            status == 200
-        };
-        match kind {
-            0 => drop(writer.delete(&format!("/v1/posts/{author}-{seq}")).await.ok()),
-            1 => drop(reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok()),
-            8.. => return put("like").await.then_some(seq),
-            _ => drop(put("read").await),
-        }
-        None
-    }))
-    .await;
-    for seq in liked.into_iter().flatten() {
-        model.react_before_deletion(user, (author, seq), Kind::Like, true);
-    }
-}
-
-/// Everything that the API says of one reader, against the model.
-async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
-    // The counts first: a page that meets a deleted post mends them.
-    assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
-    let (feed, unread) = (caller.walk("/v1/feed", 7).await, caller.walk("/v1/feed?status=unread", 7).await);
-    let expected = model.feed(user);
-    let keys: Vec<(&str, (u64, u64))> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
-    assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");
-    let mut found: Vec<_> = feed.iter().map(|item| (post_of(item), item["read"] == true)).collect();
-    found.sort_unstable();
-    let mut wanted = expected.clone();
-    wanted.sort_unstable();
-    assert_eq!(found, wanted, "seed {seed}, feed of {user}");
-    let unread_of_feed: Vec<&Value> = feed.iter().filter(|item| item["read"] == false).collect();
-    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
-    assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
-    assert_reactions(&feed, model, user, seed);
-    let counters = caller.get(&format!("/v1/users/{user}/counters")).await.ok();
-    let expected = json!({
-        "followings": model.following(user).len(),
-        "followers": model.followers(user),
-        "posts": model.posts(user),
-        "likes_received": model.received(user, Kind::Like),
-        "favorites_received": model.received(user, Kind::Favorite),
-    });
-    assert_eq!(counters, expected, "seed {seed}, counters of {user}");
-    if let Some(item) = feed.first() {
-        let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
-        let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
-        assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
-        assert_reactions(&[post], model, user, seed);
-    }
-    for author in model.following(user) {
-        let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
-        assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
-        for status in ["all", "unread"] {
-            let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
-            assert_reactions(page["items"].as_array().unwrap(), model, user, seed);
-            let unread = status == "unread";
-            let of_author: Vec<_> =
-                page["items"].as_array().unwrap().iter().map(|item| (post_of(item), item["read"] == true)).collect();
-            let wanted: Vec<_> = model.timeline(user, author).into_iter().filter(|(_, read)| !(unread && *read)).collect();
-            assert_eq!(of_author, wanted, "seed {seed}, {status} of {author} for {user}");
-            assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
-        }
-    }
-}
-
-/// The flags of the reader's reactions.
-fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
-    for item in items {
-        let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
-        assert_eq!(json!([item["liked"], item["favorited"]]), json!(expected), "seed {seed}, {} for {user}", item["id"]);
-    }
-}
-
-fn post_of(item: &Value) -> (u64, u64) {
-    let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
-    (author.parse().unwrap(), seq.parse().unwrap())
 }

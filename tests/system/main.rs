@@ -1,6 +1,7 @@
 //! What holds across routes: repeated, late, reordered, half done and cut off; Redis lost; the stack started again; random histories against a model.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod chaos;
 mod cluster;
 mod cost;
 mod damage;
@@ -14,7 +15,9 @@ mod likes;
 mod migration;
 mod notice_counts;
 mod notice_histories;
+mod notice_model;
 mod notices;
+mod operations;
 mod outage;
 mod pages;
 mod permissions;
@@ -29,3 +32,4 @@ mod silence;
 mod storms;
 mod traffic;
 mod views;
+mod weather;

@@ -2,7 +2,7 @@
 //! once; time that passes, views that are lost, late and repeated.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +21,10 @@ use tidemark::{
 };
 use tidemark_tests::{World, world};
 
-use crate::notices::{board, content, platform, user};
+use crate::{
+    notice_model::{Live, Model},
+    notices::{board, content, platform, user},
+};
 
 /// A clock that the test moves.
 #[derive(Clone)]
@@ -30,65 +33,6 @@ struct TestClock(Arc<AtomicU64>);
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_ms(self.0.load(Ordering::SeqCst))
-    }
-}
-
-#[derive(Clone)]
-struct Live {
-    expires_at: Option<u64>,
-    /// The operation that published it or notified again.
-    notified: usize,
-    read_by: BTreeSet<u64>,
-}
-
-/// What one platform must answer.
-#[derive(Default)]
-struct Model {
-    latest: Seq,
-    notices: BTreeMap<Seq, Live>,
-    /// How far each reader has marked, and in which operation.
-    through: BTreeMap<u64, (Seq, usize)>,
-}
-
-impl Model {
-    fn live(&self, now: u64) -> impl DoubleEndedIterator<Item = (Seq, &Live)> {
-        let live = self.notices.iter().filter(move |(_, notice)| notice.expires_at.is_none_or(|at| at > now));
-        live.map(|(&seq, notice)| (seq, notice))
-    }
-
-    fn is_live(&self, seq: Seq, now: u64) -> bool {
-        self.live(now).any(|(live, _)| live == seq)
-    }
-
-    fn list(&self, user: u64, now: u64) -> Vec<(Seq, bool)> {
-        self.live(now).rev().map(|(seq, notice)| (seq, notice.read_by.contains(&user))).collect()
-    }
-
-    fn mark(&mut self, user: u64, seq: Seq, read: bool, now: u64) {
-        if !self.is_live(seq, now) {
-            return;
-        }
-        let readers = &mut self.notices.get_mut(&seq).unwrap().read_by;
-        if read {
-            readers.insert(user)
-        } else {
-            readers.remove(&user)
-        };
-    }
-
-    fn mark_through(&mut self, user: u64, seq: Seq, step: usize, now: u64) {
-        let seq = seq.min(self.latest);
-        let (reached, when) = self.through.get(&user).copied().unwrap_or_default();
-        let live: Vec<Seq> = self.live(now).map(|(seq, _)| seq).filter(|&live| live <= seq).collect();
-        for live in live {
-            let notice = self.notices.get_mut(&live).unwrap();
-            if seq >= reached || notice.notified > when {
-                notice.read_by.insert(user);
-            }
-        }
-        if seq >= reached {
-            self.through.insert(user, (seq, step));
-        }
     }
 }
 

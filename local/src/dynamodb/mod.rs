@@ -1,12 +1,19 @@
 //! DynamoDB with streams on a loopback port: `dynoxide` in this process, served over HTTP from a thread of its own, so that the
 //! real SDK speaks to it and its blocking calls hold up nobody else.
+//!
+//! The endpoint is our own (`service`), not dynoxide's: faults and weather come between a request and the engine, and a second HTTP
+//! hop would cost every request of a calm stack.
 
+mod access;
+mod engine;
+mod limits;
+mod service;
 mod streams;
 mod tables;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     thread::JoinHandle,
     time::Duration,
 };
@@ -17,8 +24,10 @@ use rusqlite::Connection;
 
 pub(crate) use streams::{Record, StreamLog};
 
-use crate::{stop::Stop, template::Table};
+use crate::{http_server, stop::Stop, template::Table, weather::Surroundings};
 
+/// DynamoDB accepts bodies of up to 16 MB.
+const BODY_LIMIT: usize = 16 << 20;
 /// How often expired items are removed and consumed stream records dropped.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -32,6 +41,7 @@ pub(crate) struct DynamoDb {
     endpoint: String,
     path: PathBuf,
     database: Database,
+    schema: Arc<RwLock<access::Schema>>,
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
 }
@@ -44,7 +54,7 @@ impl std::fmt::Debug for DynamoDb {
 
 impl DynamoDb {
     /// Opens or creates the database file and serves it. Returns once requests can be sent.
-    pub(crate) fn start(path: &Path, workers: usize) -> Result<Self> {
+    pub(crate) fn start(path: &Path, workers: usize, surroundings: &Surroundings) -> Result<Self> {
         let name = path.to_str().ok_or_else(|| anyhow!("the data directory's path must be UTF-8"))?;
         let database = Database::new(name).with_context(|| format!("cannot open {}", path.display()))?;
         // dynoxide's way to `synchronous=NORMAL`: a killed process loses nothing, a power cut may lose the last moments.
@@ -63,19 +73,20 @@ impl DynamoDb {
             .enable_all()
             .build()
             .context("no threads for DynamoDB")?;
-        let (serving, signal) = (database.clone(), stop.clone());
+        let schema = Arc::new(RwLock::default());
+        let service = service::Service::new(database.clone(), Arc::clone(&schema), surroundings.clone());
+        let signal = stop.clone();
         let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
-            let served = runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
-                dynoxide::server::serve_with_shutdown(listener, serving, async move { signal.cancelled().await }).await
+            runtime.block_on(async {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => http_server::serve(listener, BODY_LIMIT, service, signal).await,
+                    Err(error) => tracing::error!(%error, "the DynamoDB endpoint failed"),
+                }
             });
-            if let Err(error) = served {
-                tracing::error!(error, "the DynamoDB endpoint failed");
-            }
             // A client that keeps a request open must not keep the stack from ending.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
-        Ok(Self { endpoint, path: path.to_owned(), database, stop, threads: vec![server] })
+        Ok(Self { endpoint, path: path.to_owned(), database, schema, stop, threads: vec![server] })
     }
 
     /// Where it listens.
@@ -85,6 +96,7 @@ impl DynamoDb {
 
     /// Creates what is missing of a table: the table, its indexes, its stream, its expiry.
     pub(crate) fn ensure(&self, table: &Table) -> Result<()> {
+        self.schema.write().unwrap_or_else(PoisonError::into_inner).add(table);
         tables::ensure(&self.database, table).with_context(|| format!("table `{}`", table.logical_id))
     }
 

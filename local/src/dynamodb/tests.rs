@@ -1,13 +1,20 @@
 //! The database endpoint as the AWS SDK sees it.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::{
     Client,
-    config::{BehaviorVersion, Credentials, Region},
-    types::{AttributeValue, Put, TransactWriteItem, Update},
+    config::{BehaviorVersion, Credentials, Region, retry::RetryConfig},
+    error::ProvideErrorMetadata as _,
+    operation::transact_write_items::TransactWriteItemsError,
+    types::{AttributeValue, Get, KeysAndAttributes, Put, TransactGetItem, TransactWriteItem, Update},
 };
 
 use super::*;
-use crate::template::{Bindings, Template};
+use crate::{
+    template::{Bindings, Template},
+    weather::{Fault, FaultAction, Weather},
+};
 
 fn template() -> Template {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../template.yaml")).unwrap();
@@ -15,7 +22,11 @@ fn template() -> Template {
 }
 
 fn start(folder: &Path) -> (DynamoDb, Client) {
-    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2).unwrap();
+    start_in(folder, &Surroundings::default())
+}
+
+fn start_in(folder: &Path, surroundings: &Surroundings) -> (DynamoDb, Client) {
+    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2, surroundings).unwrap();
     for table in template().tables.values() {
         engine.ensure(table).unwrap();
     }
@@ -24,6 +35,7 @@ fn start(folder: &Path) -> (DynamoDb, Client) {
         .endpoint_url(engine.endpoint())
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "test"))
+        .retry_config(RetryConfig::disabled())
         .build();
     (engine, Client::from_conf(config))
 }
@@ -146,6 +158,125 @@ async fn a_second_start_finds_everything_and_changes_nothing() {
     other.key_schema = serde_json::json!([{ "AttributeName": "author", "KeyType": "HASH" }]);
     let error = format!("{:#}", engine.ensure(&other).unwrap_err());
     assert!(error.contains("FollowingTable") && error.contains("another key"), "{error}");
+    engine.stop();
+}
+
+/// The codes of a cancelled transaction, item by item.
+fn reasons(error: &TransactWriteItemsError) -> Vec<&str> {
+    let TransactWriteItemsError::TransactionCanceledException(cancelled) = error else { panic!("{error:?}") };
+    cancelled.cancellation_reasons().iter().filter_map(|reason| reason.code()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_gives_too_much_is_throttled_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let surroundings = Surroundings::default();
+    let (mut engine, client) = start_in(folder.path(), &surroundings);
+    let key = |author: u64, item: &str| HashMap::from([("author".to_owned(), number(author)), ("item".to_owned(), text(item))]);
+    let large = ["a", "b", "c", "d", "e"];
+    for item in large {
+        let put =
+            client.put_item().table_name("PostsTable").set_item(Some(key(9, item))).item("large", text("x".repeat(390 << 10)));
+        put.send().await.unwrap();
+    }
+    surroundings.conditions.set(Weather::Aws, 1);
+    let update = |author: u64, item: &str| {
+        let update = Update::builder().table_name("PostsTable").set_key(Some(key(author, item))).update_expression("ADD n :n");
+        TransactWriteItem::builder().update(update.expression_attribute_values(":n", number(1)).build().unwrap()).build()
+    };
+    // Five times twice 391 units: what the partition gives in four seconds.
+    let items = large.iter().map(|item| update(9, item)).collect();
+    client.transact_write_items().set_transact_items(Some(items)).send().await.unwrap();
+    let put = |author: u64| client.put_item().table_name("PostsTable").set_item(Some(key(author, "small"))).send();
+    assert_eq!(put(9).await.unwrap_err().into_service_error().code(), Some("ThrottlingException"));
+    put(10).await.unwrap();
+    let both = client.transact_write_items().transact_items(update(10, "small")).transact_items(update(9, "a"));
+    assert_eq!(reasons(&both.send().await.unwrap_err().into_service_error()), ["None", "ThrottlingError"]);
+
+    let get = async || {
+        let keys = KeysAndAttributes::builder().keys(key(9, "a")).keys(key(10, "small")).consistent_read(true).build().unwrap();
+        client.batch_get_item().request_items("PostsTable", keys).send().await.unwrap()
+    };
+    assert_eq!(get().await.responses.unwrap()["PostsTable"].len(), 2, "reads have units of their own");
+    // Each read of the large items in a transaction costs five times twice 98 units.
+    let get_all = || {
+        let get = |item: &&str| Get::builder().table_name("PostsTable").set_key(Some(key(9, item))).build().unwrap();
+        let items = large.iter().map(|item| TransactGetItem::builder().get(get(item)).build()).collect();
+        client.transact_get_items().set_transact_items(Some(items)).send()
+    };
+    let left = loop {
+        // At the same time, or the partition would have recovered.
+        let (_, left) = tokio::join!(futures::future::join_all((0..8).map(|_| get_all())), get());
+        if left.unprocessed_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            break left;
+        }
+    };
+    let found = &left.responses.unwrap()["PostsTable"];
+    assert_eq!(found.iter().map(|item| &item["item"]).collect::<Vec<_>>(), [&text("small")]);
+    assert_eq!(left.unprocessed_keys.unwrap()["PostsTable"].keys(), [key(9, "a")]);
+    engine.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_holds_its_items_until_it_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let surroundings = Surroundings::new(Weather::Aws, 1);
+    let (mut engine, client) = start_in(folder.path(), &surroundings);
+    let (go, held) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let signals = (Arc::clone(&held), Arc::clone(&go));
+    surroundings.faults.add(Fault::new(
+        "TransactWriteItems",
+        FaultAction::run_then(move || {
+            let (held, go) = signals.clone();
+            async move {
+                held.notify_one();
+                go.notified().await;
+            }
+        }),
+    ));
+    let token = || client.transact_write_items().set_transact_items(Some(four_items(1))).client_request_token("same");
+    let first = tokio::spawn(token().send());
+    held.notified().await;
+    let error = token().send().await.unwrap_err().into_service_error();
+    assert!(error.is_transaction_in_progress_exception(), "{error:?}");
+    let other = client.transact_write_items().set_transact_items(Some(four_items(17))).send().await.unwrap_err();
+    let error = other.into_service_error();
+    assert_eq!(reasons(&error), ["None", "None", "TransactionConflict", "None"], "they share a counter");
+    let put = client.put_item().table_name("CountersTable").item("counter", text("2#1"));
+    assert_eq!(put.send().await.unwrap_err().into_service_error().code(), Some("TransactionConflictException"));
+    go.notify_one();
+    first.await.unwrap().unwrap();
+    client.transact_write_items().set_transact_items(Some(four_items(17))).send().await.unwrap();
+    engine.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_loses_answers_fails_and_leaves_items_and_calm_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let surroundings = Surroundings::new(Weather::Storm, 5);
+    let (mut engine, client) = start_in(folder.path(), &surroundings);
+    let add = async || {
+        let update = client.update_item().table_name("CountersTable").key("counter", text("n")).update_expression("ADD n :n");
+        update.expression_attribute_values(":n", number(1)).send().await
+    };
+    let (mut done, mut refused) = (0, Vec::new());
+    for _ in 0..600 {
+        match add().await {
+            Ok(_) => done += 1,
+            Err(error) => refused.push(error.into_service_error().code().map(str::to_owned)),
+        }
+    }
+    surroundings.conditions.set(Weather::Calm, 0);
+    assert!(refused.contains(&None), "some connections were closed: {refused:?}");
+    assert!(refused.contains(&Some("InternalServerError".to_owned())), "{refused:?}");
+    let get = client.get_item().table_name("CountersTable").key("counter", text("n")).consistent_read(true);
+    let item = get.send().await.unwrap().item.unwrap();
+    let counted: usize = item["n"].as_n().unwrap().parse().unwrap();
+    assert!((done + 1..done + refused.len()).contains(&counted), "{done} answered, {counted} done, {} refused", refused.len());
+    for _ in 0..100 {
+        add().await.unwrap();
+    }
+    assert_eq!(surroundings.open.count(), 0);
     engine.stop();
 }
 

@@ -12,7 +12,10 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Gateway;
-use crate::core::error_payload;
+use crate::{
+    core::error_payload,
+    weather::{Weather, any_seed},
+};
 
 /// The page at `/`.
 pub(super) async fn page() -> Html<&'static str> {
@@ -77,6 +80,34 @@ pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response
     let environments: BTreeMap<&str, &BTreeMap<String, String>> =
         units.map(|(id, unit)| (id.as_str(), unit.environment.as_ref())).collect();
     Json(environments).into_response()
+}
+
+/// The weather and the seed of its randomness.
+pub(super) async fn weather(State(gateway): State<Arc<Gateway>>) -> Response {
+    let (weather, seed) = gateway.core.weather();
+    Json(json!({ "weather": weather, "seed": seed, "known": ["calm", "aws", "storm"] })).into_response()
+}
+
+/// What a change of the weather says.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    weather: Weather,
+    seed: Option<u64>,
+}
+
+/// Changes the weather; without a seed its randomness starts anywhere.
+pub(super) async fn set_weather(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Response {
+    match serde_json::from_slice::<Change>(&body) {
+        Ok(change) => {
+            gateway.core.set_weather(change.weather, change.seed.unwrap_or_else(any_seed));
+            weather(State(gateway)).await
+        }
+        Err(error) => {
+            let reason = format!("expected {{\"weather\": \"calm\" | \"aws\" | \"storm\", \"seed\"?: a number from 0}}: {error}");
+            (StatusCode::BAD_REQUEST, Json(json!({ "error": reason }))).into_response()
+        }
+    }
 }
 
 /// The JSON of a body; none when it is empty.

@@ -49,6 +49,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/schedules/{function}", post(local::fire))
         .route("/_local/functions/{function}", post(local::invoke))
         .route("/_local/environment", get(local::environment))
+        .route("/_local/weather", get(local::weather).put(local::set_weather))
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {

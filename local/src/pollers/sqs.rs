@@ -11,6 +11,7 @@ use crate::{
     core::Unit,
     sqs::{Message, system_attributes},
     template::{REGION, SqsSource},
+    weather::Weather,
 };
 
 /// Invocations of one source at a time: as many as the machine has cores, since more would only make all of them, and every request
@@ -20,8 +21,9 @@ pub(super) fn concurrency(source: &SqsSource) -> usize {
     source.maximum_concurrency.map_or(cores, |most| most.clamp(1, cores))
 }
 
-/// Receives, invokes and deletes until the stop signal. A failed message becomes visible again after the retry delay, not after the
-/// queue's visibility timeout: minutes of waiting teach nobody anything on a local machine. Its receives count all the same.
+/// Receives, invokes and deletes until the stop signal. In calm, a failed message becomes visible again after the retry delay and not
+/// after the queue's visibility timeout, so that nobody waits for minutes. Its receives count all the same. In other weather the
+/// timeout holds. A time that the function itself asks for holds always.
 pub(super) async fn poll(context: Context, function: String, source: SqsSource) {
     let Some(unit) = context.unit(&function) else { return };
     let queues = &context.core.queues;
@@ -89,8 +91,9 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
         );
     }
     for message in failed {
-        // Out of date when the message's visibility ended meanwhile, which is just as well.
-        let _ = queues.set_visibility(&source.queue, &message.handle, context.retry_delay.max(Duration::from_millis(1)));
+        // It does nothing when the message's visibility has ended meanwhile.
+        let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
+        queues.failed(&source.queue, &message.handle, calm.then_some(context.retry_delay.max(Duration::from_millis(1))));
     }
     let handles: Vec<String> = done.iter().map(|message| message.handle.clone()).collect();
     if !handles.is_empty()

@@ -23,6 +23,7 @@ use crate::{
     sqs::{Draft, Queues, journal},
     store::Store,
     template::{Bindings, Template},
+    weather::{Surroundings, Weather},
 };
 
 const TEMPLATE: &str = r#"
@@ -53,7 +54,7 @@ Resources:
             FilterCriteria: {Filters: [{Pattern: '{"dynamodb": {"Keys": {"id": {"S": [{"prefix": "item"}]}}}}'}]}
   Jobs:
     Type: AWS::SQS::Queue
-    Properties: {RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 3}}
+    Properties: {VisibilityTimeout: 2, RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 3}}
   Dead: {Type: AWS::SQS::Queue}
   Failures: {Type: AWS::SQS::Queue}
   Items:
@@ -111,6 +112,10 @@ impl Runner for Scripted {
         });
         Ok(failures.map_or(answer, |failures| json!({ "batchItemFailures": failures })))
     }
+
+    fn kill(&self) -> usize {
+        0
+    }
 }
 
 fn failure() -> InvokeError {
@@ -128,7 +133,8 @@ struct Bench {
 impl Bench {
     fn start(folder: &Path, worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
         let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
-        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1).unwrap();
+        let surroundings = Surroundings::default();
+        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1, &surroundings).unwrap();
         let items = &template.tables["Items"];
         engine.ensure(items).unwrap();
         let load = |connection: &rusqlite::Connection| {
@@ -157,12 +163,19 @@ impl Bench {
         };
         let core = Arc::new(Core {
             units,
-            queues: Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages)),
+            queues: Arc::new(Queues::new(
+                template.queues.values().cloned(),
+                Arc::clone(&store),
+                messages,
+                Arc::clone(&surroundings.conditions),
+            )),
             log: Arc::new(engine.streams().unwrap()),
             store,
             positions: vec![Arc::new(position)],
             entries,
+            surroundings,
             wrote: Notify::new(),
+            retry_delay: Duration::from_millis(5),
             dynamodb_endpoint: String::new(),
             sqs_endpoint: String::new(),
             redis_url: String::new(),
@@ -229,6 +242,27 @@ async fn messages_that_fail_come_again_alone_until_they_are_dead_letters() {
     assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
     let dead = bench.core.queues.receive_now("Dead", 10, None).unwrap();
     assert_eq!(dead[0].body, "bad");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outside_of_calm_a_failed_message_comes_back_after_its_queues_own_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = Scripted::new(|_| Err(failure()));
+    let bench = Bench::start(folder.path(), &worker, &well());
+    bench.core.surroundings.conditions.set(Weather::Aws, 1);
+    let started = Instant::now();
+    bench.send(&["slow"]).await;
+    bench.until(|| worker.batches().len() == 2).await;
+    assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(!bench.core.status().unwrap().idle, "a message that comes back is work to do");
+    // The third and last receive is soon, now that it is calm.
+    bench.core.set_weather(Weather::Calm, 1);
+    let calm = Instant::now();
+    bench.idle().await;
+    assert_eq!(worker.batches().len(), 3);
+    assert!(calm.elapsed() < Duration::from_secs(2), "{:?}", calm.elapsed());
+    assert_eq!(bench.core.queues.counts("Dead").visible, 1, "the template's own count of receives holds");
     bench.stop().await;
 }
 

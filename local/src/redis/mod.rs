@@ -9,6 +9,7 @@
 
 mod certificates;
 mod cluster;
+mod disturb;
 mod server;
 
 use std::{
@@ -20,6 +21,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use certificates::Certificates;
+pub(crate) use disturb::storms;
 use futures::future::{join_all, try_join_all};
 use server::{Clustered, Missing, Server};
 use tidemark::views::RedisOptions;
@@ -88,6 +90,8 @@ pub(crate) enum Redis {
 #[derive(Debug)]
 pub(crate) struct Children {
     servers: Vec<Server>,
+    /// A replica of the only server, cut off from it.
+    replica: Option<Box<Server>>,
     replica_reads: bool,
 }
 
@@ -134,6 +138,11 @@ impl Redis {
         }
     }
 
+    /// Whether the servers are this stack's own.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Children(_))
+    }
+
     /// How each of its nodes is reached for itself.
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
         match self {
@@ -147,6 +156,8 @@ impl Redis {
         match self {
             Self::External(_) => Ok(()),
             Self::Children(children) => {
+                // Without its data: it would be older than the master's.
+                children.replica = None;
                 let stopped = join_all(children.servers.iter_mut().map(|server| server.stop(data))).await;
                 stopped.into_iter().collect()
             }
@@ -195,7 +206,7 @@ impl Children {
                 let [port] = free_ports()?;
                 let mut server = Server::new(binary, folder, port, certificates.cloned(), None);
                 server.start().await?;
-                return Ok(Self { servers: vec![server], replica_reads });
+                return Ok(Self { servers: vec![server], replica: None, replica_reads });
             }
             Some(cluster) => cluster,
         };
@@ -211,7 +222,7 @@ impl Children {
         }
         try_join_all(servers.iter_mut().map(Server::start)).await?;
         cluster::form(&servers, masters).await?;
-        Ok(Self { servers, replica_reads })
+        Ok(Self { servers, replica: None, replica_reads })
     }
 
     fn is_cluster(&self) -> bool {

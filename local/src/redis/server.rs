@@ -12,7 +12,8 @@ use tokio::process::{Child, Command};
 
 use super::{RedisData, certificates::Certificates, command};
 
-const DUMP: &str = "dump.rdb";
+/// The file that a server loads when it starts.
+pub(super) const DUMP: &str = "dump.rdb";
 const NOTE: &str = "redis.port";
 const READY_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -68,6 +69,10 @@ impl Server {
                 .into();
         let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         add("dir", self.folder.display().to_string());
+        // To let it hang, and to put a promoted replica in its master's place.
+        add("enable-debug-command", "local".to_owned());
+        add("enable-protected-configs", "local".to_owned());
+        add("repl-diskless-sync-delay", "0".to_owned());
         match &self.certificates {
             None => add("port", self.port.to_string()),
             Some(Certificates { authority, certificate, key }) => {
@@ -87,7 +92,6 @@ impl Server {
             // A lost master is the loss of its own slots, as in ElastiCache.
             add("cluster-require-full-coverage", "no".to_owned());
             add("cluster-replica-validity-factor", "0".to_owned());
-            add("repl-diskless-sync-delay", "0".to_owned());
             add("tls-cluster", if self.certificates.is_some() { "yes" } else { "no" }.to_owned());
         }
         arguments
@@ -125,6 +129,22 @@ impl Server {
         let _ = std::fs::remove_file(self.folder.join(DUMP));
         self.child = Some(child);
         Ok(())
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Listens on another port and keeps its files in another folder from now on.
+    pub(super) async fn move_to(&mut self, port: u16, folder: &Path) -> Result<()> {
+        let set = |name: &str, value: String| redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();
+        command::<()>(&self.options(), &set("dir", folder.display().to_string())).await?;
+        let name = if self.certificates.is_some() { "tls-port" } else { "port" };
+        command::<()>(&self.options(), &set(name, port.to_string())).await?;
+        let _ = std::fs::remove_file(self.folder.join(NOTE));
+        (self.port, self.folder) = (port, folder.to_owned());
+        std::fs::write(self.folder.join(NOTE), port.to_string())?;
+        command(&self.options(), &redis::cmd("PING")).await
     }
 
     pub(super) async fn stop(&mut self, data: RedisData) -> Result<()> {

@@ -1,6 +1,10 @@
 //! Functions as library calls: the `handle` that each `main.rs` hands to the Lambda runtime.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
@@ -8,6 +12,7 @@ use futures::future::BoxFuture;
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
 use tidemark::{App, Settings, telemetry::LoggedMetrics};
+use tokio::task::AbortHandle;
 
 use super::{InvokeError, Runner};
 use crate::{clock, template::Function};
@@ -49,6 +54,8 @@ pub(crate) struct InProcess {
     handler: Handler,
     context: Context,
     timeout_seconds: u64,
+    /// Invocations in flight by their request id.
+    running: Mutex<HashMap<String, AbortHandle>>,
 }
 
 impl std::fmt::Debug for InProcess {
@@ -76,7 +83,12 @@ impl InProcess {
         let mut context = Context::default();
         context.invoked_function_arn = function.arn();
         context.env_config = Arc::new(config);
-        Ok(Self { app: Arc::new(app), handler, context, timeout_seconds: function.timeout_seconds })
+        let timeout_seconds = function.timeout_seconds;
+        Ok(Self { app: Arc::new(app), handler, context, timeout_seconds, running: Mutex::default() })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,8 +101,12 @@ impl Runner for InProcess {
         context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
         // A task of its own, so that a panic ends the invocation and nothing else.
         let mut task = tokio::spawn((self.handler)(Arc::clone(&self.app), payload, context));
-        match tokio::time::timeout(timeout, &mut task).await {
+        let running = Running::new(self, request_id, task.abort_handle());
+        let ended = tokio::time::timeout(timeout, &mut task).await;
+        drop(running);
+        match ended {
             Ok(Ok(answer)) => answer,
+            Ok(Err(error)) if error.is_cancelled() => Err(InvokeError::Exited("killed".to_owned())),
             Ok(Err(error)) => Err(InvokeError::Panicked(panic_text(error))),
             Err(_) => {
                 task.abort();
@@ -101,6 +117,32 @@ impl Runner for InProcess {
 
     fn app(&self) -> Option<&App> {
         Some(&self.app)
+    }
+
+    /// Drops the invocations where they wait. What they have spawned goes on, which a killed process would end too.
+    fn kill(&self) -> usize {
+        let running: Vec<AbortHandle> = self.running().drain().map(|(_, task)| task).collect();
+        running.iter().for_each(AbortHandle::abort);
+        running.len()
+    }
+}
+
+/// An invocation that can be killed, until this is dropped.
+struct Running<'a> {
+    runner: &'a InProcess,
+    request_id: &'a str,
+}
+
+impl<'a> Running<'a> {
+    fn new(runner: &'a InProcess, request_id: &'a str, task: AbortHandle) -> Self {
+        runner.running().insert(request_id.to_owned(), task);
+        Self { runner, request_id }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.runner.running().remove(self.request_id);
     }
 }
 

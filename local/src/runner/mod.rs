@@ -57,6 +57,9 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Kills the invocations in flight, without a chance to do anything more; returns how many.
+    fn kill(&self) -> usize;
+
     /// Ends its processes.
     async fn stop(&self) {}
 }

@@ -147,6 +147,14 @@ impl Pool {
         }
     }
 
+    /// Ends the processes that are at an invocation, which fails; returns how many.
+    fn kill(&self) -> usize {
+        let workers: Vec<u64> = self.lock().running.keys().copied().collect();
+        self.condemned.lock().unwrap_or_else(PoisonError::into_inner).extend(&workers);
+        self.sentence.notify_waiters();
+        workers.len()
+    }
+
     fn is_condemned(&self, worker: u64) -> bool {
         let mut condemned = self.condemned.lock().unwrap_or_else(PoisonError::into_inner);
         let before = condemned.len();
@@ -220,6 +228,10 @@ impl Runner for Processes {
         self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
     }
 
+    fn kill(&self) -> usize {
+        self.pool.kill()
+    }
+
     async fn stop(&self) {
         self.stop.give();
         let mut supervisors = self.supervisors.lock().await;
@@ -288,7 +300,7 @@ async fn watch(pool: &Pool, worker: u64, mut child: Child, stop: &Stop) -> Strin
         sentence.as_mut().enable();
         if pool.is_condemned(worker) {
             let _ = child.kill().await;
-            return "killed at its timeout".to_owned();
+            return "killed".to_owned();
         }
         tokio::select! {
             status = child.wait() => return status.map_or_else(|error| error.to_string(), |status| status.to_string()),

@@ -17,9 +17,15 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     journal,
-    queue::{Counts, Message, Messages},
+    queue::{Counts, Message, Messages, Returns},
 };
-use crate::{clock, store::Store, template::Queue};
+use crate::{clock, store::Store, template::Queue, weather::Conditions};
+
+/// In a storm, the probabilities that a message is sent twice and that it comes late, how late, and that it passes others.
+const STORM_DOUBLES: f64 = 0.05;
+const STORM_DELAYS: f64 = 0.10;
+const STORM_LATEST_MS: usize = 1_500;
+const STORM_PASSES: f64 = 0.30;
 
 /// What a sender hands in.
 #[derive(Debug, Default)]
@@ -62,14 +68,20 @@ impl Cell {
 pub(crate) struct Queues {
     cells: BTreeMap<String, Cell>,
     store: Arc<Store>,
+    conditions: Arc<Conditions>,
 }
 
 impl Queues {
     /// Creates the queues and puts journalled messages back. Messages of queues that the template no longer has are dropped.
-    pub(crate) fn new(queues: impl IntoIterator<Item = Queue>, store: Arc<Store>, journalled: Vec<(String, Message)>) -> Self {
+    pub(crate) fn new(
+        queues: impl IntoIterator<Item = Queue>,
+        store: Arc<Store>,
+        journalled: Vec<(String, Message)>,
+        conditions: Arc<Conditions>,
+    ) -> Self {
         let cell =
             |queue: Queue| (queue.name.clone(), Cell { queue, messages: Mutex::new(Messages::new()), arrival: Notify::new() });
-        let this = Self { cells: queues.into_iter().map(cell).collect(), store };
+        let this = Self { cells: queues.into_iter().map(cell).collect(), store, conditions };
         let mut orphans = Vec::new();
         for (queue, message) in journalled {
             match this.cells.get(&queue) {
@@ -108,6 +120,7 @@ impl Queues {
         let cell = self.cell(name)?;
         let results: Vec<Result<Message, SqsError>> = drafts.into_iter().map(|draft| accept(&cell.queue, draft)).collect();
         let accepted: Vec<Message> = results.iter().filter_map(|result| result.as_ref().ok().cloned()).collect();
+        let accepted = self.in_weather(accepted);
         if !accepted.is_empty() {
             journal::insert(&self.store, name, &accepted).await.map_err(|error| SqsError::internal_error(error.to_string()))?;
             let count = accepted.len();
@@ -119,6 +132,27 @@ impl Queues {
             (0..count).for_each(|_| cell.arrival.notify_one());
         }
         Ok(results)
+    }
+
+    /// What becomes of messages on their way into a queue in a storm: some come twice, some late.
+    fn in_weather(&self, messages: Vec<Message>) -> Vec<Message> {
+        if !self.conditions.is_storm() {
+            return messages;
+        }
+        let late = |mut message: Message, by: usize| {
+            message.due_ms += u64::try_from(by).unwrap_or(0);
+            message
+        };
+        let mut all = Vec::with_capacity(messages.len());
+        for message in messages {
+            if self.conditions.chance(STORM_DOUBLES) {
+                let double = Message { id: new_id(), ..message.clone() };
+                all.push(late(double, self.conditions.below(STORM_LATEST_MS)));
+            }
+            let by = if self.conditions.chance(STORM_DELAYS) { self.conditions.below(STORM_LATEST_MS) } else { 0 };
+            all.push(late(message, by));
+        }
+        all
     }
 
     /// Receives up to `most` messages, waiting up to `wait` for the first.
@@ -147,7 +181,8 @@ impl Queues {
     pub(crate) fn receive_now(&self, name: &str, most: usize, visibility: Option<Duration>) -> Result<Vec<Message>, SqsError> {
         let cell = self.cell(name)?;
         let visibility = visibility.unwrap_or(Duration::from_secs(cell.queue.visibility_seconds.into()));
-        let taken = cell.lock().take(&cell.queue, most, visibility);
+        let reorder = |groups: usize| if self.conditions.storm(STORM_PASSES) { self.conditions.below(groups) } else { 0 };
+        let taken = cell.lock().take(&cell.queue, most, visibility, reorder);
         if !taken.messages.is_empty() {
             journal::received(&self.store, &taken.messages);
         }
@@ -240,6 +275,22 @@ impl Queues {
         Ok(())
     }
 
+    /// Notes that the receiver of a message has failed: it comes back after `delay`, or without one when its visibility ends. A time that
+    /// the receiver itself has asked for holds.
+    pub(crate) fn failed(&self, name: &str, handle: &str, delay: Option<Duration>) {
+        let (Ok(cell), Ok(id)) = (self.cell(name), message_id(handle)) else { return };
+        cell.lock().failed(&id, handle, delay);
+        cell.arrival.notify_one();
+    }
+
+    /// Lets every message whose receiver has failed come back after `delay`.
+    pub(crate) fn hasten(&self, delay: Duration) {
+        for cell in self.cells.values() {
+            cell.lock().hasten(delay);
+            cell.arrival.notify_one();
+        }
+    }
+
     /// How many messages a queue holds.
     pub(crate) fn counts(&self, name: &str) -> Counts {
         self.cell(name).map(|cell| cell.lock().counts()).unwrap_or_default()
@@ -297,6 +348,7 @@ fn accept(queue: &Queue, draft: Draft) -> Result<Message, SqsError> {
         first_received_ms: None,
         dead_letter_source: None,
         handle: String::new(),
+        returns: Returns::default(),
     })
 }
 

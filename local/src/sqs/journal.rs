@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use rusqlite::{Connection, params};
 
-use super::queue::Message;
+use super::queue::{Message, Returns};
 use crate::store::Store;
 
 /// Reads all messages with the names of their queues, oldest first.
@@ -29,6 +29,7 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<(String, Mes
             first_received_ms: row.get(8)?,
             dead_letter_source: row.get(9)?,
             handle: String::new(),
+            returns: Returns::default(),
         };
         Ok((row.get(0)?, message))
     })?;

@@ -7,6 +7,7 @@
 //! What is simpler than the real thing: standard queues only, created by the template alone; every receive sees every visible
 //! message; `StartMessageMoveTask` moves at once.
 
+mod disturbed;
 mod engine;
 mod handler;
 pub(crate) mod journal;
@@ -15,18 +16,16 @@ mod queue;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::{DefaultBodyLimit, State},
-    response::Response,
-    routing::post,
-};
-use http::HeaderMap;
+use axum::body::{Body, Bytes};
+use http::{Response, request::Parts};
 use rustack_sqs_http::{dispatch::dispatch_operation, response::error_to_response, router::resolve_operation};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::stop::Stop;
+use crate::{
+    http_server::{self, Answer, Reply, to_its_end},
+    stop::Stop,
+    weather::Surroundings,
+};
 pub(crate) use engine::{Draft, Queues, new_id};
 pub(crate) use handler::system_attributes;
 pub use queue::Counts;
@@ -36,19 +35,9 @@ pub(crate) use queue::Message;
 const BODY_LIMIT: usize = 8 << 20;
 
 /// Serves the queues on `listener` until `stop`.
-pub(crate) fn serve(listener: TcpListener, queues: Arc<Queues>, stop: Stop) -> JoinHandle<()> {
-    let handler = Arc::new(handler::Handler { queues });
-    let app = Router::new()
-        .route("/", post(answer))
-        .fallback(post(answer))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(handler);
-    tokio::spawn(async move {
-        let served = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await;
-        if let Err(error) = served.context("the queue endpoint failed") {
-            tracing::error!("{error:#}");
-        }
-    })
+pub(crate) fn serve(listener: TcpListener, queues: Arc<Queues>, surroundings: Surroundings, stop: Stop) -> JoinHandle<()> {
+    let service = Service { handler: Arc::new(handler::Handler { queues }), surroundings };
+    tokio::spawn(http_server::serve(listener, BODY_LIMIT, service, stop))
 }
 
 /// Binds a loopback port for [`serve`].
@@ -58,12 +47,30 @@ pub(crate) async fn bind() -> Result<(TcpListener, String)> {
     Ok((listener, endpoint))
 }
 
-async fn answer(State(handler): State<Arc<handler::Handler>>, headers: HeaderMap, body: Bytes) -> Response {
-    let result = match resolve_operation(&headers) {
-        Ok(operation) => dispatch_operation(handler.as_ref(), operation, body).await,
-        Err(error) => Err(error),
-    };
-    result.unwrap_or_else(|error| error_to_response(&error, &new_id())).map(Body::new)
+#[derive(Clone)]
+struct Service {
+    handler: Arc<handler::Handler>,
+    surroundings: Surroundings,
+}
+
+impl Answer for Service {
+    async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
+        if self.surroundings.are_calm() {
+            return Some(self.handle(&parts, body).await);
+        }
+        let service = self.clone();
+        to_its_end(async move { disturbed::answer(&service, &parts, body).await }).await
+    }
+}
+
+impl Service {
+    async fn handle(&self, parts: &Parts, body: Bytes) -> Response<Body> {
+        let result = match resolve_operation(&parts.headers) {
+            Ok(operation) => dispatch_operation(self.handler.as_ref(), operation, body).await,
+            Err(error) => Err(error),
+        };
+        result.unwrap_or_else(|error| error_to_response(&error, &new_id())).map(Body::new)
+    }
 }
 
 #[cfg(test)]

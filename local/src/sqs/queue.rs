@@ -27,6 +27,20 @@ pub(crate) struct Message {
     pub(crate) dead_letter_source: Option<String>,
     /// The handle of the latest receive.
     pub(crate) handle: String,
+    /// What decides when a message in flight comes back.
+    pub(crate) returns: Returns,
+}
+
+/// Why a message in flight comes back when it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// Its receive said so; its receiver may still be at work.
+    #[default]
+    AsReceived,
+    /// Its receiver has asked for another time.
+    AsAsked,
+    /// Its receiver has failed.
+    AfterFailure,
 }
 
 /// How many messages a queue holds.
@@ -78,6 +92,12 @@ impl Visible {
         }
         members.push_back(message);
         self.count += 1;
+    }
+
+    /// Lets another group have the next turn.
+    fn shuffle(&mut self, turns: usize) {
+        let turns = turns.min(self.turns.len());
+        self.turns.rotate_left(turns);
     }
 
     fn pop(&mut self) -> Option<Message> {
@@ -159,11 +179,13 @@ impl Messages {
         Some(message)
     }
 
-    pub(super) fn take(&mut self, queue: &Queue, most: usize, visibility: Duration) -> Taken {
+    /// Takes up to `most` messages; `reorder` says for each how many others it passes.
+    pub(super) fn take(&mut self, queue: &Queue, most: usize, visibility: Duration, reorder: impl Fn(usize) -> usize) -> Taken {
         self.promote();
         let mut taken = Taken::default();
         let now_ms = clock::now_ms();
         while taken.messages.len() < most {
+            self.visible.shuffle(reorder(self.visible.turns.len()));
             let Some(mut message) = self.visible.pop() else { break };
             if message.sent_ms + u64::from(queue.retention_seconds) * 1_000 < now_ms {
                 taken.expired.push(message.id);
@@ -176,6 +198,7 @@ impl Messages {
             message.receives += 1;
             message.first_received_ms.get_or_insert(now_ms);
             message.handle = generate_receipt_handle(&message.id);
+            message.returns = Returns::AsReceived;
             let until = Instant::now() + visibility;
             self.deadlines.insert((until, message.id.clone()));
             self.in_flight.insert(message.id.clone(), (until, message.clone()));
@@ -199,15 +222,45 @@ impl Messages {
         if self.in_flight.get(id).is_none_or(|(_, message)| message.handle != handle) {
             return false;
         }
-        let Some(message) = self.end_flight(id) else { return false };
+        let Some(mut message) = self.end_flight(id) else { return false };
+        message.returns = Returns::AsAsked;
+        self.fly(message, visibility);
+        true
+    }
+
+    fn fly(&mut self, message: Message, visibility: Duration) {
         if visibility.is_zero() {
             self.visible.push(message);
         } else {
             let until = Instant::now() + visibility;
-            self.deadlines.insert((until, id.to_owned()));
-            self.in_flight.insert(id.to_owned(), (until, message));
+            self.deadlines.insert((until, message.id.clone()));
+            self.in_flight.insert(message.id.clone(), (until, message));
         }
-        true
+    }
+
+    /// Notes that the receiver of a message has failed. It comes back after `delay` if there is one, else when its receive said, and in
+    /// any case when its receiver has asked.
+    pub(super) fn failed(&mut self, id: &str, handle: &str, delay: Option<Duration>) {
+        self.promote();
+        let Some((until, message)) = self.in_flight.get_mut(id).filter(|(_, message)| message.handle == handle) else { return };
+        if message.returns == Returns::AsAsked {
+            return;
+        }
+        message.returns = Returns::AfterFailure;
+        let Some(delay) = delay.filter(|delay| Instant::now() + *delay < *until) else { return };
+        if let Some(message) = self.end_flight(id) {
+            self.fly(message, delay);
+        }
+    }
+
+    /// Lets messages whose receiver has failed come back after `delay`.
+    pub(super) fn hasten(&mut self, delay: Duration) {
+        self.promote();
+        let failed = self.in_flight.values().filter(|(_, message)| message.returns == Returns::AfterFailure);
+        let failed: Vec<(String, String)> = failed.map(|(_, message)| (message.id.clone(), message.handle.clone())).collect();
+        for (id, handle) in failed {
+            self.failed(&id, &handle, Some(delay));
+        }
     }
 
     pub(super) fn counts(&mut self) -> Counts {

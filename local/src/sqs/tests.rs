@@ -17,6 +17,7 @@ use super::*;
 use crate::{
     store::Store,
     template::{Bindings, Template},
+    weather::Weather,
 };
 
 const TEMPLATE: &str = "
@@ -36,6 +37,7 @@ struct Endpoint {
     dead: String,
     queues: Arc<Queues>,
     store: Arc<Store>,
+    surroundings: Surroundings,
     stop: Stop,
     server: JoinHandle<()>,
 }
@@ -46,9 +48,15 @@ impl Endpoint {
         let template = Template::parse(TEMPLATE, &Bindings { sqs_endpoint: endpoint.clone(), ..Bindings::default() }).unwrap();
         let (store, messages) = Store::open(&folder.join("local.sqlite"), journal::load).unwrap();
         let store = Arc::new(store);
-        let queues = Arc::new(Queues::new(template.queues.values().cloned(), Arc::clone(&store), messages));
+        let surroundings = Surroundings::default();
+        let queues = Arc::new(Queues::new(
+            template.queues.values().cloned(),
+            Arc::clone(&store),
+            messages,
+            Arc::clone(&surroundings.conditions),
+        ));
         let stop = Stop::new();
-        let server = serve(listener, Arc::clone(&queues), stop.clone());
+        let server = serve(listener, Arc::clone(&queues), surroundings.clone(), stop.clone());
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .endpoint_url(&endpoint)
@@ -56,7 +64,16 @@ impl Endpoint {
             .credentials_provider(Credentials::new("local", "local", None, None, "test"))
             .build();
         let url = |id: &str| template.queues[id].url.clone();
-        Self { client: Client::from_conf(config), jobs: url("Jobs"), dead: url("Dead"), queues, store, stop, server }
+        Self {
+            client: Client::from_conf(config),
+            jobs: url("Jobs"),
+            dead: url("Dead"),
+            queues,
+            store,
+            surroundings,
+            stop,
+            server,
+        }
     }
 
     async fn send(&self, body: &str) -> String {
@@ -256,6 +273,54 @@ async fn one_groups_burst_does_not_delay_the_others() {
     let received = endpoint.queues.receive("Jobs", 10, None, Duration::ZERO).await.unwrap();
     let order: Vec<&str> = received.iter().map(|message| message.body.as_str()).collect();
     assert_eq!(order, ["a1", "b1", "a2", "a3"]);
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn a_failed_message_comes_back_when_its_queue_or_its_receiver_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    let soon = Duration::from_millis(1);
+    for body in ["hidden", "asked", "soon"] {
+        endpoint.send(body).await;
+    }
+    let received = endpoint.queues.receive_now("Jobs", 10, None).unwrap();
+    let [hidden, asked, early] = &received[..] else { panic!("{received:?}") };
+    endpoint.queues.set_visibility("Jobs", &asked.handle, Duration::from_secs(20)).unwrap();
+    endpoint.queues.failed("Jobs", &hidden.handle, None);
+    endpoint.queues.failed("Jobs", &asked.handle, Some(soon));
+    endpoint.queues.failed("Jobs", &early.handle, Some(soon));
+    let again = endpoint.queues.receive("Jobs", 10, None, Duration::from_secs(5)).await.unwrap();
+    assert_eq!(again.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["soon"]);
+    endpoint.queues.hasten(soon);
+    let again = endpoint.queues.receive("Jobs", 10, None, Duration::from_secs(5)).await.unwrap();
+    assert_eq!(again.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["hidden"], "its receiver had failed");
+    assert_eq!(endpoint.queues.counts("Jobs").in_flight, 3);
+    endpoint.stop().await;
+}
+
+#[tokio::test]
+async fn in_a_storm_messages_come_twice_late_and_out_of_order_and_none_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(folder.path()).await;
+    endpoint.surroundings.conditions.set(Weather::Storm, 3);
+    let sent: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
+    let draft = |body: &String| Draft { body: body.clone(), ..Draft::default() };
+    endpoint.queues.send("Jobs", sent.iter().map(draft).collect()).await.unwrap();
+    let counts = endpoint.queues.counts("Jobs");
+    assert!(counts.delayed > 0 && !counts.is_empty(), "what comes late is there all the time: {counts:?}");
+    let mut order = Vec::new();
+    while !endpoint.queues.counts("Jobs").is_empty() {
+        let received = endpoint.queues.receive("Jobs", 10, None, Duration::from_secs(5)).await.unwrap();
+        let handles: Vec<String> = received.iter().map(|message| message.handle.clone()).collect();
+        endpoint.queues.delete("Jobs", &handles).await.unwrap();
+        order.extend(received.into_iter().map(|message| message.body));
+    }
+    assert!(order.len() > sent.len(), "some came twice");
+    assert!(!order.is_sorted());
+    order.sort_unstable();
+    order.dedup();
+    assert_eq!(order, sent);
     endpoint.stop().await;
 }
 

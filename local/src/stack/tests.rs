@@ -74,6 +74,52 @@ async fn the_local_routes_show_and_hold_the_stack() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_weather_is_chosen_at_the_start_and_changed_while_the_stack_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    (options.weather, options.weather_seed) = (Weather::Aws, Some(11));
+    let stack = Stack::start(options).await.unwrap();
+    let (client, url) = (reqwest::Client::new(), format!("{}/_local/weather", stack.base_url()));
+    let seen = async || {
+        let answer: Value = client.get(&url).send().await.unwrap().json().await.unwrap();
+        (answer["weather"].clone(), answer["seed"].clone())
+    };
+    assert_eq!(seen().await, (json!("aws"), json!(11)));
+    let put = async |body: &str| {
+        let answer = client.put(&url).body(body.to_owned()).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    for bad in ["", "[]", "{}", r#"{"weather":"fog"}"#, r#"{"weather":"storm","seed":-1}"#, r#"{"weather":"storm","sed":1}"#] {
+        let (status, body) = put(bad).await;
+        assert_eq!(status, 400, "{bad}");
+        assert!(body["error"].as_str().unwrap().contains("calm"), "{body}");
+    }
+    assert_eq!(seen().await, (json!("aws"), json!(11)), "nothing has changed");
+    let (status, body) = put(r#"{"weather":"storm","seed":7}"#).await;
+    assert_eq!((status, &body["weather"], &body["seed"]), (200, &json!("storm"), &json!(7)));
+    assert_eq!(stack.weather(), (Weather::Storm, 7));
+    assert_eq!(serde_json::to_value(stack.status().unwrap()).unwrap()["weather"], "storm");
+    assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
+    assert_eq!(stack.weather().0, Weather::Calm);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_drops_connections_to_redis_and_calm_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    stack.set_weather(Weather::Storm, 2);
+    let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ask_on::<()>(&mut connection, &["PING"]).await.is_ok_and(|()| Instant::now() < deadline) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(Instant::now() < deadline, "no connection was dropped");
+    stack.set_weather(Weather::Calm, 2);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_belongs_to_one_stack_and_its_state_outlives_it() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
@@ -129,4 +175,76 @@ async fn what_is_wrong_at_the_start_is_one_clear_error() {
     wrong.all_processes = true;
     wrong.bin_dir = Some(folder.path().to_owned());
     assert!(error(wrong).await.contains("there is no binary"));
+}
+
+async fn ask<T: ::redis::FromRedisValue>(stack: &Stack, command: &[&str]) -> ::redis::RedisResult<T> {
+    let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    ask_on(&mut connection, command).await
+}
+
+async fn ask_on<T: ::redis::FromRedisValue>(
+    connection: &mut ::redis::aio::MultiplexedConnection,
+    command: &[&str],
+) -> ::redis::RedisResult<T> {
+    let mut all = ::redis::cmd(command[0]);
+    all.arg(&command[1..]).query_async(connection).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_hangs_drops_connections_and_comes_back_with_older_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let client = ::redis::Client::open(stack.redis_url()).unwrap();
+    let patient = ::redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut kept = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
+
+    let started = Instant::now();
+    stack.hang_redis(Duration::from_millis(300)).await.unwrap();
+    assert!(started.elapsed() < Duration::from_millis(300), "it returns when Redis hangs");
+    ask_on::<()>(&mut kept, &["SET", "late", "1"]).await.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(280), "what was sent is run at the end: {:?}", started.elapsed());
+
+    assert!(stack.drop_redis_connections().await.unwrap() > 0);
+    assert!(ask_on::<()>(&mut kept, &["PING"]).await.is_err(), "the connection is closed");
+    assert_eq!(ask::<u64>(&stack, &["EXISTS", "late"]).await.unwrap(), 1, "the server is the same");
+
+    let error = stack.restart_redis_from_dump().await.unwrap_err();
+    assert!(format!("{error:#}").contains("no snapshot"), "{error:#}");
+    stack.start_redis().await.unwrap();
+    ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
+    stack.dump_redis().await.unwrap();
+    for _ in 0..2 {
+        ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
+        stack.restart_redis_from_dump().await.unwrap();
+        assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
+    }
+    stack.stop_redis(RedisData::Lose).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "without asking for the snapshot it is empty");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_replica_lacks_what_was_written_after_it_was_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let replication = async || ask::<String>(&stack, &["INFO", "replication"]).await.unwrap();
+    let id = |info: &str, name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned())).unwrap();
+    assert!(stack.promote_redis_replica().await.is_err(), "there is none yet");
+    for _ in 0..2 {
+        ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
+        stack.start_redis_replica().await.unwrap();
+        // Its first replica gives a server a new id, so it is asked after that.
+        let before = id(&replication().await, "master_replid:");
+        ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
+        stack.promote_redis_replica().await.unwrap();
+        assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
+        let after = replication().await;
+        assert_ne!(id(&after, "master_replid:"), before);
+        assert_eq!(id(&after, "master_replid2:"), before, "it continues its master's history");
+    }
+    stack.stop_redis(RedisData::Keep).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "it is the stack's Redis from then on");
+    stack.stop().await.unwrap();
 }

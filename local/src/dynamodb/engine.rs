@@ -1,0 +1,97 @@
+//! Operations by name: the typed calls of the embedded engine behind the JSON of the protocol.
+
+use dynoxide::{Database, DynoxideError};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// An answer of the protocol.
+#[derive(Clone, Debug)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+impl Response {
+    /// An error by its code, with this message.
+    pub(super) fn error(code: &str, message: &str) -> Self {
+        let body = serde_json::json!({ "__type": full_type(code), "message": message });
+        Self { status: status_of(code), body: body.to_string() }
+    }
+
+    pub(super) fn is_ok(&self) -> bool {
+        self.status == 200
+    }
+}
+
+/// The status of an error code.
+fn status_of(code: &str) -> u16 {
+    match code {
+        "InternalServerError" | "InternalFailure" | "InternalError" => 500,
+        "ServiceUnavailable" => 503,
+        _ => 400,
+    }
+}
+
+fn full_type(code: &str) -> String {
+    match code {
+        "ThrottlingException" => "com.amazon.coral.availability#ThrottlingException".to_owned(),
+        other => format!("com.amazonaws.dynamodb.v20120810#{other}"),
+    }
+}
+
+fn call<I: DeserializeOwned, O: Serialize>(
+    body: &str,
+    operation: impl FnOnce(I) -> dynoxide::Result<O>,
+) -> dynoxide::Result<String> {
+    let input = serde_json::from_str(body).map_err(|error| DynoxideError::SerializationException(error.to_string()))?;
+    let output = operation(input)?;
+    serde_json::to_string(&output).map_err(|error| DynoxideError::InternalServerError(error.to_string()))
+}
+
+macro_rules! operations {
+    ($database:ident, $operation:ident, $body:ident, $($name:literal => $method:ident,)*) => {
+        match $operation {
+            $($name => call($body, |input| $database.$method(input)),)*
+            _ => return Response {
+                status: 400,
+                body: r#"{"__type":"com.amazon.coral.service#UnknownOperationException"}"#.to_owned(),
+            },
+        }
+    };
+}
+
+/// Performs an operation. It blocks the thread until it is done.
+pub(super) fn perform(database: &Database, operation: &str, body: &str) -> Response {
+    let result = operations! { database, operation, body,
+        "GetItem" => get_item,
+        "PutItem" => put_item,
+        "UpdateItem" => update_item,
+        "DeleteItem" => delete_item,
+        "Query" => query,
+        "Scan" => scan,
+        "BatchGetItem" => batch_get_item,
+        "BatchWriteItem" => batch_write_item,
+        "TransactGetItems" => transact_get_items,
+        "TransactWriteItems" => transact_write_items,
+        "CreateTable" => create_table,
+        "DeleteTable" => delete_table,
+        "DescribeTable" => describe_table,
+        "UpdateTable" => update_table,
+        "ListTables" => list_tables,
+        "UpdateTimeToLive" => update_time_to_live,
+        "DescribeTimeToLive" => describe_time_to_live,
+        "TagResource" => tag_resource,
+        "UntagResource" => untag_resource,
+        "ListTagsOfResource" => list_tags_of_resource,
+        "ListStreams" => list_streams,
+        "DescribeStream" => describe_stream,
+        "GetShardIterator" => get_shard_iterator,
+        "GetRecords" => get_records,
+        "ExecuteStatement" => execute_statement,
+        "ExecuteTransaction" => execute_transaction,
+        "BatchExecuteStatement" => batch_execute_statement,
+    };
+    match result {
+        Ok(body) => Response { status: 200, body },
+        Err(error) => Response { status: error.status_code(), body: error.to_json() },
+    }
+}

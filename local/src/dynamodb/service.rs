@@ -1,0 +1,275 @@
+//! DynamoDB over HTTP: in calm, an operation goes straight to the engine; otherwise faults and weather come first.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use axum::body::Bytes;
+use dynoxide::Database;
+use http::request::Parts;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    access::{Access, Kind, Schema, part},
+    engine::{Response, perform},
+    limits::{Conflict, Ongoings, Partitions, Transactions, consumed},
+};
+use crate::{
+    http_server::{Answer, Reply, access_key, json_response, operation, to_its_end},
+    weather::{Call, Conditions, FaultAction, Surroundings, Weather},
+};
+
+/// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
+const UNANSWERED: Duration = Duration::from_secs(1);
+
+/// Median and 99th percentile of the time that a request takes.
+const READ_LATENCY: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(20));
+const WRITE_LATENCY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(20));
+
+/// In a storm, the probability that a request fails before it is done, that its answer is lost (half of them as an error 500, half as a
+/// closed connection), and that an item of a batch is left.
+const STORM_FAILS: f64 = 0.02;
+const STORM_LOSES: f64 = 0.03;
+const STORM_LEAVES: f64 = 0.02;
+
+/// The endpoint's state.
+#[derive(Clone)]
+pub(super) struct Service {
+    database: Database,
+    schema: Arc<RwLock<Schema>>,
+    partitions: Arc<Partitions>,
+    transactions: Transactions,
+    surroundings: Surroundings,
+}
+
+/// What became of a request. The items it writes count as being written until this is dropped.
+struct Outcome {
+    /// `None` when the answer is lost.
+    response: Option<Response>,
+    _ongoing: Option<Ongoings>,
+}
+
+impl From<Response> for Outcome {
+    fn from(response: Response) -> Self {
+        Self { response: Some(response), _ongoing: None }
+    }
+}
+
+impl Answer for Service {
+    async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
+        let (Some(operation), Ok(body)) = (operation(&parts), std::str::from_utf8(&body)) else {
+            return Some(send(Response::error("SerializationException", "no operation, or a body that is not text")));
+        };
+        if self.surroundings.are_calm() {
+            return Some(send(perform(&self.database, operation, body)));
+        }
+        let open = self.surroundings.open.enter();
+        let (service, operation, body) = (self.clone(), operation.to_owned(), body.to_owned());
+        let function = access_key(&parts).map(str::to_owned);
+        to_its_end(async move {
+            let reply = service.disturbed(function.as_deref(), &operation, &body).await;
+            drop(open);
+            reply.map(send)
+        })
+        .await
+    }
+}
+
+impl Service {
+    pub(super) fn new(database: Database, schema: Arc<RwLock<Schema>>, surroundings: Surroundings) -> Self {
+        let (partitions, transactions) = (Arc::default(), Transactions::default());
+        Self { database, schema, partitions, transactions, surroundings }
+    }
+
+    /// A planted fault around what the weather makes of the request.
+    async fn disturbed(&self, function: Option<&str>, operation: &str, body: &str) -> Option<Response> {
+        let faults = &self.surroundings.faults;
+        let Some(fault) = faults.take(&Call { function, operation, body }) else {
+            return self.in_weather(operation, body).await.response;
+        };
+        match fault {
+            FaultAction::FailBefore(code) => return Some(refusal(&code, body)),
+            FaultAction::LeaveUnprocessed => return Some(unprocessed(operation, body)),
+            FaultAction::DoLate(time) => tokio::time::sleep(time).await,
+            _ => {}
+        }
+        let outcome = self.in_weather(operation, body).await;
+        match fault {
+            FaultAction::FailAfter(code) => return Some(refusal(&code, body)),
+            FaultAction::LoseAnswer => return None,
+            FaultAction::Hang(time) => tokio::time::sleep(time).await,
+            FaultAction::Kill => {
+                faults.kill(function.unwrap_or_default());
+                tokio::time::sleep(UNANSWERED).await;
+                return None;
+            }
+            FaultAction::RunThen(callback) => callback().await,
+            _ => {}
+        }
+        outcome.response
+    }
+
+    /// Latency, limits and conflicts, and in a storm errors and lost answers.
+    async fn in_weather(&self, operation: &str, body: &str) -> Outcome {
+        let conditions = &*self.surroundings.conditions;
+        let access = |request: &Value| {
+            let schema = self.schema.read().unwrap_or_else(PoisonError::into_inner);
+            Access::of(&schema, operation, request)
+        };
+        let request = serde_json::from_str::<Value>(body).ok().filter(|_| conditions.weather() != Weather::Calm);
+        let Some((mut request, access)) = request.and_then(|request| access(&request).map(|access| (request, access))) else {
+            return perform(&self.database, operation, body).into();
+        };
+        let latency = latency(conditions, access.kind);
+        if conditions.storm(STORM_FAILS) {
+            tokio::time::sleep(latency).await;
+            return Response::error("InternalServerError", "Internal server error").into();
+        }
+        let token = request.get("ClientRequestToken").and_then(Value::as_str);
+        let ongoing = match self.transactions.begin(&access, token) {
+            Ok(ongoing) => ongoing,
+            Err(conflict) => {
+                tokio::time::sleep(latency).await;
+                return met(conflict, access.kind).into();
+            }
+        };
+        tokio::time::sleep(latency).await;
+        let left = match self.admit(&access, &mut request) {
+            Ok(left) => left,
+            Err(throttled) => return throttled.into(),
+        };
+        let response = self.measured(operation, request, &access, left);
+        let lost = conditions.storm(STORM_LOSES);
+        let response = match (lost, lost && conditions.chance(0.5)) {
+            (true, true) => Some(Response::error("InternalServerError", "Internal server error")),
+            (true, false) => None,
+            (false, _) => Some(response),
+        };
+        Outcome { response, _ongoing: Some(ongoing) }
+    }
+
+    /// Lets a request in, or refuses it because a partition is exhausted. Of a batch it takes out what cannot be done, and returns that.
+    fn admit(&self, access: &Access, request: &mut Value) -> Result<Value, Response> {
+        let (conditions, write) = (&self.surroundings.conditions, access.kind.writes());
+        let exhausted = |partition: &str| self.partitions.is_exhausted(partition, write, Instant::now());
+        if access.kind.is_batch() {
+            let schema = self.schema.read().unwrap_or_else(PoisonError::into_inner);
+            let (doing, left) = part(&schema, request, |touched| {
+                exhausted(&touched.partition) || conditions.storm(STORM_LEAVES) || (write && self.transactions.is_in_one(touched))
+            });
+            if doing.as_object().is_some_and(serde_json::Map::is_empty) {
+                return Err(throttled());
+            }
+            request["RequestItems"] = doing;
+            return Ok(left);
+        }
+        let refused: Vec<bool> = access.touched.iter().map(|touched| exhausted(&touched.partition)).collect();
+        if !refused.contains(&true) {
+            return Ok(Value::Null);
+        }
+        if !access.kind.is_transaction() {
+            return Err(throttled());
+        }
+        let reasons: Vec<Option<&str>> = refused.into_iter().map(|refused| refused.then_some("ThrottlingError")).collect();
+        Err(cancelled(&reasons))
+    }
+
+    /// Performs an operation, takes what it has consumed out of its partitions, and adds to the response what was left of a batch.
+    fn measured(&self, operation: &str, mut request: Value, access: &Access, left: Value) -> Response {
+        let asked = request.get("ReturnConsumedCapacity").and_then(Value::as_str).is_some_and(|mode| mode != "NONE");
+        if !asked {
+            request["ReturnConsumedCapacity"] = json!("INDEXES");
+        }
+        let mut response = perform(&self.database, operation, &request.to_string());
+        let mut body: Value = serde_json::from_str(&response.body).unwrap_or_default();
+        self.partitions.charge(access, &consumed(&body), Instant::now());
+        if !response.is_ok() {
+            return response;
+        }
+        if let Some(fields) = body.as_object_mut() {
+            if !asked {
+                fields.remove("ConsumedCapacity");
+            }
+            if access.kind.is_batch() {
+                let name = if access.kind.writes() { "UnprocessedItems" } else { "UnprocessedKeys" };
+                fields.insert(name.to_owned(), left);
+            }
+        }
+        response.body = body.to_string();
+        response
+    }
+}
+
+fn latency(conditions: &Conditions, kind: Kind) -> Duration {
+    let (median, p99) = if kind.writes() { WRITE_LATENCY } else { READ_LATENCY };
+    conditions.log_normal(median, p99)
+}
+
+/// The answer to a request that met a transaction.
+fn met(conflict: Conflict, kind: Kind) -> Response {
+    match conflict {
+        Conflict::InProgress => Response::error(
+            "TransactionInProgressException",
+            "The transaction with the given request token is already in progress.",
+        ),
+        Conflict::Items(_) if !kind.is_transaction() => {
+            Response::error("TransactionConflictException", "Transaction is ongoing for the item")
+        }
+        Conflict::Items(items) => {
+            cancelled(&items.into_iter().map(|met| met.then_some("TransactionConflict")).collect::<Vec<_>>())
+        }
+    }
+}
+
+fn throttled() -> Response {
+    let message =
+        "Throughput exceeds the current capacity of a partition of the table: 1,000 write and 3,000 read units a second.";
+    Response::error("ThrottlingException", message)
+}
+
+fn send(response: Response) -> http::Response<axum::body::Body> {
+    json_response(response.status, response.body)
+}
+
+/// An error that the test chose. A cancelled transaction names a conflict on each of its items.
+fn refusal(code: &str, body: &str) -> Response {
+    if code != "TransactionCanceledException" {
+        return Response::error(code, "a planted fault");
+    }
+    let request: Value = serde_json::from_str(body).unwrap_or_default();
+    let items = request.get("TransactItems").and_then(Value::as_array).map_or(0, Vec::len);
+    cancelled(&vec![Some("TransactionConflict"); items])
+}
+
+/// A cancelled transaction: for each item a reason, or none.
+fn cancelled(reasons: &[Option<&str>]) -> Response {
+    let codes: Vec<&str> = reasons.iter().map(|reason| reason.unwrap_or("None")).collect();
+    let message = format!("Transaction cancelled, please refer cancellation reasons for specific reasons [{}]", codes.join(", "));
+    let reasons: Vec<Value> = reasons
+        .iter()
+        .map(|reason| match reason {
+            None => json!({ "Code": "None" }),
+            Some("TransactionConflict") => {
+                json!({ "Code": "TransactionConflict", "Message": "Transaction is ongoing for the item" })
+            }
+            Some(code) => json!({ "Code": code, "Message": "Throughput exceeds the current capacity of the item's partition" }),
+        })
+        .collect();
+    let kind = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
+    let body = json!({ "__type": kind, "Message": message, "CancellationReasons": reasons });
+    Response { status: 400, body: body.to_string() }
+}
+
+/// A batch of which nothing was done.
+fn unprocessed(operation: &str, body: &str) -> Response {
+    let request: Value = serde_json::from_str(body).unwrap_or_default();
+    let items = request.get("RequestItems").cloned().unwrap_or_default();
+    let body = match operation {
+        "BatchGetItem" => json!({ "Responses": {}, "UnprocessedKeys": items }),
+        "BatchWriteItem" => json!({ "UnprocessedItems": items }),
+        _ => return Response::error("ValidationException", "only a batch can leave something unprocessed"),
+    };
+    Response { status: 200, body: body.to_string() }
+}

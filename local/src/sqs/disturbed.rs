@@ -1,0 +1,88 @@
+//! Requests to the queues when there are faults or weather.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http::{Response, request::Parts};
+use serde_json::{Value, json};
+
+use super::Service;
+use crate::{
+    http_server::{Reply, access_key, json_response, operation},
+    weather::{Call, FaultAction},
+};
+
+/// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
+const UNANSWERED: Duration = Duration::from_secs(1);
+
+/// In a storm, the probability that a send fails before it is done, that every entry of a batch fails, and that the answer is lost.
+const STORM_FAILS: f64 = 0.02;
+const STORM_LEAVES: f64 = 0.01;
+const STORM_LOSES: f64 = 0.03;
+
+pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Reply {
+    let (function, operation) = (access_key(parts), operation(parts).unwrap_or_default());
+    // A receive only waits; it does nothing that a stack would have to wait for.
+    let _open = (operation != "ReceiveMessage").then(|| service.surroundings.open.enter());
+    let faults = &service.surroundings.faults;
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    let Some(fault) = faults.take(&Call { function, operation, body: text }) else {
+        return in_weather(service, parts, operation, body).await;
+    };
+    match fault {
+        FaultAction::FailBefore(code) => return Some(refusal(&code)),
+        FaultAction::LeaveUnprocessed => return Some(all_failed(text)),
+        FaultAction::DoLate(time) => tokio::time::sleep(time).await,
+        _ => {}
+    }
+    let response = service.handle(parts, body.clone()).await;
+    match fault {
+        FaultAction::FailAfter(code) => return Some(refusal(&code)),
+        FaultAction::LoseAnswer => return None,
+        FaultAction::Hang(time) => tokio::time::sleep(time).await,
+        FaultAction::Kill => {
+            faults.kill(function.unwrap_or_default());
+            tokio::time::sleep(UNANSWERED).await;
+            return None;
+        }
+        FaultAction::RunThen(callback) => callback().await,
+        _ => {}
+    }
+    Some(response)
+}
+
+/// In a storm, sends fail and their answers are lost.
+async fn in_weather(service: &Service, parts: &Parts, operation: &str, body: Bytes) -> Reply {
+    let conditions = &service.surroundings.conditions;
+    if !matches!(operation, "SendMessage" | "SendMessageBatch") {
+        return Some(service.handle(parts, body).await);
+    }
+    if conditions.storm(STORM_FAILS) {
+        return Some(refusal("InternalError"));
+    }
+    if operation == "SendMessageBatch" && conditions.storm(STORM_LEAVES) {
+        return Some(all_failed(std::str::from_utf8(&body).unwrap_or_default()));
+    }
+    let response = service.handle(parts, body).await;
+    (!conditions.storm(STORM_LOSES)).then_some(response)
+}
+
+fn refusal(code: &str) -> Response<Body> {
+    let status = match code {
+        "InternalError" | "InternalFailure" | "InternalServerError" => 500,
+        "ServiceUnavailable" => 503,
+        _ => 400,
+    };
+    let body = json!({ "__type": format!("com.amazonaws.sqs#{code}"), "message": "a planted fault" });
+    json_response(status, body.to_string())
+}
+
+/// The answer to a batch each entry of which has failed.
+fn all_failed(body: &str) -> Response<Body> {
+    let request: Value = serde_json::from_str(body).unwrap_or_default();
+    let entries = request.get("Entries").and_then(Value::as_array).into_iter().flatten();
+    let failed: Vec<Value> = entries
+        .map(|entry| json!({ "Id": entry["Id"], "Code": "InternalError", "Message": "a planted fault", "SenderFault": false }))
+        .collect();
+    json_response(200, json!({ "Successful": [], "Failed": failed }).to_string())
+}

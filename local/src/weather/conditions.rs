@@ -1,0 +1,177 @@
+//! The weather of the moment and its one source of randomness.
+
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+/// What the stores are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weather {
+    /// As kind as can be: no limits, no delays, and what failed comes again after the stack's short retry delay.
+    #[default]
+    Calm,
+    /// AWS on a good day: its latencies, its limits for each partition, its transaction conflicts, and the template's own timeouts.
+    Aws,
+    /// AWS on a bad day: lost answers, errors, duplicates, delays, and a Redis that drops connections and hangs, besides.
+    Storm,
+}
+
+impl Weather {
+    /// Its name: `calm`, `aws` or `storm`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Aws => "aws",
+            Self::Storm => "storm",
+        }
+    }
+}
+
+impl fmt::Display for Weather {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Weather {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = [Self::Calm, Self::Aws, Self::Storm];
+        let found = known.into_iter().find(|weather| weather.name() == name);
+        found.ok_or_else(|| format!("`{name}` is none of calm, aws, storm"))
+    }
+}
+
+/// A seed for weather that nobody gave one, short enough to be copied by hand.
+pub(crate) fn any_seed() -> u64 {
+    rand::random::<u32>().into()
+}
+
+#[derive(Debug)]
+struct Randomness {
+    seed: u64,
+    generator: StdRng,
+}
+
+/// The weather of a stack.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    weather: watch::Sender<Weather>,
+    randomness: Mutex<Randomness>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self::new(Weather::Calm, 0)
+    }
+}
+
+impl Conditions {
+    pub(crate) fn new(weather: Weather, seed: u64) -> Self {
+        let randomness = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
+        Self { weather: watch::Sender::new(weather), randomness: Mutex::new(randomness) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Randomness> {
+        self.randomness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn weather(&self) -> Weather {
+        *self.weather.borrow()
+    }
+
+    pub(crate) fn is_storm(&self) -> bool {
+        self.weather() == Weather::Storm
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.lock().seed
+    }
+
+    /// Changes the weather and starts its randomness from this seed.
+    pub(crate) fn set(&self, weather: Weather, seed: u64) {
+        *self.lock() = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
+        self.weather.send_replace(weather);
+    }
+
+    /// Tells of every change of the weather.
+    pub(crate) fn changes(&self) -> watch::Receiver<Weather> {
+        self.weather.subscribe()
+    }
+
+    /// True with this probability.
+    pub(crate) fn chance(&self, probability: f64) -> bool {
+        self.lock().generator.random_bool(probability)
+    }
+
+    /// True with this probability in a storm, and never otherwise.
+    pub(crate) fn storm(&self, probability: f64) -> bool {
+        self.is_storm() && self.chance(probability)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(crate) fn below(&self, end: usize) -> usize {
+        self.lock().generator.random_range(0..end.max(1))
+    }
+
+    /// A time between the two, each as likely as the other.
+    pub(crate) fn between(&self, least: Duration, most: Duration) -> Duration {
+        least + most.saturating_sub(least).mul_f64(self.lock().generator.random::<f64>())
+    }
+
+    /// A time from the log-normal distribution with this median and this 99th percentile, no longer than five times the latter.
+    pub(crate) fn log_normal(&self, median: Duration, p99: Duration) -> Duration {
+        /// The 99th percentile of the standard normal distribution.
+        const Z99: f64 = 2.326_347_9;
+        let (uniform, angle): (f64, f64) = {
+            let mut randomness = self.lock();
+            (randomness.generator.random(), randomness.generator.random())
+        };
+        // Box and Muller: two uniform numbers to a normal one.
+        let normal = (-2.0 * (1.0 - uniform).ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
+        let sigma = (p99.as_secs_f64() / median.as_secs_f64()).ln() / Z99;
+        median.mul_f64((sigma * normal).exp()).min(p99 * 5)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_weather() {
+        let draw = |seed| {
+            let conditions = Conditions::new(Weather::Storm, seed);
+            (0..50).map(|_| (conditions.storm(0.5), conditions.below(1_000))).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        let conditions = Conditions::new(Weather::Calm, 1);
+        assert!((0..100).all(|_| !conditions.storm(1.0)), "no storm in calm");
+        let first: Vec<usize> = (0..9).map(|_| conditions.below(1_000)).collect();
+        conditions.set(Weather::Aws, 1);
+        assert_eq!((0..9).map(|_| conditions.below(1_000)).collect::<Vec<_>>(), first, "a seed starts anew");
+    }
+
+    #[test]
+    fn latencies_have_the_median_and_the_tail_that_were_asked_for() {
+        let conditions = Conditions::new(Weather::Aws, 3);
+        let (median, p99) = (Duration::from_millis(3), Duration::from_millis(20));
+        let mut times: Vec<Duration> = (0..20_000).map(|_| conditions.log_normal(median, p99)).collect();
+        times.sort_unstable();
+        let near = |time: Duration, wanted: Duration| (0.9..1.1).contains(&(time.as_secs_f64() / wanted.as_secs_f64()));
+        assert!(near(times[10_000], median), "{:?}", times[10_000]);
+        assert!(near(times[19_800], p99), "{:?}", times[19_800]);
+        assert!(times[19_999] <= p99 * 5);
+    }
+}

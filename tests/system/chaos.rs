@@ -1,0 +1,303 @@
+//! Random histories in a storm: stores that fail, lose answers, throttle, repeat and delay; invocations killed in flight; Redis emptied or back
+//! with older data. Every caller repeats a request until it is answered. When it is calm again, everything must be as the model says.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, future::join_all};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark_local::Weather;
+use tidemark_tests::{Model, User, World};
+
+use crate::{
+    notice_model::{self, Live},
+    operations::{self, Callers, OPERATIONS, compare},
+};
+
+/// Histories that share a stack at the same time, and operations in each.
+const TOGETHER: u64 = 8;
+const LENGTH: usize = 50;
+/// Users of a history: few, so that much happens between any two.
+const USERS: u64 = 4;
+
+/// How long a stack may be busy after a storm.
+const IDLE_WITHIN: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_histories_in_a_storm_end_as_the_model_says() {
+    chaos(1, Duration::ZERO).await;
+}
+
+/// `make chaos`: rounds until the time is over, the first of them with the seed that is given.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "as long as it is asked to be: make chaos"]
+async fn chaos_for_a_while() {
+    chaos(number("TIDEMARK_CHAOS_SEED", 1), Duration::from_secs(number("TIDEMARK_CHAOS_SECONDS", 60))).await;
+}
+
+#[expect(clippy::disallowed_methods, reason = "variables of the tests alone")]
+fn number(variable: &str, otherwise: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) if !text.is_empty() => text.parse().expect(variable),
+        _ => otherwise,
+    }
+}
+
+async fn chaos(first: u64, time: Duration) {
+    let started = Instant::now();
+    let world = World::start(|_| {}).await;
+    let (mut seed, mut wrong) = (first, Vec::new());
+    loop {
+        let found = round(&world, seed).await;
+        println!("round with seed {seed}: {} differences, {:.0?} so far", found.len(), started.elapsed());
+        for finding in &found {
+            println!("  {finding}");
+        }
+        wrong.extend(found);
+        seed += TOGETHER;
+        if started.elapsed() >= time {
+            break;
+        }
+    }
+    println!("{} histories of {LENGTH} operations, seeds {first} to {}: {} differences", seed - first, seed - 1, wrong.len());
+    assert!(wrong.is_empty(), "{} differences, the first: {}", wrong.len(), wrong[0]);
+    world.finish().await;
+}
+
+/// What the histories of a round share.
+struct Round<'a> {
+    callers: Callers<'a>,
+    findings: &'a Mutex<Vec<String>>,
+    /// Operations done.
+    done: AtomicUsize,
+}
+
+/// What one history has left.
+struct Ended {
+    seed: u64,
+    users: Vec<u64>,
+    model: Model,
+    notices: notice_model::Model,
+}
+
+async fn round(world: &World, seed: u64) -> Vec<String> {
+    let findings = Mutex::new(Vec::new());
+    let round = Round { callers: Callers { world, findings: Some(&findings) }, findings: &findings, done: AtomicUsize::new(0) };
+    world.stack.set_weather(Weather::Storm, seed);
+    let histories = async {
+        let all = join_all((seed..seed + TOGETHER).map(|seed| caught(&findings, seed, history(&round, seed)))).await;
+        // Whatever waits for more operations waits no longer.
+        round.done.store(usize::MAX, Ordering::SeqCst);
+        all
+    };
+    let (histories, (), ()) = futures::join!(histories, kill(&round, seed), disturb_redis(&round, seed));
+    world.stack.set_weather(Weather::Calm, seed);
+    let histories: Vec<Ended> = histories.into_iter().flatten().collect();
+    if caught(&findings, seed, settle(world)).await.is_some() {
+        let unexpected = findings.lock().unwrap().len();
+        join_all(histories.iter().map(|ended| compare_all(world, ended, &findings))).await;
+        if findings.lock().unwrap().len() > unexpected {
+            world.flush_redis().await;
+            let of_facts = Mutex::new(Vec::new());
+            join_all(histories.iter().map(|ended| compare_all(world, ended, &of_facts))).await;
+            println!(
+                "seed {seed}: with Redis emptied, {} differences are left: those of the facts",
+                of_facts.into_inner().unwrap().len()
+            );
+        }
+    }
+    findings.into_inner().unwrap()
+}
+
+/// What is noted instead of a panic.
+async fn caught<T>(findings: &Mutex<Vec<String>>, seed: u64, work: impl Future<Output = T>) -> Option<T> {
+    let panic = match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(result) => return Some(result),
+        Err(panic) => panic,
+    };
+    let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    findings.lock().unwrap().push(format!("seed {seed}: {}", text.unwrap_or_default()));
+    None
+}
+
+/// Waits until nothing is left to do, and has what was cut off resumed, as it is every minute.
+async fn settle(world: &World) {
+    world.stack.idle_within(IDLE_WITHIN).await.unwrap();
+    world.redis_is_asked_again().await;
+    world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+    world.stack.idle_within(IDLE_WITHIN).await.unwrap();
+}
+
+async fn compare_all(world: &World, ended: &Ended, findings: &Mutex<Vec<String>>) {
+    for &user in &ended.users {
+        let caller = world.user(user);
+        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed)).await;
+        caught(findings, ended.seed, compare_notices(&caller, ended, user)).await;
+    }
+}
+
+/// Kills invocations in flight of one function after the other.
+async fn kill(round: &Round<'_>, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed ^ 0x6b69_6c6c);
+    let stack = &round.callers.world.stack;
+    let functions: Vec<&str> = stack.template().functions.values().map(|function| function.binary.as_str()).collect();
+    let mut killed = 0;
+    while round.done.load(Ordering::SeqCst) < usize::MAX {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(20..120))).await;
+        killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
+    }
+    println!("seed {seed}: {killed} invocations killed");
+}
+
+/// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm.
+async fn disturb_redis(round: &Round<'_>, seed: u64) {
+    let (mut rng, world) = (StdRng::seed_from_u64(seed ^ 0x7265_6469), round.callers.world);
+    let last = TOGETHER as usize * LENGTH;
+    let early = rng.random_range(0..last / 2);
+    let late = rng.random_range(early..last);
+    let one_node = world.is_one_node();
+    let plan = (seed / TOGETHER) % 4;
+    println!(
+        "seed {seed}: Redis {}",
+        ["back from an older dump", "replaced by a replica", "emptied", "left to the storm"][plan as usize]
+    );
+    reached(round, early).await;
+    match plan {
+        0 => {
+            while world.stack.dump_redis().await.is_err() {}
+            reached(round, late).await;
+            world.stack.restart_redis_from_dump().await.unwrap();
+        }
+        1 if one_node => {
+            while world.stack.start_redis_replica().await.is_err() {}
+            reached(round, late).await;
+            while world.stack.promote_redis_replica().await.is_err() {}
+        }
+        2 => {
+            reached(round, late).await;
+            while !flushed(world).await {}
+        }
+        _ => {}
+    }
+}
+
+async fn flushed(world: &World) -> bool {
+    for options in world.stack.redis_nodes() {
+        let client = options.clients().unwrap().remove(0);
+        let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return false };
+        if redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+async fn reached(round: &Round<'_>, operations: usize) {
+    while round.done.load(Ordering::SeqCst) < operations {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// One history, on users and a platform of its own.
+async fn history(round: &Round<'_>, seed: u64) -> Ended {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let base = 1_000_000 + (seed % (1 << 40)) * 10;
+    let users: Vec<u64> = (0..USERS).map(|index| base + index).collect();
+    let mut ended = Ended { seed, users, model: Model::default(), notices: notice_model::Model::default() };
+    // Only a view that is there can be wrong later.
+    let all: Vec<String> = ended.users.iter().map(u64::to_string).collect();
+    for &user in &ended.users {
+        let caller = round.callers.user(user);
+        caller.post("/v1/following", &json!({ "authors": all })).await.ok();
+        ended.users.iter().for_each(|&author| ended.model.follow(user, author));
+        caller.get("/v1/feed?limit=1").await.ok();
+    }
+    for step in 1..=LENGTH {
+        match rng.random_range(0..100) {
+            dice if dice < OPERATIONS => {
+                operations::operate(&round.callers, &mut rng, &mut ended.model, &ended.users, dice).await;
+            }
+            dice if dice < 94 => notice(round, &mut rng, &mut ended, step).await,
+            _ => drop(round.callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
+        }
+        round.done.fetch_add(1, Ordering::SeqCst);
+    }
+    ended
+}
+
+fn platform(seed: u64) -> u64 {
+    100 + seed % 60_000
+}
+
+/// One operation on the notices of the history's platform.
+async fn notice(round: &Round<'_>, rng: &mut StdRng, ended: &mut Ended, step: usize) {
+    let (world, platform) = (round.callers.world, platform(ended.seed));
+    let administrator = world.stranger(Some("900 notices:write")).patiently(world.stack.open_requests());
+    let user = ended.users[rng.random_range(0..ended.users.len())];
+    let (reader, model) = (round.callers.user(user), &mut ended.notices);
+    let seq = rng.random_range(1..=model.latest + 1);
+    let path = format!("/v1/notices/{platform}-{seq}");
+    let live = model.is_live(seq, 0);
+    let right = |status: u16, expected: u16, body: &Value| {
+        round.callers.check(status == expected, || format!("seed {}: {path}: {status} {body}", ended.seed));
+    };
+    match rng.random_range(0..10) {
+        0..3 => {
+            let key = format!("{:x}", rng.random::<u64>());
+            let body = json!({ "platforms": [platform], "title": "x" }).to_string();
+            let answer = administrator.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await.ok();
+            model.latest += 1;
+            let expected = format!("{platform}-{}", model.latest);
+            round.callers.check(answer["items"][0]["id"] == *expected, || format!("published {expected}, and it is {answer}"));
+            model.notices.insert(model.latest, Live { expires_at: None, notified: step, read_by: Default::default() });
+        }
+        3 => {
+            let renotify = rng.random::<bool>();
+            let body = json!({ "title": "edited", "renotify": renotify }).to_string();
+            let answer = administrator.send(Method::PUT, &path, &[], Some(body)).await;
+            right(answer.status, if live { 200 } else { 404 }, &answer.body);
+            if let Some(notice) = model.notices.get_mut(&seq).filter(|_| renotify) {
+                *notice = Live { expires_at: None, notified: step, read_by: Default::default() };
+            }
+        }
+        4 => {
+            let answer = administrator.delete(&path).await;
+            right(answer.status, 204, &answer.body);
+            model.notices.remove(&seq);
+        }
+        5..8 => {
+            let read = rng.random_bool(0.7);
+            let path = format!("{path}/read");
+            let answer = if read { reader.put(&path).await } else { reader.delete(&path).await };
+            right(answer.status, if live { 200 } else { 404 }, &answer.body);
+            model.mark(user, seq, read, 0);
+        }
+        8 => {
+            reader.post("/v1/notices/reads", &json!({ "platform": platform, "through": seq })).await.ok();
+            model.mark_through(user, seq, step, 0);
+        }
+        _ => drop(reader.get(&format!("/v1/notices?platform={platform}&limit=3")).await.ok()),
+    }
+}
+
+async fn compare_notices(caller: &User, ended: &Ended, user: u64) {
+    let (seed, platform) = (ended.seed, platform(ended.seed));
+    let counts = caller.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
+    let items = caller.walk(&format!("/v1/notices?platform={platform}"), 7).await;
+    let listed: Vec<(String, bool)> =
+        items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["read"] == true)).collect();
+    let expected: Vec<(String, bool)> =
+        ended.notices.list(user, 0).into_iter().map(|(seq, read)| (format!("{platform}-{seq}"), read)).collect();
+    assert_eq!(listed, expected, "seed {seed}, notices of {user}");
+    let read = expected.iter().filter(|(_, read)| *read).count();
+    let expected = json!([expected.len() - read, read]);
+    assert_eq!(json!([counts["unread"], counts["read"]]), expected, "seed {seed}, count of notices of {user}");
+}

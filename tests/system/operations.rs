@@ -1,0 +1,232 @@
+//! Random operations of a few users through the API, and everything that the API says of a reader, against the model.
+
+use std::sync::Mutex;
+
+use futures::future::join_all;
+use rand::{Rng, rngs::StdRng};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark_tests::{Answer, Kind, Model, User, World};
+
+/// Of a hundred operations so many are [`operate`]'s, the last of them bursts.
+pub(crate) const OPERATIONS: u32 = 88;
+
+/// Who calls, and what is done about an answer that the model does not expect.
+pub(crate) struct Callers<'a> {
+    pub(crate) world: &'a World,
+    /// In weather: every request is repeated until it is answered, and what is wrong is noted here.
+    pub(crate) findings: Option<&'a Mutex<Vec<String>>>,
+}
+
+impl Callers<'_> {
+    pub(crate) fn user(&self, id: u64) -> User {
+        if self.findings.is_some() { self.world.patient_user(id) } else { self.world.user(id) }
+    }
+
+    pub(crate) fn check(&self, right: bool, what: impl FnOnce() -> String) {
+        match self.findings {
+            _ if right => {}
+            Some(findings) => findings.lock().unwrap().push(what()),
+            None => panic!("{}", what()),
+        }
+    }
+}
+
+/// One operation; `dice` is below [`OPERATIONS`].
+pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, users: &[u64], dice: u32) {
+    let user = users[rng.random_range(0..users.len())];
+    let author = users[rng.random_range(0..users.len())];
+    let seq = rng.random_range(1..=model.latest(author).max(1));
+    let caller = callers.user(user);
+    match dice {
+        0..16 if user != author => {
+            caller.put(&format!("/v1/following/{author}")).await.ok();
+            model.follow(user, author);
+        }
+        16..18 => {
+            let authors: Vec<String> = users.iter().map(u64::to_string).collect();
+            let answer = caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
+            let results = answer["results"].as_array().unwrap();
+            let followed = results.iter().filter(|result| result["following"] == true).count();
+            callers.check(followed == users.len() - 1, || format!("{user} follows many: {answer}"));
+            users.iter().for_each(|&author| model.follow(user, author));
+        }
+        18..26 => {
+            caller.delete(&format!("/v1/following/{author}")).await.ok();
+            model.unfollow(user, author);
+        }
+        26..46 => publish(callers, rng, model, user).await,
+        46..52 => {
+            let (kind, name) = reaction(rng);
+            let given = rng.random_bool(0.7);
+            let path = format!("/v1/posts/{author}-{seq}/{name}");
+            let answer = if given { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check((answer.status == 200) == model.is_live((author, seq)), || format!("{path}: {}", answer.body));
+            model.react(user, (author, seq), kind, given);
+        }
+        52..57 if model.latest(user) > 0 => {
+            let seq = rng.random_range(1..=model.latest(user));
+            caller.delete(&format!("/v1/posts/{user}-{seq}")).await.ok();
+            model.delete((user, seq));
+        }
+        57..66 => {
+            let read = rng.random_bool(0.7);
+            let path = format!("/v1/posts/{author}-{seq}/read");
+            let answer = if read { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check((answer.status == 200) == model.is_live((author, seq)), || format!("{path}: {}", answer.body));
+            model.mark(user, (author, seq), read);
+        }
+        66..70 => {
+            let posts: Vec<(u64, u64)> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
+            let ids: Vec<String> = posts.iter().map(|(author, seq)| format!("{author}-{seq}")).collect();
+            caller.post("/v1/reads", &json!({ "posts": ids })).await.ok();
+            posts.into_iter().for_each(|post| model.mark(user, post, true));
+        }
+        70..75 => {
+            caller.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok();
+            model.through(user, author, seq);
+        }
+        75..78 => {
+            caller.post("/v1/reads", &json!({ "all": true })).await.ok();
+            model.all(user);
+        }
+        78..83 => drop(caller.get(["/v1/feed?limit=3", "/v1/feed?limit=100"][rng.random_range(0..2)]).await.ok()),
+        _ => burst(callers, rng, model, user, author).await,
+    }
+}
+
+/// A post, with an `Idempotency-Key` or without. Without one, a request that was not answered is not repeated: the next post, which has a
+/// key, says by its number whether it was published.
+async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64) {
+    let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
+    let (caller, body) = (callers.user(user), json!({ "title": "x" }).to_string());
+    let seq = |answer: Answer| {
+        let id = answer.ok()["id"].as_str().unwrap().to_owned();
+        id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
+    };
+    let mut ghosts = 0;
+    if !keyed {
+        let answer = caller.send_once(Method::POST, "/v1/posts", &[], Some(body.clone())).await;
+        if answer.is_final() || callers.findings.is_none() {
+            return published(callers, model, user, seq(answer), 0);
+        }
+        callers.world.stack.open_requests().end().await;
+        ghosts = 1;
+    }
+    let answer = caller.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await;
+    published(callers, model, user, seq(answer), ghosts);
+}
+
+/// A post has this number; before it there may be so many that nobody was told of.
+fn published(callers: &Callers<'_>, model: &mut Model, user: u64, seq: u64, ghosts: u64) {
+    let expected = model.latest(user) + 1;
+    callers.check((expected..=expected + ghosts).contains(&seq), || format!("{user} published {expected}, and it is {seq}"));
+    while model.latest(user) < seq {
+        model.publish(user);
+    }
+}
+
+/// One of the two, and what its path ends with.
+fn reaction(rng: &mut StdRng) -> (Kind, &'static str) {
+    if rng.random() { (Kind::Like, "like") } else { (Kind::Favorite, "favorite") }
+}
+
+/// What several devices and the author do at once: marks and deletions end the same in whatever order they happen.
+async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
+    let (reader, writer, latest) = (callers.user(user), callers.user(author), model.latest(author));
+    // A like that is repeated after a deletion in between is refused, though it was given before: nobody could say what is right.
+    let kinds = if callers.findings.is_some() { 8 } else { 10 };
+    if latest == 0 {
+        return;
+    }
+    let plan: Vec<(u8, u64)> =
+        (0..rng.random_range(2..9)).map(|_| (rng.random_range(0..kinds), rng.random_range(1..=latest))).collect();
+    for &(kind, seq) in &plan {
+        match kind {
+            0 => model.delete((author, seq)),
+            1 => model.through(user, author, seq),
+            8.. => {}
+            _ => model.mark(user, (author, seq), true),
+        }
+    }
+    let liked = join_all(plan.into_iter().map(async |(kind, seq)| {
+        // A deletion at the same time may come first.
+        let put = async |what: &str| {
+            let status = reader.put(&format!("/v1/posts/{author}-{seq}/{what}")).await.status;
+            assert!(matches!(status, 200 | 404), "{status}");
+            status == 200
+        };
+        match kind {
+            0 => drop(writer.delete(&format!("/v1/posts/{author}-{seq}")).await.ok()),
+            1 => drop(reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok()),
+            8.. => return put("like").await.then_some(seq),
+            _ => drop(put("read").await),
+        }
+        None
+    }))
+    .await;
+    for seq in liked.into_iter().flatten() {
+        model.react_before_deletion(user, (author, seq), Kind::Like, true);
+    }
+}
+
+/// Everything that the API says of one reader, against the model.
+pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
+    // The counts first: a page that meets a deleted post mends them.
+    assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
+    let (feed, unread) = (caller.walk("/v1/feed", 7).await, caller.walk("/v1/feed?status=unread", 7).await);
+    let expected = model.feed(user);
+    let keys: Vec<(&str, (u64, u64))> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
+    assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");
+    let mut found: Vec<_> = feed.iter().map(|item| (post_of(item), item["read"] == true)).collect();
+    found.sort_unstable();
+    let mut wanted = expected.clone();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted, "seed {seed}, feed of {user}");
+    let unread_of_feed: Vec<&Value> = feed.iter().filter(|item| item["read"] == false).collect();
+    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
+    assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
+    assert_reactions(&feed, model, user, seed);
+    let counters = caller.get(&format!("/v1/users/{user}/counters")).await.ok();
+    let expected = json!({
+        "followings": model.following(user).len(),
+        "followers": model.followers(user),
+        "posts": model.posts(user),
+        "likes_received": model.received(user, Kind::Like),
+        "favorites_received": model.received(user, Kind::Favorite),
+    });
+    assert_eq!(counters, expected, "seed {seed}, counters of {user}");
+    if let Some(item) = feed.first() {
+        let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
+        let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
+        assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
+        assert_reactions(&[post], model, user, seed);
+    }
+    for author in model.following(user) {
+        let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
+        assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
+        for status in ["all", "unread"] {
+            let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
+            assert_reactions(page["items"].as_array().unwrap(), model, user, seed);
+            let unread = status == "unread";
+            let of_author: Vec<_> =
+                page["items"].as_array().unwrap().iter().map(|item| (post_of(item), item["read"] == true)).collect();
+            let wanted: Vec<_> = model.timeline(user, author).into_iter().filter(|(_, read)| !(unread && *read)).collect();
+            assert_eq!(of_author, wanted, "seed {seed}, {status} of {author} for {user}");
+            assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
+        }
+    }
+}
+
+/// The flags of the reader's reactions.
+fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
+    for item in items {
+        let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
+        assert_eq!(json!([item["liked"], item["favorited"]]), json!(expected), "seed {seed}, {} for {user}", item["id"]);
+    }
+}
+
+fn post_of(item: &Value) -> (u64, u64) {
+    let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
+    (author.parse().unwrap(), seq.parse().unwrap())
+}
