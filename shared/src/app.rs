@@ -94,10 +94,6 @@ impl Clock for SystemClock {
     }
 }
 
-/// Longest that one attempt at DynamoDB or SQS may take, and all of them together.
-const AWS_ATTEMPT: Duration = Duration::from_secs(3);
-const AWS_OPERATION: Duration = Duration::from_secs(8);
-
 impl App {
     /// Prepares all clients. Connections are made at their first use.
     ///
@@ -221,8 +217,8 @@ impl App {
 async fn aws_config(settings: &Settings) -> SdkConfig {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))
-        .operation_attempt_timeout(AWS_ATTEMPT)
-        .operation_timeout(AWS_OPERATION)
+        .operation_attempt_timeout(settings.aws_attempt_timeout)
+        .operation_timeout(settings.aws_operation_timeout)
         .build();
     let mut loader = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts);
     if let Some(region) = &settings.aws.region {

@@ -25,6 +25,10 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `USER_CLAIM` (`sub`): the claim that names the caller.
     pub user_claim: String,
+    /// `AWS_ATTEMPT_TIMEOUT_MS` (3,000): longest that one attempt at DynamoDB or SQS may take.
+    pub aws_attempt_timeout: Duration,
+    /// `AWS_OPERATION_TIMEOUT_MS` (8,000): the same of all attempts together.
+    pub aws_operation_timeout: Duration,
     /// `METRICS_NAMESPACE` (`Tidemark`): where CloudWatch puts what is counted; a stack has one of its own.
     pub metrics_namespace: String,
     /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`: given when the SDK's own
@@ -114,6 +118,8 @@ impl Settings {
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
+            aws_attempt_timeout: Duration::from_millis(number("AWS_ATTEMPT_TIMEOUT_MS", 3_000)?),
+            aws_operation_timeout: Duration::from_millis(number("AWS_OPERATION_TIMEOUT_MS", 8_000)?),
             metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
             aws: AwsOverrides {
                 dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),

@@ -25,10 +25,17 @@ pub use redis::{Connection, Hang, setup as redis_setup};
 /// How long a test waits for what has to happen. It proves nothing: a machine may be slow, or busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Gives functions the timeouts that they have where they are deployed, for a test of what happens when Redis does not answer. In any other, a slow machine must not look
-/// like a Redis that is away.
+/// How long functions wait for their stores in tests: a slow machine must not look like a store that is away.
+const PATIENT: [(&str, &str); 4] = [
+    ("AWS_ATTEMPT_TIMEOUT_MS", "60000"),
+    ("AWS_OPERATION_TIMEOUT_MS", "120000"),
+    ("REDIS_CONNECT_TIMEOUT_MS", "8000"),
+    ("REDIS_RESPONSE_TIMEOUT_MS", "8000"),
+];
+
+/// Gives functions the timeouts that they have where they are deployed, for a test of what happens when a store does not answer.
 pub fn deployed_timeouts(options: &mut Options) {
-    options.environment.retain(|name, _| !name.starts_with("REDIS_"));
+    options.environment.retain(|name, _| PATIENT.iter().all(|(patient, _)| name != patient));
 }
 
 /// One test's stack.
@@ -105,9 +112,7 @@ impl World {
         options.schedules = false;
         options.retry_delay = Duration::from_millis(100);
         options.redis = redis_setup();
-        for name in ["REDIS_CONNECT_TIMEOUT_MS", "REDIS_RESPONSE_TIMEOUT_MS"] {
-            options.environment.insert(name.to_owned(), "8000".to_owned());
-        }
+        options.environment.extend(PATIENT.map(|(name, ms)| (name.to_owned(), ms.to_owned())));
         configure(&mut options);
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
         Self { stack, options, http: reqwest::Client::new(), data }

@@ -11,7 +11,7 @@ use tidemark_tests::template::{resources, template_document};
 
 use super::resolved;
 
-/// Longest that the functions wait for one operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION` in shared/src/app.rs).
+/// Longest that the functions wait for one operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION_TIMEOUT_MS` in shared/src/settings.rs).
 const OPERATION_SECONDS: u64 = 8;
 
 /// What API Gateway waits for a function.

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tidemark_tests::{PATIENCE, World, world_with};
+use tidemark_local::Options;
+use tidemark_tests::{PATIENCE, World, deployed_timeouts, world_with};
 
 use super::{MASTERS, ask, at_home, home_of, pid, signal, with_replicas};
 
@@ -11,6 +12,14 @@ const AUTHOR: u64 = 1_000_000;
 
 /// What a request may take at most: the waits for a lost node until its breaker opens.
 const BOUND: Duration = Duration::from_secs(3);
+
+/// A cluster that is waited for as long as where it is deployed.
+fn deployed(replicas: usize) -> impl FnOnce(&mut Options) {
+    move |options| {
+        with_replicas(replicas)(options);
+        deployed_timeouts(options);
+    }
+}
 
 async fn unread(world: &World, reader: u64) -> (u64, bool) {
     let started = Instant::now();
@@ -37,7 +46,7 @@ async fn is_served_again(world: &World, reader: u64) -> Duration {
 
 #[tokio::test]
 async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
-    world_with(with_replicas(0), async |world| {
+    world_with(deployed(0), async |world| {
         let mut readers = Vec::new();
         for master in 0..MASTERS {
             readers.push(at_home(world, master, 1, 3).await);
@@ -87,7 +96,7 @@ async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
 async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() {
     const READERS: u64 = 150;
     const POSTS: u64 = 40;
-    world_with(with_replicas(1), async |world| {
+    world_with(deployed(1), async |world| {
         let readers: Vec<u64> = (1..=READERS).collect();
         for readers in readers.chunks(30) {
             join_all(readers.iter().map(|&reader| world.follow([reader], AUTHOR))).await;
@@ -155,7 +164,7 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
 
 #[tokio::test]
 async fn what_only_the_lost_master_had_heard_is_not_missed() {
-    world_with(with_replicas(1), async |world| {
+    world_with(deployed(1), async |world| {
         let home = home_of(world, AUTHOR).await;
         // The author's own keys are elsewhere.
         let lost = (home + 1) % MASTERS;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tidemark::{domain::UserId, views::keys};
 use tidemark_local::{ClusterSetup, Options, RedisSetup};
-use tidemark_tests::{World, deployed_timeouts};
+use tidemark_tests::World;
 
 const MASTERS: usize = 3;
 
@@ -21,7 +21,6 @@ fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
         options.redis = RedisSetup { tls: false, cluster: Some(cluster) };
         // A message is tried again for longer than a failover takes.
         options.retry_delay = Duration::from_secs(3);
-        deployed_timeouts(options);
     }
 }
 
