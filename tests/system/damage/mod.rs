@@ -11,9 +11,7 @@ mod scene;
 mod views;
 mod walks;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
