@@ -388,3 +388,43 @@ impl FanOuts {
 fn list_task(fan_out: FanOut, pages: Range<u16>) -> Task {
     Task::List { fan_out, from: pages.start, to: pages.end }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::DeliveryMode;
+
+    const MINUTE: u64 = 60_000;
+
+    fn delivery(attempts: u32, sent_at: Option<u64>) -> Delivery {
+        Delivery {
+            mode: DeliveryMode::Push,
+            state: DeliveryState::Pending,
+            followers: 1,
+            delivered: 0,
+            pages: 1,
+            retraction_pages: 0,
+            attempts,
+            seen_pages: 0,
+            sent_at: sent_at.map(|minute| Timestamp::from_ms(minute * MINUTE)),
+            started_at: Timestamp::from_ms(0),
+            finished_at: None,
+        }
+    }
+
+    #[test]
+    fn pages_are_taken_for_lost_after_waits_that_double_and_in_a_backlog_after_hours() {
+        let due = |minute: u64, drained: bool, attempts: u32, sent_at: Option<u64>| {
+            let now = Timestamp::from_ms(minute * MINUTE);
+            LookPlan { now, wait_ms: MINUTE / 2, drained, most_attempts: 8 }.due(&delivery(attempts, sent_at))
+        };
+        assert_eq!([due(0, true, 0, None), due(1, true, 0, None)], [Due::Later, Due::Now]);
+        assert_eq!([due(103, true, 3, Some(100)), due(104, true, 3, Some(100))], [Due::Later, Due::Now]);
+        assert_eq!([due(227, true, 8, Some(100)), due(228, true, 8, Some(100))], [Due::Later, Due::Now]);
+        assert_eq!([due(1, false, 0, None), due(59, false, 0, None)], [Due::Later; 2], "it may wait with others");
+        assert_eq!(due(60, false, 0, None), Due::Unseen, "a retraction of a post of long ago, for all that is known");
+        assert_eq!([due(119, false, 0, Some(60)), due(120, false, 0, Some(60))], [Due::Later, Due::Now]);
+        assert_eq!([due(219, false, 1, Some(100)), due(220, false, 1, Some(100))], [Due::Later, Due::Now]);
+        assert_eq!(due(u64::MAX / MINUTE, true, u32::MAX, Some(0)), Due::Now);
+    }
+}

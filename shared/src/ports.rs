@@ -165,9 +165,9 @@ pub enum Published {
 /// What came of a deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
-    /// The post is a tombstone now. The author's head after it.
+    /// The post is a tombstone, and its retraction is to be started. The author's head after it.
     Deleted(Post, AuthorHead),
-    /// It was one before.
+    /// It was one before, and its retraction is finished.
     Already(Post),
     /// There never was such a post.
     Unknown,

@@ -85,7 +85,12 @@ const OPERATIONS: [Operation; 15] = [
         request: |cast| marks(cast, json!({ "author": cast.author.to_string(), "through": 2 })),
         right: |answer| total(answer, 2),
     },
-    Operation { name: "mark all", write: MARK, request: |cast| marks(cast, json!({ "all": true })), right: |answer| total(answer, 0) },
+    Operation {
+        name: "mark all",
+        write: MARK,
+        request: |cast| marks(cast, json!({ "all": true })),
+        right: |answer| total(answer, 0),
+    },
     Operation {
         name: "follow",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
@@ -179,7 +184,8 @@ async fn a_disturbed_write_and_the_same_request_once_more_end_right() {
 }
 
 async fn cell(world: &World, operation: &Operation, disturbance: Disturbance, platform: u64) {
-    let cast = Cast { reader: platform * 10 + 1_000_001, author: platform * 10 + 1_000_002, other: platform * 10 + 1_000_003, platform };
+    let cast =
+        Cast { reader: platform * 10 + 1_000_001, author: platform * 10 + 1_000_002, other: platform * 10 + 1_000_003, platform };
     let cell = format!("{}, {disturbance:?}", operation.name);
     prepare(world, cast).await;
     let action = match disturbance {

@@ -1,6 +1,7 @@
 //! What holds across routes: repeated, late, reordered, half done and cut off; Redis lost; the stack started again; random histories against a model.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod cells;
 mod chaos;
 mod cluster;
 mod cost;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tidemark::{
     App,
-    domain::NewPost,
+    domain::{DeliveryState, NewPost},
     http::{Answer, Problem, Request},
     ports::{Deleted, FanOut, Published},
 };
@@ -24,7 +24,14 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
             deliver::start(app, FanOut::of(&post, &head)).await;
             post
         }
-        Published::Repeated(post) => post,
+        Published::Repeated(post) => {
+            // The first request may have ended before it started the fan-out. What is done of one is not sent again.
+            if !post.deleted && post.delivery.state == DeliveryState::Pending {
+                let head = app.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+                deliver::start(app, FanOut::of(&post, &head)).await;
+            }
+            post
+        }
         Published::KeyReused => return Err(Problem::key_reused()),
     };
     let answer = json!({

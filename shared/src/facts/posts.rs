@@ -104,8 +104,9 @@ impl Posts for DynamoFacts {
             let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                // Its own first attempt, perhaps, whose retraction nobody has started.
-                return Ok(if tried { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
+                // Its own first attempt, perhaps, or an earlier request, whose retraction nobody has started.
+                let unfinished = tried || item.contains_key("unfinished");
+                return Ok(if unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
             if let Some(error) = failed.take() {
                 return Err(error);

@@ -53,7 +53,7 @@ pub const BY_TIME: &str = "by-time";
 pub const UNFINISHED: &str = "unfinished";
 
 /// Partitions of [`UNFINISHED`].
-pub const UNFINISHED_SHARDS: u64 = 4;
+pub use crate::ports::audit::UNFINISHED_SHARDS;
 
 /// How long an idempotent answer is kept.
 pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;

@@ -62,6 +62,9 @@ pub struct StoredCounts {
     pub followers: [StoredCount; 16],
 }
 
+/// Shards of the unfinished fan-outs.
+pub const UNFINISHED_SHARDS: u64 = 4;
+
 /// Which of the unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {

@@ -13,15 +13,12 @@ use crate::{
     fan_out::{Due, Inspected, LookPlan},
     ports::{
         Look,
-        audit::{Decoded, Unfinished, UnfinishedAt},
+        audit::{Decoded, UNFINISHED_SHARDS, Unfinished, UnfinishedAt},
     },
 };
 
 /// Posts of each shard of the index in one step.
 const STEP: usize = 200;
-
-/// Shards of the index.
-const SHARDS: u64 = crate::facts::schema::UNFINISHED_SHARDS;
 
 /// The walk over unfinished fan-outs, as it is noted when time is up.
 const FAN_OUTS: &str = "fan-outs";
@@ -132,7 +129,7 @@ impl Reconcile {
         run: &mut Run<'_>,
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<BTreeMap<u64, UnfinishedAt>, ReconcileError> {
-        let mut lanes: BTreeMap<u64, Option<UnfinishedAt>> = (0..SHARDS).map(|shard| (shard, None)).collect();
+        let mut lanes: BTreeMap<u64, Option<UnfinishedAt>> = (0..UNFINISHED_SHARDS).map(|shard| (shard, None)).collect();
         let mut first = true;
         loop {
             let (mut posts, mut next) = (Vec::new(), BTreeMap::new());

@@ -87,8 +87,15 @@ struct Open {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Primary,
-    Replica,
+    /// With the epoch of its primary.
+    Replica(Epoch),
     Importing,
+}
+
+impl Role {
+    fn is_replica(self) -> bool {
+        matches!(self, Self::Replica(_))
+    }
 }
 
 /// What became of a bundle.
@@ -117,7 +124,7 @@ impl Cluster {
                 return Err(none());
             };
             let address = Address { host: host.clone(), port: *port };
-            Ok(Member::new(address, Node::new(client, config.clone())))
+            Ok(Member::new(address, Node::new(client, config.clone(), true)))
         });
         let seeds = seeds.collect::<Result<_, _>>()?;
         let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
@@ -245,8 +252,12 @@ impl Cluster {
                 // Without a key, any will do.
                 let range = topology.range(open.slot.unwrap_or_default())?;
                 let old = self.replica_reads && open.bundle.age == Age::MomentOld && open.way == Way::Map;
-                let replica = old.then(|| range.replicas.iter().choose(&mut rand::rng())).flatten();
-                Some(replica.map_or_else(|| (range.primary.clone(), Role::Primary), |replica| (replica.clone(), Role::Replica)))
+                // Without the primary's epoch a replica's views could not be told from those of another one.
+                let replica = range.primary.node.epoch().filter(|_| old).zip(range.replicas.iter().choose(&mut rand::rng()));
+                Some(match replica {
+                    Some((epoch, replica)) => (replica.clone(), Role::Replica(epoch)),
+                    None => (range.primary.clone(), Role::Primary),
+                })
             }
         }
     }
@@ -276,7 +287,7 @@ impl Cluster {
                     let mut error = Some(error);
                     for open in trip {
                         let error = error.take().unwrap_or_else(|| unavailable(operation, "the node does not answer"));
-                        let way = if role == Role::Replica { Way::Primary } else { Way::Map };
+                        let way = if role.is_replica() { Way::Primary } else { Way::Map };
                         let again = Outcome::Again { way, refresh: true, pause: false, failed: Some(error) };
                         sent.push((member.address.clone(), open, again));
                     }
@@ -295,11 +306,11 @@ impl Cluster {
         bundles: &[Open],
     ) -> Result<Vec<Outcome>, ViewError> {
         let mut commands = Vec::new();
-        let check = role != Role::Replica && !member.is_checked();
+        let check = !role.is_replica() && !member.is_checked();
         if check {
-            commands.push(redis::cmd("INFO").arg("replication").clone());
+            commands.push(Epoch::command());
         }
-        if role == Role::Replica {
+        if role.is_replica() {
             // With every trip: the connection may be a new one.
             commands.extend([redis::cmd("READONLY"), redis::cmd("ROLE")]);
         }
@@ -310,8 +321,7 @@ impl Cluster {
         let Reply { values, epoch } = member.node.send(operation, &commands).await?;
         let mut answers = values.into_iter();
         if check {
-            let info = answers.next().map(redis::from_redis_value::<String>).and_then(Result::ok).unwrap_or_default();
-            if Epoch::of_info(&info).map_err(|error| view_error(operation, error))? != epoch {
+            if answers.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
                 // A replica that has become master on this connection. What was written meanwhile has the epoch of before and counts as nothing.
                 warn!(node = %member.address, "a node took over from another: its views are rebuilt");
                 member.node.learn_again().await;
@@ -320,7 +330,8 @@ impl Cluster {
             }
             member.set_checked();
         }
-        if role == Role::Replica {
+        let epoch = if let Role::Replica(primary) = role { primary } else { epoch };
+        if role.is_replica() {
             answers.next();
             if !answers.next().is_some_and(|role| follows_its_primary(&role)) {
                 let lagging = |_: &Open| Outcome::Again { way: Way::Primary, refresh: false, pause: false, failed: None };
@@ -426,7 +437,7 @@ impl Cluster {
             return Some(node.clone());
         }
         let node = client(&self.template, address, self.certificates.as_ref())
-            .map(|client| Node::new(client, self.config.clone()))
+            .map(|client| Node::new(client, self.config.clone(), true))
             .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
             .ok()?;
         self.nodes().insert(address.clone(), node.clone());
@@ -450,7 +461,7 @@ fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address
     };
     match server_error(error) {
         _ if is_unknown_function(error) => again(way.clone(), false, false),
-        Some(_) if role == Role::Replica => again(Way::Primary, true, false),
+        Some(_) if role.is_replica() => again(Way::Primary, true, false),
         Some(ServerErrorKind::Moved) => again(named().map_or(Way::Map, Way::Moved), true, false),
         Some(ServerErrorKind::Ask) => again(named().map_or(Way::Map, Way::Ask), false, false),
         Some(ServerErrorKind::TryAgain) => again(Way::Map, false, true),

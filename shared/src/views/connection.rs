@@ -140,7 +140,7 @@ impl Redis {
             .set_response_timeout(Some(options.response_timeout));
         let mut clients = options.clients()?;
         let link = match (options.cluster, clients.pop()) {
-            (false, Some(client)) => Link::Node(Node::new(client, config)),
+            (false, Some(client)) => Link::Node(Node::new(client, config, false)),
             (_, last) => {
                 clients.extend(last);
                 let (certificates, patience) = (options.certificates()?, options.response_timeout);

@@ -23,6 +23,8 @@ pub(super) struct Node(Arc<Inner>);
 struct Inner {
     client: Client,
     config: AsyncConnectionConfig,
+    /// Whether a replica will do, of which only its master's epoch is asked.
+    replicas: bool,
     live: ArcSwapOption<Live>,
     /// Held while a connection is made; when and why that failed the last time. Those who waited for it fail with it, instead of one after the other.
     connecting: Mutex<Option<(Instant, RedisError)>>,
@@ -44,9 +46,9 @@ pub(super) struct Reply {
 }
 
 impl Node {
-    pub(super) fn new(client: Client, config: AsyncConnectionConfig) -> Self {
+    pub(super) fn new(client: Client, config: AsyncConnectionConfig, replicas: bool) -> Self {
         let (live, connecting, breaker) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new());
-        Self(Arc::new(Inner { client, config, live, connecting, breaker }))
+        Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker }))
     }
 
     /// Sends these commands in one round trip. A function call gets the connection's epoch as its last argument.
@@ -77,6 +79,11 @@ impl Node {
     pub(super) async fn learn_again(&self) {
         let _one = self.0.connecting.lock().await;
         self.0.live.store(None);
+    }
+
+    /// The epoch that its connection has learned; `None` without a connection, and that of a replica.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.0.live.load().as_ref().map(|live| live.epoch).filter(|epoch| *epoch != Epoch::NONE)
     }
 
     async fn attempt(&self, commands: &[Cmd]) -> Result<Reply, RedisError> {
@@ -123,8 +130,11 @@ impl Node {
 
     async fn connect(&self) -> Result<Live, RedisError> {
         let mut connection = self.0.client.get_multiplexed_async_connection_with_config(&self.0.config).await?;
-        let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
-        Ok(Live { connection, epoch: Epoch::of_info(&info)? })
+        let epoch = Epoch::learn(&mut connection).await?;
+        if epoch == Epoch::NONE && !self.0.replicas {
+            return Err((ErrorKind::Client, "this Redis is a replica").into());
+        }
+        Ok(Live { connection, epoch })
     }
 }
 
@@ -175,9 +185,16 @@ fn kind(error: &RedisError) -> Option<ServerErrorKind> {
     }
 }
 
+const UNKNOWN_FUNCTION: &str = "Function not found";
+
 /// Whether an answer says that the node does not know a function.
 pub(super) fn is_unknown_function(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.details().is_some_and(|details| details.contains("Function not found")))
+    matches!(answer, Value::ServerError(error) if error.details().is_some_and(|details| details.contains(UNKNOWN_FUNCTION)))
+}
+
+/// Whether an error says so.
+pub(super) fn unknown_function(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(UNKNOWN_FUNCTION))
 }
 
 pub(super) fn view_error(operation: &'static str, error: RedisError) -> ViewError {

@@ -84,7 +84,7 @@ mod tests {
     fn what_cannot_be_read_counts_as_unknown() {
         let authors = [1, 2, 3].map(|id| UserId::new(id).unwrap());
         let state = ReactionState::default().changed(1, Reaction::Like, true).unwrap();
-        let [epoch, other] = ["8a31f0c2", "8a31f0c3"].map(|id| Epoch::of_info(&format!("master_replid:{id}")).unwrap());
+        let [epoch, other] = ["8a31f0c2", "8a31f0c3"].map(|id| Epoch::read(Some(id.to_owned())).unwrap());
         let token = [&7_u64.to_le_bytes()[..], epoch.as_bytes()].concat();
         let values = [Some(token), Some(state.encode()), None, Some(b"damaged".to_vec())];
         let found = known(&authors, &values, epoch);

@@ -306,6 +306,25 @@ mod tests {
     }
 
     #[test]
+    fn a_deleted_entry_below_the_base_is_left_out_by_the_page_where_posts_were_pulled() {
+        let (stored, mut facts) = agreeing(0, 12, (1..=12).collect(), BTreeSet::new());
+        let post = PostId::new(author(), 3);
+        let followed = facts.authors.get_mut(&author()).unwrap();
+        followed.head.deleted.insert(3);
+        facts.entries.retain(|entry| entry.post != post);
+        let state = stored.state.present().unwrap();
+        assert!(state.authors[&author()].base >= 3);
+        let now = Timestamp::from_ms(5_000);
+        let ghosts = |facts: &ReaderFacts| {
+            let found = differences(USER, &stored, facts, now).into_iter();
+            found.filter(|found| matches!(found, ViewDifference::EntryGhost { .. })).count()
+        };
+        assert_eq!(ghosts(&facts), 1, "a push would have retracted it");
+        facts.authors.get_mut(&author()).unwrap().head.modes.changes = 2;
+        assert_eq!(ghosts(&facts), 0);
+    }
+
+    #[test]
     fn what_is_on_its_way_is_no_difference() {
         let (mut stored, mut facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
         let last = *facts.entries.last().unwrap();
