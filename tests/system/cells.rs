@@ -20,6 +20,8 @@ enum Disturbance {
 struct Operation {
     name: &'static str,
     write: (&'static str, &'static str, &'static str),
+    /// What comes before, undisturbed.
+    before: Option<fn(Cast) -> Request>,
     request: fn(Cast) -> Request,
     right: fn(&Answer) -> bool,
 }
@@ -64,48 +66,56 @@ const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "mark one read",
         write: MARK,
+        before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-1/read", cast.author)),
         right: |answer| total(answer, 3),
     },
     Operation {
         name: "mark one unread",
         write: MARK,
+        before: Some(|cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-1/read", cast.author))),
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/posts/{}-1/read", cast.author)),
         right: |answer| total(answer, 4),
     },
     Operation {
         name: "mark many",
         write: MARK,
+        before: None,
         request: |cast| marks(cast, json!({ "posts": [format!("{}-1", cast.author), format!("{}-1", cast.other)] })),
         right: |answer| total(answer, 2),
     },
     Operation {
         name: "mark through",
         write: MARK,
+        before: None,
         request: |cast| marks(cast, json!({ "author": cast.author.to_string(), "through": 2 })),
         right: |answer| total(answer, 2),
     },
     Operation {
         name: "mark all",
         write: MARK,
+        before: None,
         request: |cast| marks(cast, json!({ "all": true })),
         right: |answer| total(answer, 0),
     },
     Operation {
         name: "follow",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
+        before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/following/{}", cast.platform + 5_000_000)),
         right: |answer| answer.body["following"] == true,
     },
     Operation {
         name: "unfollow",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
+        before: None,
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/following/{}", cast.author)),
         right: |answer| answer.body["following"] == false,
     },
     Operation {
         name: "publish",
         write: ("publish", "TransactWriteItems", "PostsTable"),
+        before: None,
         request: |cast| Request {
             headers: &[("idempotency-key", "once")],
             body: Some(json!({ "title": "four" })),
@@ -116,12 +126,14 @@ const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "delete",
         write: ("publish", "TransactWriteItems", "PostsTable"),
+        before: None,
         request: |cast| request(cast.author, Method::DELETE, format!("/v1/posts/{}-2", cast.author)),
         right: |answer| answer.status == 204,
     },
     Operation {
         name: "edit a notice",
         write: ("notice", "TransactWriteItems", "NoticesTable"),
+        before: None,
         request: |cast| Request {
             body: Some(json!({ "title": "edited" })),
             ..request("9 notices:write", Method::PUT, format!("/v1/notices/{}-1", cast.platform))
@@ -131,24 +143,28 @@ const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "mark a notice",
         write: ("notice", "TransactWriteItems", "NoticeReadsTable"),
+        before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/notices/{}-1/read", cast.platform)),
         right: |answer| answer.body == json!({ "read": true, "unread": 1 }),
     },
     Operation {
         name: "like",
         write: ("publish", "TransactWriteItems", "ReactionsTable"),
+        before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-3/like", cast.author)),
         right: |answer| answer.body["liked"] == true,
     },
     Operation {
         name: "favorite",
         write: ("publish", "TransactWriteItems", "ReactionsTable"),
+        before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-3/favorite", cast.author)),
         right: |answer| answer.body["favorited"] == true,
     },
     Operation {
         name: "fan-out",
         write: ("fan-out", "UpdateItem", "PostsTable"),
+        before: None,
         request: |cast| Request {
             headers: &[("idempotency-key", "once")],
             body: Some(json!({ "title": "four" })),
@@ -159,6 +175,7 @@ const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "projector",
         write: ("relation-projector", "BatchGetItem", "FollowingTable"),
+        before: None,
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/following/{}", cast.other)),
         right: |answer| answer.body["following"] == false,
     },
@@ -188,6 +205,9 @@ async fn cell(world: &World, operation: &Operation, disturbance: Disturbance, pl
         Cast { reader: platform * 10 + 1_000_001, author: platform * 10 + 1_000_002, other: platform * 10 + 1_000_003, platform };
     let cell = format!("{}, {disturbance:?}", operation.name);
     prepare(world, cast).await;
+    if let Some(before) = operation.before {
+        send(world, before(cast)).await.ok();
+    }
     let action = match disturbance {
         Disturbance::LostAnswer => FaultAction::LoseAnswer,
         Disturbance::TimedOut => FaultAction::Hang(Duration::from_secs(2)),

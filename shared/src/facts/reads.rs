@@ -43,7 +43,7 @@ impl Reads for DynamoFacts {
             .expression_attribute_values(":seqs", AttributeValue::Ns(seqs.iter().map(Seq::to_string).collect()))
             .return_values(ReturnValue::AllOld);
         let old = update.send().await.map_err(|error| unavailable(OPERATION, error))?.attributes;
-        let (before, pending) = match old.as_ref().filter(|item| !item.is_empty()) {
+        let (before, pending) = match old.as_ref().filter(|item| item.contains_key("version")) {
             Some(item) => (read_reads(item)?.1, pending(item)),
             None => Default::default(),
         };
