@@ -7,7 +7,10 @@ use tidemark_local::{
     schedule::Expression,
     template::{EventSource, Function, Queue, Template},
 };
-use tidemark_tests::template::{resources, template_document};
+use tidemark_tests::{
+    repository,
+    template::{resources, template_document},
+};
 
 use super::resolved;
 
@@ -167,6 +170,23 @@ fn functions_are_small_arm_binaries_that_take_over_step_by_step() {
         assert_eq!(function["Properties"]["AutoPublishAliasAllProperties"], true, "{id}");
         assert!(binaries.insert(build["BuildProperties"]["Binary"].as_str().unwrap().to_owned()), "{id}");
     }
+}
+
+/// Cargo puts all binaries of the workspace into one folder, where the second of a name takes the place of the first.
+#[test]
+fn no_two_binaries_have_one_name() {
+    let entries = |folder: &str| {
+        let entries = std::fs::read_dir(repository().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let functions = resources(&template_document(), "AWS::Serverless::Function");
+    let binary = |function: &Value| function["Metadata"]["BuildProperties"]["Binary"].as_str().unwrap().to_owned();
+    let mut names: Vec<String> = functions.values().map(binary).chain(entries("local/src/bin").into_iter().map(stem)).collect();
+    assert!(names.len() > functions.len(), "{names:?}");
+    names.sort();
+    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "{twice:?}");
 }
 
 /// SAM publishes a version when the template or the code changes, and does not look at the values of parameters.
