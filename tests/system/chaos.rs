@@ -75,7 +75,6 @@ async fn chaos(first: u64, time: Duration) {
 /// What the histories of a round share.
 struct Round<'a> {
     callers: Callers<'a>,
-    findings: &'a Mutex<Vec<String>>,
     /// Operations done.
     done: AtomicUsize,
 }
@@ -90,7 +89,7 @@ struct Ended {
 
 async fn round(world: &World, seed: u64) -> Vec<String> {
     let findings = Mutex::new(Vec::new());
-    let round = Round { callers: Callers { world, findings: Some(&findings) }, findings: &findings, done: AtomicUsize::new(0) };
+    let round = Round { callers: Callers { world, findings: Some(&findings) }, done: AtomicUsize::new(0) };
     world.stack.set_weather(Weather::Storm, seed);
     let histories = async {
         let all = join_all((seed..seed + TOGETHER).map(|seed| caught(&findings, seed, history(&round, seed)))).await;

@@ -17,7 +17,7 @@
 //! | V5 | A complete view equals what the facts imply, once nothing is queued. |
 //! | V6 | A page of followers counts as delivered once, and only when all of it was handled. |
 //! | V7 | What a reader's view says of an author's reactions is a version of the fact, and never an older one than it has said. |
-//! | V8 | What a view in a cluster says was merged on the master that holds it: one that took over from another begins empty. |
+//! | V8 | What a view says was merged in the epoch of the node that holds it: what an older dump or a replica that took over brings is of another epoch, and is not there. |
 
 use super::{
     ids::UserId,

@@ -84,6 +84,9 @@ const BATCH_GET: usize = 100;
 /// Attempts at a transaction that others keep conflicting with, and at unprocessed keys.
 const ATTEMPTS: u32 = 40;
 
+/// The longest pause between two attempts: all of them take about eight seconds, so that a hundred who write one item at once have their turn.
+const LONGEST_PAUSE_MS: u64 = 400;
+
 /// Why a transaction was cancelled.
 enum Cancelled {
     /// The conditions of these actions (by index) failed.
@@ -226,9 +229,9 @@ fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
     ids
 }
 
-/// Waits a random time that grows with the attempt, to 100 ms.
+/// Waits a random time that grows with the attempt, to [`LONGEST_PAUSE_MS`].
 async fn back_off(attempt: u32) {
-    let most = (2_u64 << attempt.min(6)).min(100);
+    let most = (2_u64 << attempt.min(8)).min(LONGEST_PAUSE_MS);
     let wait = rand::rng().random_range(1..=most);
     tokio::time::sleep(Duration::from_millis(wait)).await;
 }

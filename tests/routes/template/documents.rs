@@ -178,3 +178,27 @@ fn alarms_on_what_reconcile_counts_name_its_metrics_and_jobs() {
     }
     assert_eq!(watched.len(), 5, "{watched:?}");
 }
+
+#[test]
+fn every_guarantee_names_a_test_that_there_is() {
+    let mut tests = BTreeSet::new();
+    let mut directories = vec![repository().join("tests")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(path).unwrap();
+                let after = text.split("#[tokio::test").skip(1);
+                tests.extend(after.filter_map(|rest| Some(rest.split_once("async fn ")?.1.split_once('(')?.0.to_owned())));
+            }
+        }
+    }
+    let rows = table_under(&read("docs/guarantees.md"), "## Failures");
+    assert!(rows.len() >= 10, "{}", rows.len());
+    for row in rows {
+        let named = quoted_names(&row[2]);
+        assert!(named.len() == 1 && tests.contains(&named[0]), "{row:?}");
+    }
+}

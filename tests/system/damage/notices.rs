@@ -43,8 +43,8 @@ async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
 /// Puts a view in the place of what is there.
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
     let [key, lease] = keys::notice_record(view.record());
-    scene.redis().del::<_, ()>(&key).await.unwrap();
-    scene.redis().set_ex::<_, _, ()>(lease, 7_u64.to_le_bytes().to_vec(), 60).await.unwrap();
+    scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
+    assert_eq!(scene.app.notices.views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
     scene.app.notices.views.fill_notices(&[view], 7).await.unwrap();
     // A head is kept a minute: as long as this test needs it.
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();

@@ -83,7 +83,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a list without its marker", |scene| {
         Box::pin(async move {
             let key = cached(scene, List::Following(scene.reader())).await;
-            scene.redis().zrem::<_, _, ()>(key, "\0").await.unwrap();
+            scene.redis().zremrangebyrank::<_, ()>(key, 0, 0).await.unwrap();
             vec![json!({ "kind": "list-damaged", "user": scene.reader(), "list": "following" })]
         })
     }),
