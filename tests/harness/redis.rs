@@ -124,6 +124,23 @@ impl Hang {
     }
 }
 
+/// Servers of Redis that go on and let nobody in: what they hold stays, of the same epoch.
+pub struct Refusal(Vec<MultiplexedConnection>);
+
+impl Refusal {
+    async fn allow(&mut self, clients: u32) {
+        for node in &mut self.0 {
+            let set = redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(clients).query_async::<()>(node).await;
+            set.expect("CONFIG SET maxclients");
+        }
+    }
+
+    /// They let everybody in again.
+    pub async fn end(mut self) {
+        self.allow(10_000).await;
+    }
+}
+
 impl World {
     /// Whether there is but one node.
     pub fn is_one_node(&self) -> bool {
@@ -157,6 +174,17 @@ impl World {
         let hang = Hang(infos.iter().filter_map(pid).collect());
         hang.signal("STOP");
         hang
+    }
+
+    /// Lets no node serve anybody until [`Refusal::end`].
+    pub async fn refuse_redis(&self) -> Refusal {
+        let mut refusal = Refusal(self.redis_nodes().await);
+        refusal.allow(1).await;
+        for node in &mut refusal.0 {
+            let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query_async::<()>(node).await;
+            kill.expect("CLIENT KILL");
+        }
+        refusal
     }
 
     /// Commands run so far, by name, on all nodes together.

@@ -50,10 +50,10 @@ async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
         author.publish("one").await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 1);
-        world.stack.stop_redis(RedisData::Keep).await.unwrap();
+        let refusal = world.refuse_redis().await;
         reader.put("/v1/posts/10-1/read").await.ok();
         reader.put("/v1/following/20").await.ok();
-        world.stack.start_redis().await.unwrap();
+        refusal.end().await;
         world.idle().await;
         world.redis_is_asked_again().await;
         assert_eq!(reader.feed("all").await, [("10-1".to_owned(), true)]);
