@@ -55,6 +55,19 @@ fn marks(cast: Cast, body: Value) -> Request {
     Request { body: Some(body), ..of_reader(cast, Method::POST, "/v1/reads".to_owned()) }
 }
 
+/// The author's fourth post.
+fn publish(cast: Cast) -> Request {
+    Request {
+        headers: &[("idempotency-key", "once")],
+        body: Some(json!({ "title": "four" })),
+        ..request(cast.author, Method::POST, "/v1/posts".to_owned())
+    }
+}
+
+fn is_fourth(answer: &Answer) -> bool {
+    answer.status == 201 && answer.body["seq"] == 4
+}
+
 fn total(answer: &Answer, expected: u64) -> bool {
     answer.body["unread"]["total"] == expected
 }
@@ -116,12 +129,8 @@ const OPERATIONS: [Operation; 15] = [
         name: "publish",
         write: ("publish", "TransactWriteItems", "PostsTable"),
         before: None,
-        request: |cast| Request {
-            headers: &[("idempotency-key", "once")],
-            body: Some(json!({ "title": "four" })),
-            ..request(cast.author, Method::POST, "/v1/posts".to_owned())
-        },
-        right: |answer| answer.status == 201 && answer.body["seq"] == 4,
+        request: publish,
+        right: is_fourth,
     },
     Operation {
         name: "delete",
@@ -165,12 +174,8 @@ const OPERATIONS: [Operation; 15] = [
         name: "fan-out",
         write: ("fan-out", "UpdateItem", "PostsTable"),
         before: None,
-        request: |cast| Request {
-            headers: &[("idempotency-key", "once")],
-            body: Some(json!({ "title": "four" })),
-            ..request(cast.author, Method::POST, "/v1/posts".to_owned())
-        },
-        right: |answer| answer.status == 201 && answer.body["seq"] == 4,
+        request: publish,
+        right: is_fourth,
     },
     Operation {
         name: "projector",

@@ -8,7 +8,7 @@ use tidemark::{
     ports::{ReaderViews, Seed, Seeded, View},
     views::{Redis, RedisOptions},
 };
-use tidemark_tests::world;
+use tidemark_tests::{World, world};
 
 /// What happens to one reader and one author, as operations on the view.
 #[derive(Clone, Debug)]
@@ -22,15 +22,20 @@ fn at(seq: u64) -> Timestamp {
     Timestamp::from_ms(1_700_000_000_000 + seq * 7_000_000)
 }
 
+/// Views of the test's own, with more time for an answer than a function has.
+fn patient_views(world: &World) -> Arc<dyn ReaderViews> {
+    let options = RedisOptions {
+        connect_timeout: std::time::Duration::from_secs(2),
+        response_timeout: std::time::Duration::from_secs(5),
+        ..world.stack.redis_options().clone()
+    };
+    Arc::new(Redis::new(&options).unwrap())
+}
+
 #[tokio::test]
 async fn any_order_of_any_operations_ends_the_same() {
     world(async |world| {
-        let options = RedisOptions {
-            connect_timeout: std::time::Duration::from_secs(2),
-            response_timeout: std::time::Duration::from_secs(5),
-            ..world.stack.redis_options().clone()
-        };
-        let views: Arc<dyn ReaderViews> = Arc::new(Redis::new(&options).unwrap());
+        let views = patient_views(world);
         for seed in 0..300_u64 {
             history(&*views, seed).await;
         }
@@ -128,12 +133,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
 #[tokio::test]
 async fn a_view_with_an_old_unread_post_stays_exact_and_small() {
     world(async |world| {
-        let options = RedisOptions {
-            connect_timeout: std::time::Duration::from_secs(2),
-            response_timeout: std::time::Duration::from_secs(5),
-            ..world.stack.redis_options().clone()
-        };
-        let views: Arc<dyn ReaderViews> = Arc::new(Redis::new(&options).unwrap());
+        let views = patient_views(world);
         for seed in 0..4 {
             long_history(&*views, seed).await;
         }

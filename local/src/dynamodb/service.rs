@@ -18,11 +18,8 @@ use super::{
 };
 use crate::{
     http_server::{Answer, Reply, access_key, json_response, operation, to_its_end},
-    weather::{Call, Conditions, FaultAction, Surroundings, Weather},
+    weather::{Call, Conditions, Surroundings, Weather},
 };
-
-/// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
-const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Median and 99th percentile of the time that a request takes.
 const READ_LATENCY: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(20));
@@ -49,6 +46,12 @@ struct Outcome {
     /// `None` when the answer is lost.
     response: Option<Response>,
     _ongoing: Option<Ongoings>,
+}
+
+impl From<Outcome> for Option<Response> {
+    fn from(outcome: Outcome) -> Self {
+        outcome.response
+    }
 }
 
 impl From<Response> for Outcome {
@@ -89,26 +92,8 @@ impl Service {
         let Some(fault) = faults.take(&Call { function, operation, body }) else {
             return self.in_weather(operation, body).await.response;
         };
-        match fault {
-            FaultAction::FailBefore(code) => return Some(refusal(&code, body)),
-            FaultAction::LeaveUnprocessed => return Some(unprocessed(operation, body)),
-            FaultAction::DoLate(time) => tokio::time::sleep(time).await,
-            _ => {}
-        }
-        let outcome = self.in_weather(operation, body).await;
-        match fault {
-            FaultAction::FailAfter(code) => return Some(refusal(&code, body)),
-            FaultAction::LoseAnswer => return None,
-            FaultAction::Hang(time) => tokio::time::sleep(time).await,
-            FaultAction::Kill => {
-                faults.kill(function.unwrap_or_default());
-                tokio::time::sleep(UNANSWERED).await;
-                return None;
-            }
-            FaultAction::RunThen(callback) => callback().await,
-            _ => {}
-        }
-        outcome.response
+        let request = self.in_weather(operation, body);
+        faults.apply(fault, function, request, |code| refusal(code, body), || unprocessed(operation, body)).await
     }
 
     /// Latency, limits and conflicts, and in a storm errors and lost answers.

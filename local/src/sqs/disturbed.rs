@@ -1,7 +1,5 @@
 //! Requests to the queues when there are faults or weather.
 
-use std::time::Duration;
-
 use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
 use serde_json::{Value, json};
@@ -9,11 +7,8 @@ use serde_json::{Value, json};
 use super::Service;
 use crate::{
     http_server::{Reply, access_key, json_response, operation},
-    weather::{Call, FaultAction},
+    weather::Call,
 };
-
-/// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
-const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// In a storm, the probability that a send fails before it is done, that every entry of a batch fails, and that the answer is lost.
 const STORM_FAILS: f64 = 0.02;
@@ -29,26 +24,8 @@ pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Rep
     let Some(fault) = faults.take(&Call { function, operation, body: text }) else {
         return in_weather(service, parts, operation, body).await;
     };
-    match fault {
-        FaultAction::FailBefore(code) => return Some(refusal(&code)),
-        FaultAction::LeaveUnprocessed => return Some(all_failed(text)),
-        FaultAction::DoLate(time) => tokio::time::sleep(time).await,
-        _ => {}
-    }
-    let response = service.handle(parts, body.clone()).await;
-    match fault {
-        FaultAction::FailAfter(code) => return Some(refusal(&code)),
-        FaultAction::LoseAnswer => return None,
-        FaultAction::Hang(time) => tokio::time::sleep(time).await,
-        FaultAction::Kill => {
-            faults.kill(function.unwrap_or_default());
-            tokio::time::sleep(UNANSWERED).await;
-            return None;
-        }
-        FaultAction::RunThen(callback) => callback().await,
-        _ => {}
-    }
-    Some(response)
+    let request = async { Some(service.handle(parts, body.clone()).await) };
+    faults.apply(fault, function, request, refusal, || all_failed(text)).await
 }
 
 /// In a storm, sends fail and their answers are lost.

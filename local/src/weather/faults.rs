@@ -15,6 +15,9 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::watch;
 
+/// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
+const UNANSWERED: Duration = Duration::from_secs(1);
+
 /// What a test does in the middle of a request.
 pub type Callback = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -254,6 +257,38 @@ impl Faults {
         fired.send_modify(|fired| *fired += 1);
         tracing::info!(operation = request.operation, function = request.function, ?action, "a planted fault happens");
         Some(action)
+    }
+
+    /// Does a request of a function under a fault; `None` if its answer is lost. `refuse` makes the response of an error code, `unprocessed` the one that
+    /// leaves a whole batch. What the request came to is held until it is answered.
+    pub(crate) async fn apply<T: Into<Option<R>>, R>(
+        &self,
+        fault: FaultAction,
+        function: Option<&str>,
+        request: impl Future<Output = T>,
+        refuse: impl Fn(&str) -> R,
+        unprocessed: impl FnOnce() -> R,
+    ) -> Option<R> {
+        match &fault {
+            FaultAction::FailBefore(code) => return Some(refuse(code)),
+            FaultAction::LeaveUnprocessed => return Some(unprocessed()),
+            FaultAction::DoLate(time) => tokio::time::sleep(*time).await,
+            _ => {}
+        }
+        let outcome = request.await;
+        match fault {
+            FaultAction::FailAfter(code) => return Some(refuse(&code)),
+            FaultAction::LoseAnswer => return None,
+            FaultAction::Hang(time) => tokio::time::sleep(time).await,
+            FaultAction::Kill => {
+                self.kill(function.unwrap_or_default());
+                tokio::time::sleep(UNANSWERED).await;
+                return None;
+            }
+            FaultAction::RunThen(callback) => callback().await,
+            _ => {}
+        }
+        outcome.into()
     }
 
     /// Says how invocations are killed; before that, nothing can be.
