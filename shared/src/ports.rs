@@ -160,6 +160,8 @@ pub enum Published {
     Repeated(Post),
     /// The same key published something else before.
     KeyReused,
+    /// The author has published as many posts as there are numbers.
+    Full,
 }
 
 /// What came of a deletion.

@@ -27,7 +27,7 @@ const DELETED: u64 = 100_000;
 const LIVE: u64 = 150;
 
 /// When the first post was published; each of the others a millisecond after the one before it.
-const FIRST_MS: u64 = 1_700_000_000_000;
+pub(super) const FIRST_MS: u64 = 1_700_000_000_000;
 
 fn n(number: u64) -> AttributeValue {
     AttributeValue::N(number.to_string())
@@ -42,7 +42,7 @@ fn user(id: u64) -> UserId {
 }
 
 /// The item of a post, or of its tombstone.
-fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> Item {
+pub(super) fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> Item {
     let at = Timestamp::from_ms(FIRST_MS + seq);
     let s = |text: &str| AttributeValue::S(text.to_owned());
     let mut item = schema::post(PostId::new(author, seq));
@@ -80,7 +80,7 @@ fn head(author: UserId, head: &AuthorHead, archive: Option<&SeqSet>) -> Item {
     item
 }
 
-async fn write(dynamodb: &Client, items: impl Iterator<Item = Item>) {
+pub(super) async fn write(dynamodb: &Client, items: impl Iterator<Item = Item>) {
     let items: Vec<Item> = items.collect();
     let writes = items.chunks(25).map(async |items| {
         let put = |item: &Item| {

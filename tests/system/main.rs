@@ -34,3 +34,4 @@ mod storms;
 mod traffic;
 mod views;
 mod weather;
+mod windows;

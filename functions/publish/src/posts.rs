@@ -33,6 +33,7 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
             post
         }
         Published::KeyReused => return Err(Problem::key_reused()),
+        Published::Full => return Err(Problem::post_limit()),
     };
     let answer = json!({
         "id": post.id,

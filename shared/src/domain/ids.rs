@@ -10,6 +10,9 @@ pub type Seq = u64;
 /// The highest sequence number: what a double, and so a Redis script, holds exactly.
 pub const MAX_SEQ: Seq = (1 << 53) - 1;
 
+/// The highest number that a post is published with: views keep it in four bytes.
+pub const LAST_POST: Seq = u32::MAX as Seq;
+
 /// Buckets that users are spread over; a bucket is the Redis hash tag and the order of follower pages.
 pub const BUCKETS: u16 = 4096;
 

@@ -4,6 +4,9 @@ use roaring::RoaringTreemap;
 
 use super::ids::Seq;
 
+/// Numbers in a window: one container of roaring, at most 8 KiB.
+pub const WINDOW: u64 = 1 << 16;
+
 /// A set of sequence numbers as a run-compressed roaring bitmap: "all of 1 to a million but three" takes tens of bytes, and 150 scattered
 /// ones a few hundred.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -97,6 +100,24 @@ impl SeqSet {
     /// The smallest and the greatest; `None` when it holds none.
     pub fn bounds(&self) -> Option<(Seq, Seq)> {
         self.0.min().zip(self.0.max())
+    }
+
+    /// The windows of [`WINDOW`] numbers in which it holds any, ascending.
+    pub fn windows(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut iter = self.0.iter();
+        std::iter::from_fn(move || {
+            let window = iter.next()? / WINDOW;
+            iter.advance_to((window + 1) * WINDOW);
+            Some(window)
+        })
+    }
+
+    /// What it holds in one window.
+    #[must_use]
+    pub fn in_window(&self, window: u64) -> Self {
+        let mut only = RoaringTreemap::new();
+        only.insert_range(window * WINDOW..(window + 1) * WINDOW);
+        Self(&self.0 & only)
     }
 
     /// All, ascending.
@@ -203,6 +224,16 @@ mod tests {
         assert_eq!(SeqSet::from_bytes(&bytes).unwrap(), set);
         assert_eq!(SeqSet::from_bytes(&[]).unwrap(), SeqSet::default());
         assert!(SeqSet::from_bytes(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn windows_are_those_that_hold_any_and_make_up_the_set() {
+        let set: SeqSet = [1, 65_535, 65_536, 200_000, 3 << 32].into_iter().collect();
+        let windows: Vec<u64> = set.windows().collect();
+        assert_eq!(windows, [0, 1, 3, 3 << 16]);
+        assert_eq!(set.in_window(0).iter().collect::<Vec<_>>(), [1, 65_535]);
+        assert_eq!(windows.iter().fold(SeqSet::default(), |all, &window| all.union(&set.in_window(window))), set);
+        assert!(set.in_window(2).is_empty());
     }
 
     #[test]

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::{
-    primitives::Blob,
-    types::{AttributeValue, Put, TransactWriteItem, Update},
-};
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
 
 use super::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed, distinct,
@@ -16,6 +13,7 @@ use super::{
     posts::{pages_of, post_item, read_head},
     reads::read_reads,
     schema, string, unavailable,
+    windows::{self, Layout, bits_of},
 };
 use crate::{
     domain::{
@@ -71,7 +69,7 @@ impl Imports for DynamoFacts {
                 let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
                 record.unsettled = Some((first, head.latest_seq));
             }
-            match self.write_import(&before, &head, &known, &record, &news, &written).await? {
+            match self.write_import((&before, found[0].first()), &head, &known, &record, &news, &written).await? {
                 Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
                 // The author has published, or another run was faster.
                 Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
@@ -142,14 +140,14 @@ impl Imports for DynamoFacts {
         for attempt in 0..ATTEMPTS {
             let known = self.imported_bits(notice, block).await?;
             let mut item = schema::imported_bits(notice, block);
-            item.insert("users".to_owned(), bytes_of(&known.union(bits)));
+            item.insert("users".to_owned(), bits_of(&known.union(bits)));
             let put = self.client.put_item().table_name(&self.tables.migration).set_item(Some(item));
             let put = if known.is_empty() {
                 put.condition_expression("attribute_not_exists(#users)").expression_attribute_names("#users", "users")
             } else {
                 put.condition_expression("#users = :known")
                     .expression_attribute_names("#users", "users")
-                    .expression_attribute_values(":known", bytes_of(&known))
+                    .expression_attribute_values(":known", bits_of(&known))
             };
             match put.send().await {
                 Ok(_) => return Ok(()),
@@ -228,7 +226,7 @@ impl DynamoFacts {
 
     async fn write_import(
         &self,
-        before: &AuthorHead,
+        (before, stored): (&AuthorHead, Option<&Item>),
         after: &AuthorHead,
         known: &SeqSet,
         record: &ImportRecord,
@@ -256,26 +254,28 @@ impl DynamoFacts {
         if before.latest_seq > 0 {
             head = head.expression_attribute_values(":previous", number(before.latest_seq));
         }
-        let mut sets =
-            "SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled, importing = :importing"
-                .to_owned();
-        if archived > 0 {
-            sets.push_str(", deleted = :deleted, deletions = :deletions, archived_seqs = :archive");
+        let set = "latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled, importing = :importing";
+        let then = "ADD posts :count, archived :archived";
+        let mut windows = Vec::new();
+        head = if archived > 0 {
+            let sets = [("deleted", &after.deleted), ("archived_seqs", &after.archive)];
+            // The blogs leave no room for windows that move; new posts change the newest window of each set alone.
+            let layout = Layout::new(&schema::head(author), stored, &sets, false)?;
+            windows = layout.puts(OPERATION, &self.tables.posts)?;
             conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));
-            head = head
-                .expression_attribute_values(":deleted", bytes_of(&after.deleted))
-                .expression_attribute_values(":archive", bytes_of(&after.archive))
-                .expression_attribute_values(":deletions", number(after.deleted.len()));
+            head = windows::unchanged(head, stored, "archived", &mut conditions);
             if !before.deleted.is_empty() {
                 head = head.expression_attribute_values(":deletions_before", number(before.deleted.len()));
             }
-        }
-        let head = head
-            .update_expression(format!("{sets} ADD posts :count, archived :archived"))
-            .condition_expression(conditions.join(" AND "));
+            let head = head.expression_attribute_values(":deletions", number(after.deleted.len()));
+            layout.sets_in(head, &sets, &format!("{set}, deletions = :deletions"), then)
+        } else {
+            head.update_expression(format!("SET {set} {then}"))
+        };
+        let head = head.condition_expression(conditions.join(" AND "));
 
         let mut item = schema::import_record(author);
-        item.insert("posts".to_owned(), bytes_of(&record.posts));
+        item.insert("posts".to_owned(), bits_of(&record.posts));
         if let Some((first, last)) = record.unsettled {
             item.extend([("unsettled_first".to_owned(), number(first)), ("unsettled_last".to_owned(), number(last))]);
         }
@@ -283,7 +283,7 @@ impl DynamoFacts {
         let record = if known.is_empty() {
             put.condition_expression("attribute_not_exists(posts)")
         } else {
-            put.condition_expression("posts = :known").expression_attribute_values(":known", bytes_of(known))
+            put.condition_expression("posts = :known").expression_attribute_values(":known", bits_of(known))
         };
         let mut transaction = self
             .client
@@ -306,12 +306,9 @@ impl DynamoFacts {
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
                 .transact_items(TransactWriteItem::builder().put(build(OPERATION, mapping.build())?).build());
         }
+        transaction = windows.into_iter().fold(transaction, |all, window| all.transact_items(window));
         Self::transact(OPERATION, transaction).await
     }
-}
-
-fn bytes_of(seqs: &SeqSet) -> AttributeValue {
-    AttributeValue::B(Blob::new(seqs.to_bytes()))
 }
 
 fn read_mapping(item: &Item) -> Result<(BlogId, PostId), FactsError> {

@@ -15,6 +15,7 @@ mod reactions;
 mod reads;
 mod repairs;
 pub mod schema;
+mod windows;
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use aws_sdk_dynamodb::{
     error::SdkError,
     operation::{
         transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder},
-        update_item::builders::UpdateItemFluentBuilder,
+        update_item::{UpdateItemError, UpdateItemOutput, builders::UpdateItemFluentBuilder},
     },
     types::{AttributeValue, KeysAndAttributes, Put},
 };
@@ -117,9 +118,10 @@ impl DynamoFacts {
             .query()
             .table_name(table)
             .consistent_read(true)
-            .key_condition_expression("#user = :user")
+            .key_condition_expression("#user = :user AND author < :end")
             .expression_attribute_names("#user", "user")
             .expression_attribute_values(":user", number(user.get()))
+            .expression_attribute_values(":end", schema::reads_end())
             .into_paginator()
             .items()
             .send();
@@ -127,11 +129,19 @@ impl DynamoFacts {
         while let Some(item) = pages.next().await {
             items.push(item.map_err(|error| unavailable(operation, error))?);
         }
-        Ok(items)
+        self.completed(operation, table, items).await
     }
 
-    /// Consistent reads of up to any number of items of several tables; absent ones left out. Answers in the order of the tables.
+    /// Consistent reads of up to any number of items of several tables, with their sets whole; absent ones left out. Answers in the order of the tables.
     async fn batch_get(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, FactsError> {
+        let tables: Vec<String> = wanted.iter().map(|(table, _)| table.clone()).collect();
+        let found = self.stored(operation, wanted).await?;
+        futures::future::try_join_all(tables.iter().zip(found).map(|(table, items)| self.completed(operation, table, items)))
+            .await
+    }
+
+    /// The same of items as they are stored.
+    async fn stored(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, FactsError> {
         let tables: Vec<String> = wanted.iter().map(|(table, _)| table.clone()).collect();
         let mut found: Vec<Vec<Item>> = vec![Vec::new(); tables.len()];
         let all: Vec<(usize, Item)> =
@@ -264,10 +274,18 @@ where
 
 /// Sends a conditional update, again while a transaction holds its item; whether it was done.
 async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFluentBuilder) -> Result<bool, FactsError> {
+    sent(operation, outside_transactions(operation, update).await?)
+}
+
+/// Sends an update, again while a transaction holds its item.
+async fn outside_transactions(
+    operation: &'static str,
+    update: UpdateItemFluentBuilder,
+) -> Result<Result<UpdateItemOutput, SdkError<UpdateItemError>>, FactsError> {
     for attempt in 0..ATTEMPTS {
         match update.clone().send().await {
             Err(error) if code_of(&error) == Some("TransactionConflictException") => back_off(attempt).await,
-            outcome => return sent(operation, outcome),
+            outcome => return Ok(outcome),
         }
     }
     Err(FactsError::Contention { operation })

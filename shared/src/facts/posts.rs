@@ -6,19 +6,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::{
-    primitives::Blob,
-    types::{AttributeValue, Delete, Put, TransactWriteItem, Update},
-};
+use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
 
 use super::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
     item::{Item, Reader},
     number, schema, sent_after_conflicts, string, unavailable,
+    windows::{self, Layout},
 };
 use crate::{
     domain::{
-        AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId,
+        AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
         pages::page_count,
     },
     ports::{Deleted, FactsError, IdempotencyKey, Look, Posts, Published},
@@ -55,6 +53,9 @@ impl Posts for DynamoFacts {
             }
             if let Some(repeated) = repeated {
                 return Ok(repeated);
+            }
+            if head.latest_seq >= LAST_POST {
+                return Ok(Published::Full);
             }
             // Time never goes back within an author, whatever the clocks of two functions say.
             let at = now.max(head.latest_at);
@@ -122,12 +123,11 @@ impl Posts for DynamoFacts {
             if pending {
                 known.delivery.state = DeliveryState::Cancelled;
             }
-            let deletions = head.deleted.len();
             head.deleted.insert(post.seq);
             head.posts = head.posts.saturating_sub(1);
             head.archived = head.archived.saturating_sub(u64::from(known.archived));
             head.archive.remove(post.seq);
-            match self.write_tombstone(&known, &head, deletions).await {
+            match self.write_tombstone(&known, &head, found.iter().find(is_head)).await {
                 Ok(Ok(())) => return Ok(Deleted::Deleted(known, head)),
                 Ok(Err(_)) => back_off(attempt).await,
                 Err(error) => failed = Some(error),
@@ -383,9 +383,19 @@ impl DynamoFacts {
         Self::transact(OPERATION, transaction).await
     }
 
-    /// Writes a tombstone and the author's head after it, which had `previous` deletions before: as many, when the post was archived.
-    async fn write_tombstone(&self, post: &Post, after: &AuthorHead, previous: u64) -> Result<Result<(), Cancelled>, FactsError> {
+    /// Writes a tombstone and the author's head after it, which is `stored`.
+    async fn write_tombstone(
+        &self,
+        post: &Post,
+        after: &AuthorHead,
+        stored: Option<&Item>,
+    ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "delete";
+        let mut sets = vec![("deleted", &after.deleted)];
+        if post.archived {
+            sets.push(("archived_seqs", &after.archive));
+        }
+        let layout = Layout::new(&schema::head(post.id.author), stored, &sets, true)?;
         let tombstone = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::post(post.id)))
@@ -404,26 +414,23 @@ impl DynamoFacts {
         let update = Update::builder()
             .table_name(&self.tables.posts)
             .set_key(Some(schema::head(post.id.author)))
-            .update_expression(if post.archived {
-                "SET deleted = :deleted, deletions = :deletions, archived_seqs = :archive ADD posts :less, archived :archived"
-            } else {
-                "SET deleted = :deleted, deletions = :deletions ADD posts :less, archived :archived"
-            })
-            .condition_expression(if previous == 0 { "attribute_not_exists(deletions)" } else { "deletions = :previous" })
-            .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(after.deleted.to_bytes())))
             .expression_attribute_values(":deletions", number(after.deleted.len()))
             .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()))
             .expression_attribute_values(":archived", AttributeValue::N(if post.archived { "-1" } else { "0" }.to_owned()));
-        let update = if previous == 0 { update } else { update.expression_attribute_values(":previous", number(previous)) };
-        let archive = || AttributeValue::B(Blob::new(after.archive.to_bytes()));
-        let update = if post.archived { update.expression_attribute_values(":archive", archive()) } else { update };
+        // The deletion of an archived post leaves the number of deletions as it is.
+        let mut conditions = Vec::new();
+        let update = windows::unchanged(update, stored, "deletions", &mut conditions);
+        let update = windows::unchanged(update, stored, "archived", &mut conditions);
+        let update = update.condition_expression(conditions.join(" AND "));
+        let update = layout.sets_in(update, &sets, "deletions = :deletions", "ADD posts :less, archived :archived");
         let transaction = self
             .client
             .transact_write_items()
             .transact_items(TransactWriteItem::builder().update(build(OPERATION, tombstone.build())?).build())
             .transact_items(TransactWriteItem::builder().delete(build(OPERATION, body.build())?).build())
             .transact_items(TransactWriteItem::builder().update(build(OPERATION, update.build())?).build());
-        Self::transact(OPERATION, transaction).await
+        let windows = layout.puts(OPERATION, &self.tables.posts)?;
+        Self::transact(OPERATION, windows.into_iter().fold(transaction, |all, window| all.transact_items(window))).await
     }
 
     /// The index by time lags: goes on from what it knows to the last post at or before `at`, on the table itself.

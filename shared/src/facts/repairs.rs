@@ -2,7 +2,6 @@
 
 use aws_sdk_dynamodb::{
     operation::update_item::builders::UpdateItemFluentBuilder,
-    primitives::Blob,
     types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update},
 };
 
@@ -15,6 +14,7 @@ use super::{
     posts::{read_head, unfinished_shard},
     reactions::count_name,
     schema, sent, sent_after_conflicts, string,
+    windows::{self, Layout},
 };
 use crate::{
     domain::{
@@ -196,16 +196,19 @@ impl DynamoFacts {
         } else {
             head.deleted.remove(post.seq)
         };
+        let key = schema::head(post.author);
+        let sets = [("deleted", &head.deleted)];
+        let layout = Layout::new(&key, Some(&item), &sets, true)?;
         let update = Update::builder()
             .table_name(&self.tables.posts)
-            .set_key(Some(schema::head(post.author)))
-            .update_expression("SET deleted = :deleted, deletions = :deletions")
-            .expression_attribute_values(":deleted", AttributeValue::B(Blob::new(head.deleted.to_bytes())))
+            .set_key(Some(key))
             .expression_attribute_values(":deletions", number(head.deleted.len()));
-        let update = match item.get("deleted") {
-            Some(seen) => update.condition_expression("deleted = :seen").expression_attribute_values(":seen", seen.clone()),
-            None => update.condition_expression("attribute_not_exists(deleted)"),
-        };
+        let update = layout.sets_in(update, &sets, "deletions = :deletions", "");
+        // A set that has windows is what was seen while they and the number of deletions are.
+        let seen: &[&str] = if item.contains_key("windows") { &["windows", "deletions"] } else { &["deleted"] };
+        let mut conditions = Vec::new();
+        let update = seen.iter().fold(update, |update, name| windows::unchanged(update, Some(&item), name, &mut conditions));
+        let update = update.condition_expression(conditions.join(" AND "));
         let condition = if deleted {
             "attribute_exists(tombstone) OR attribute_exists(archived)"
         } else {
@@ -221,6 +224,8 @@ impl DynamoFacts {
             .transact_write_items()
             .transact_items(TransactWriteItem::builder().update(build(OPERATION, update.build())?).build())
             .transact_items(TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build());
+        let windows = layout.puts(OPERATION, &self.tables.posts)?;
+        let transaction = windows.into_iter().fold(transaction, |all, window| all.transact_items(window));
         Ok(Self::transact(OPERATION, transaction).await?.is_ok())
     }
 

@@ -8,10 +8,11 @@
 //! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile goes on; only while it is under way | `position` S | reconcile |
 //! | counters | `counter` S `outage` | until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL | publish, delete, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL, `windows` M | publish, delete, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, at most some hundred), `imported` B (likewise: marks that came by migration) | mark-read, migrate |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, at most some hundred), `imported` B (likewise: marks that came by migration), `windows` M | mark-read, migrate |
+//! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
 //! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N, `changes` N | react |
@@ -27,8 +28,11 @@
 //!
 //! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one. A
 //! notice is written with its platform's head, a read state with the counters of the slots that changed; a reaction and its two counts,
-//! which lie in one partition, are written in one. Migrate writes up to 49
+//! which lie in one partition, are written in one. Migrate writes up to 48
 //! posts with head, mappings and record in one, and an edge as follow does.
+//!
+//! An item of DynamoDB ends at 400 KB. Before a set comes near it, its oldest windows of 65,536 numbers move to items of their own; `windows` names them, each with
+//! the token that its item must carry ([`super::windows`]).
 //!
 //! `changes` grows by one with every write that changes what is counted: a count is set right only while it is the number that was read before the items were
 //! listed. For a head's `posts` the pair of `latest_seq` and `deletions` does the same. `write_token` tells a publish whether a post is the one that it was writing itself.
@@ -244,6 +248,43 @@ pub fn reads(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
 }
 
+/// reads: above every read state of a user, and below the windows of their sets.
+pub fn reads_end() -> AttributeValue {
+    AttributeValue::N(format!("1{:020}", 0))
+}
+
+/// reads: the sets of a read state, in the order in which the keys of their windows count them.
+const READ_SETS: [&str; 2] = ["read", "imported"];
+
+/// posts, reads: one window of a set of the item with this key, `None` for any other key. An author's head has `deleted#<window>`. The sort key of a read state is a
+/// number: the author's in 20 digits, preceded by one that counts the windows of both sets from 1.
+pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
+    if let Some(author) = base.get("author").filter(|_| base.contains_key("item")) {
+        return Some(key([("author", author.clone()), ("item", string(format!("{set}#{window:05}")))]));
+    }
+    let place = READ_SETS.iter().position(|name| *name == set)? as u64;
+    let author = base.get("author")?.as_n().ok()?;
+    let sort_key = AttributeValue::N(format!("{}{author:0>20}", 2 * window + place + 1));
+    Some(key([("user", base.get("user")?.clone()), ("author", sort_key)]))
+}
+
+/// posts, reads: the key of an item, without its other attributes.
+pub fn windowed_key(item: &Item) -> Item {
+    let table = if item.contains_key("item") { "posts" } else { "reads" };
+    key_names(table).iter().filter_map(|name| Some(((*name).to_owned(), item.get(*name)?.clone()))).collect()
+}
+
+/// The name of a window in `windows`: `deleted#12`.
+pub fn window_name(set: &str, window: u64) -> String {
+    format!("{set}#{window}")
+}
+
+/// Set and window of such a name.
+pub fn named_window(name: &str) -> Option<(&str, u64)> {
+    let (set, window) = name.split_once('#')?;
+    Some((set, window.parse().ok()?))
+}
+
 /// The sort key of an author's own counts.
 const TOTAL: &str = "total";
 
@@ -420,6 +461,14 @@ mod tests {
         );
         assert_eq!(text(&notice_readers(notice_id.platform, reader_shard(user), reader_block(300).0), "counter"), "n#7#12#9");
         assert_eq!(reader_count(reader_block(300).1), "s12");
+        assert_eq!(text(&window(&head(author), "deleted", 12).unwrap(), "item"), "deleted#00012");
+        assert_eq!(text(&window(&reads(user, author), "read", 0).unwrap(), "author"), "100000000000000000007");
+        assert_eq!(text(&window(&reads(user, author), "imported", 1).unwrap(), "author"), "400000000000000000007");
+        assert_eq!(
+            (window(&reads(user, author), "deleted", 0), reads_end()),
+            (None, AttributeValue::N("100000000000000000000".into()))
+        );
+        assert_eq!((window_name("read", 12), named_window("read#12")), ("read#12".into(), Some(("read", 12))));
         assert_eq!(text(&notices_record(user, "k"), "key"), "1042#notices#k");
         let item = reaction(user, author);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));

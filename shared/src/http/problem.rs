@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Answer, boxed};
 use crate::{
-    domain::{Platform, notices::MAX_LIVE},
+    domain::{Platform, ids::LAST_POST, notices::MAX_LIVE},
     fan_out::FanOutError,
     ports::{FactsError, QueueError, Source, ViewError},
     reader::ReaderError,
@@ -39,6 +39,7 @@ enum Kind {
     SelfFollow,
     FollowingLimit,
     NoticeLimit,
+    PostLimit,
     KeyReused,
     Internal,
     Unavailable,
@@ -52,7 +53,7 @@ impl Kind {
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::TooLarge => 413,
-            Self::SelfFollow | Self::FollowingLimit | Self::NoticeLimit | Self::KeyReused => 422,
+            Self::SelfFollow | Self::FollowingLimit | Self::NoticeLimit | Self::PostLimit | Self::KeyReused => 422,
             Self::Internal => 500,
             Self::Unavailable => 503,
         }
@@ -68,6 +69,7 @@ impl Kind {
             Self::SelfFollow => "self-follow",
             Self::FollowingLimit => "following-limit",
             Self::NoticeLimit => "notice-limit",
+            Self::PostLimit => "post-limit",
             Self::KeyReused => "idempotency-key-reused",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
@@ -84,6 +86,7 @@ impl Kind {
             Self::SelfFollow => "Nobody follows themselves",
             Self::FollowingLimit => "The caller follows as many authors as allowed",
             Self::NoticeLimit => "The platform holds as many notices as it can",
+            Self::PostLimit => "The author has published as many posts as there can be",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::Internal => "The server made an error",
             Self::Unavailable => "The server cannot answer at the moment",
@@ -137,6 +140,11 @@ impl Problem {
     pub fn notice_limit(platform: Platform) -> Self {
         let detail = format!("platform {platform} has {MAX_LIVE} live notices, which is the most; nothing was published");
         Self::new(Kind::NoticeLimit, detail)
+    }
+
+    /// 422 for one post too many.
+    pub fn post_limit() -> Self {
+        Self::new(Kind::PostLimit, format!("an author can publish {LAST_POST} posts; nothing was published"))
     }
 
     /// 422 for another body under the same key.
@@ -248,7 +256,8 @@ mod tests {
             Kind::TooLarge => Kind::SelfFollow,
             Kind::SelfFollow => Kind::FollowingLimit,
             Kind::FollowingLimit => Kind::NoticeLimit,
-            Kind::NoticeLimit => Kind::KeyReused,
+            Kind::NoticeLimit => Kind::PostLimit,
+            Kind::PostLimit => Kind::KeyReused,
             Kind::KeyReused => Kind::Internal,
             Kind::Internal => Kind::Unavailable,
             Kind::Unavailable => return None,

@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 /// Blogs that one import takes: with head, record and mappings they fill a transaction.
-pub const BLOGS_PER_IMPORT: usize = 49;
+pub const BLOGS_PER_IMPORT: usize = 48;
 
 /// A follow to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
