@@ -91,13 +91,13 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
             join_all(marks).await;
             model = model.union(&read.into_iter().collect()).minus(&unread.into_iter().collect());
         }
-        assert_eq!(reads(&app).await.read, model);
+        assert_eq!(reads(app).await.read, model);
         assert!(largest(world, "ReadsTable").await < 200_000, "{}", largest(world, "ReadsTable").await);
 
         // A state as migration writes it, with every window changed: it takes some attempts, and loses nothing.
         let more = half(40..WINDOWS, 77);
         for attempt in 0.. {
-            let state = reads(&app).await;
+            let state = reads(app).await;
             let after = ReadState { version: state.version + 1, read: state.read.union(&more), ..state };
             if app.reads.put(user(READER), user(AUTHOR), &after).await.unwrap() {
                 break;
@@ -105,7 +105,7 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
             assert!(attempt < 20);
         }
         model = model.union(&more);
-        assert_eq!(reads(&app).await.read, model);
+        assert_eq!(reads(app).await.read, model);
         assert!(largest(world, "ReadsTable").await < 300_000);
 
         // What a reader sees of it, from facts and from the view.
@@ -121,7 +121,7 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
 
         let through = serde_json::json!({ "author": AUTHOR.to_string(), "through": LATEST });
         assert_eq!(reader.post("/v1/reads", &through).await.ok()["unread"]["total"], 0);
-        assert_eq!(reads(&app).await.read.len(), LATEST);
+        assert_eq!(reads(app).await.read.len(), LATEST);
         reader.delete(&format!("/v1/posts/{AUTHOR}-5/read")).await.ok();
         assert_eq!(reader.unread_total().await, 1);
     })
