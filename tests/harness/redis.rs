@@ -189,17 +189,24 @@ impl World {
 
     /// Commands run so far, by name, on all nodes together.
     pub async fn redis_calls(&self) -> BTreeMap<String, u64> {
-        let mut calls = BTreeMap::new();
-        for stats in self.redis_info("commandstats").await {
-            for line in stats.lines() {
-                let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls=")) else {
-                    continue;
-                };
-                let count: u64 = rest.split(',').next().and_then(|count| count.parse().ok()).expect("a number of calls");
-                *calls.entry(name.to_owned()).or_default() += count;
+        self.command_stats("calls").await
+    }
+
+    /// Microseconds that commands of this name took so far, on all nodes together.
+    pub async fn redis_micros(&self, name: &str) -> u64 {
+        self.command_stats("usec").await.get(name).copied().unwrap_or(0)
+    }
+
+    async fn command_stats(&self, wanted: &str) -> BTreeMap<String, u64> {
+        let mut stats = BTreeMap::new();
+        for info in self.redis_info("commandstats").await {
+            for (name, values) in info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':')) {
+                let value =
+                    values.split(',').find_map(|value| value.strip_prefix(wanted)?.strip_prefix('=')?.parse::<u64>().ok());
+                *stats.entry(name.to_owned()).or_default() += value.expect("a number");
             }
         }
-        calls
+        stats
     }
 
     /// Counts commands from zero again.

@@ -54,6 +54,15 @@ local function deliver_one(state, feed, before, value, argv, cap)
   end
 end
 
+-- Whether the next post in order changes nothing of such a value but two of its numbers: no post is delivered behind a gap, and this one is not deleted.
+local function is_in_order(value, flags, seq)
+  if flags % OLDER < BITMAPS then return true end
+  if flags % OLDER >= MODES then return false end
+  local tail, read, from = struct.unpack('<I3I3', value, AUTHOR_BYTES + (flags < OLDER and 1 or 9))
+  local deleted = #value - from + 1 - read
+  return tail == 0 and seq > 8 * (struct.unpack('<I4', value, BEFORE_THROUGH - 3) + deleted)
+end
+
 local function deliver(keys, argv, epoch)
   -- Looked up once: this is where a fan-out spends the server's time.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
@@ -66,8 +75,8 @@ local function deliver(keys, argv, epoch)
     if meta and value and is_live(value) and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
-      if pushed_alone and byte(value) % OLDER < BITMAPS and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) then
-        -- Nothing special, in order, and the newest of all: two numbers of the value and one of the meta change, and the feed grows at its end.
+      if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, byte(value), seq) then
+        -- In order, and the newest of all: two numbers of the value and one of the meta change, and the feed grows at its end.
         local length = call('RPUSH', feed, entry)
         if length > 1 and length <= cap + SLACK then
           meta = sub(meta, 1, NEWEST - 1) .. newest .. sub(meta, EPOCH)
