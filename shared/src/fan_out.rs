@@ -151,7 +151,7 @@ pub enum Inspected {
         /// Pages that nobody has done.
         pages: Vec<u16>,
     },
-    /// Pages are missing and were sent as often as allowed; somebody has to look at it.
+    /// Pages are missing and were sent as often as allowed; an operator has to look at it.
     UsedUp {
         /// Pages that nobody has done.
         pages: usize,

@@ -583,6 +583,6 @@ pub trait RelationViews: Send + Sync {
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, ViewError>;
     /// Stores counters, if the lease is still the caller's.
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError>;
-    /// Forgets counters and takes the lease from whoever has it, and notes who changed what they count.
+    /// Forgets counters and takes the lease from its holder, and notes who changed what they count.
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError>;
 }

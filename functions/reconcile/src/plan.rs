@@ -9,7 +9,7 @@ use tidemark::reconcile::{FlowPlan, Plan, Position};
 /// A fan-out younger than this is left to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
-/// How often a fan-out is resumed before somebody has to look at it. Each attempt waits twice as long as the one before: together some four hours.
+/// How often a fan-out is resumed before an operator has to look at it. Each attempt waits twice as long as the one before: together some four hours.
 const MOST_ATTEMPTS: u32 = 8;
 
 /// Of whose views one in twenty is compared a day, so that everybody's turn comes within three weeks.

@@ -48,7 +48,7 @@ impl FromStr for Weather {
     fn from_str(name: &str) -> Result<Self, String> {
         let known = [Self::Calm, Self::Aws, Self::Storm];
         let found = known.into_iter().find(|weather| weather.name() == name);
-        found.ok_or_else(|| format!("`{name}` is none of calm, aws, storm"))
+        found.ok_or_else(|| format!("the weather must be calm, aws or storm, not `{name}`"))
     }
 }
 

@@ -85,7 +85,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of the next request of this kind, whoever sends it.
+    /// A fault of the next request of this kind, of any sender.
     #[must_use]
     pub fn new(operation: &str, action: FaultAction) -> Self {
         let operation = operation.to_owned();

@@ -185,7 +185,7 @@ impl AuditFacts for DynamoFacts {
             Ok::<_, FactsError>(UnfinishedAt { time, post: post_of(item)? })
         };
         let Decoded { found, damaged } = listing(answer.items(), post_of)?;
-        // An item whose key is none of a post's ends the part: the next look begins at the other end again.
+        // An item whose key is not a post's ends the part. The next look begins at the other end again.
         let next = answer.last_evaluated_key().and_then(|item| place(item).ok());
         Ok(Part { items: found, damaged: damaged.into_iter().map(|(_, item)| item).collect(), next })
     }

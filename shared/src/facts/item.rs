@@ -34,7 +34,7 @@ impl Reader<'_> {
         value.as_n().ok().and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| self.damaged(name))
     }
 
-    /// A count: zero when there is none. One that is negative or cannot be read is zero too, until reconcile has set it right: no answer depends on it.
+    /// A count; zero if it is absent. A count that is negative or cannot be read is zero as well until reconcile repairs it, so that no answer depends on it.
     pub(super) fn count(&self, name: &str) -> u64 {
         let count = self.optional_number(name).unwrap_or_else(|_| {
             warn!(table = self.table, key = schema::key_text(self.table, self.item), name, "a count that cannot be read");

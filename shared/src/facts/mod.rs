@@ -200,7 +200,7 @@ impl DynamoFacts {
     /// Sends a transaction; the inner error says why it was cancelled.
     ///
     /// The SDK repeats a request with the same `ClientRequestToken`, and DynamoDB answers a repetition with what the first one came to. What it cannot cover is its own end: after
-    /// its last attempt a transaction may be under way (`TransactionInProgressException`), or done without an answer. Whoever tries again with a new transaction has
+    /// its last attempt a transaction may be under way (`TransactionInProgressException`), or done without an answer. A caller that tries again with a new transaction has
     /// to compare what is stored with what it was writing.
     async fn transact(
         operation: &'static str,

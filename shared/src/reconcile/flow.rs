@@ -179,7 +179,7 @@ impl Reconcile {
         if !post.deleted && post.delivery.state == DeliveryState::Done {
             return self.take_out(post, plan, report).await;
         }
-        // What was given up goes on when somebody says so.
+        // An operator resumes what was given up.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
         if due != Due::Now {
             flow.moving += 1;

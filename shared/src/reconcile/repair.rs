@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Reconcile {
-    /// Does what a difference needs; false when somebody has changed since what was seen: nothing is wrong any more, or the next run finds what is. May be repeated; whether it
+    /// Does what a difference needs; false if what was seen has changed since. Then nothing is wrong any more, or the next run finds it. May be repeated; whether it
     /// has helped, the next look shows.
     pub(super) async fn repair(&self, difference: &Difference) -> Result<bool, ReconcileError> {
         match difference {

@@ -16,7 +16,7 @@ use crate::{
     relations::{FANS_CAP, Start},
 };
 
-/// The member whose score says from which time on a list is complete begins with this byte, and the epoch follows: the marker of another epoch is none. It sorts before
+/// The member whose score says from which time on a list is complete begins with this byte, and the epoch follows: the marker of another epoch does not count. It sorts before
 /// every user.
 const MARKER: u8 = 0;
 

@@ -34,7 +34,7 @@
 //! | kind | what is wrong | remedy |
 //! |---|---|---|
 //! | `delivery-unfinished`, `retraction-unfinished` | pages that nobody has done and that are lost, as [`LookPlan::due`](crate::fan_out::LookPlan::due) says | send them again |
-//! | `fan-outs-given-up` | fan-outs that were sent as often as allowed | none; somebody has to find the cause, and lets them go on |
+//! | `fan-outs-given-up` | fan-outs that were sent as often as allowed | none: an operator finds the cause and resumes them |
 //! | `records-given-up` | stream records in the projector's failure queue | none; somebody has to look, and the walk repairs what they were about |
 //!
 //! **Views against facts** ([`reader`], [`views`]): a view may be thrown away at any moment, so what cannot be mended by the operations that write it is.

@@ -151,7 +151,7 @@ local function is_of(value, epoch)
   return string.sub(value, -#epoch) == epoch
 end
 
--- The meta of a view; nothing if there is none of this epoch.
+-- The meta of a view; nothing if no view of this epoch exists.
 local function meta_of(state, epoch)
   local meta = redis.call('HGET', state, META)
   return meta and string.sub(meta, EPOCH, META_BYTES) == epoch and meta

@@ -1,7 +1,7 @@
--- lease: takes the lease for storing a record or a list: whoever has it may store what it reads from the facts after this.
+-- lease: takes the lease for storing a record or a list: its holder may store what it reads from the facts after this.
 --
 -- KEYS     [1] lease
--- ARGV     [1] token  [2] lifetime ms  [3] '1' to leave it to whoever has it in this epoch
+-- ARGV     [1] token  [2] lifetime ms  [3] '1' to leave it to a holder of this epoch
 -- Returns  1, or 0 when another has it
 local function lease(keys, argv, epoch)
   local known = argv[3] == '1' and redis.call('GET', keys[1])
