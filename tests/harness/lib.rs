@@ -20,7 +20,7 @@ use tidemark_local::{Options, Stack};
 pub use api::{Answer, User};
 pub use legacy::LegacyRedis;
 pub use model::{Kind, Model, Post};
-pub use redis::{Connection, Hang, setup as redis_setup};
+pub use redis::{Away, Connection, Hang, setup as redis_setup};
 
 /// How long a test waits for what has to happen. It proves nothing: a machine may be slow, or busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(180);

@@ -10,12 +10,12 @@ use redis::{
     cluster_async::ClusterConnection,
 };
 use tidemark::views::RedisOptions;
-use tidemark_local::RedisSetup;
+use tidemark_local::{RedisData, RedisSetup};
 
 use crate::World;
 
 /// Tests that make no sense on a cluster, and why.
-const ONE_NODE_ONLY: [(&str, &str); 4] = [
+const ONE_NODE_ONLY: [(&str, &str); 3] = [
     (
         "cost::a_publish_costs_what_the_page_says",
         "counts calls of a hundred followers; on a cluster a call has those of one bucket",
@@ -24,10 +24,6 @@ const ONE_NODE_ONLY: [(&str, &str); 4] = [
     (
         "notice_counts::a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_readers",
         "counts what one node reads from its connections",
-    ),
-    (
-        "permissions::every_function_may_do_what_it_does_and_nothing_else",
-        "stops Redis and then plants damage in views; a node of a cluster is emptied by whoever asks it first after that",
     ),
 ];
 
@@ -141,7 +137,34 @@ impl Refusal {
     }
 }
 
+/// Redis out of reach of the functions.
+pub enum Away {
+    /// It refuses its clients, and its views survive.
+    Refusing(Refusal),
+    /// It is stopped, and its views are lost.
+    Stopped,
+}
+
+impl Away {
+    /// Redis is in reach again.
+    pub async fn end(self, world: &World) {
+        match self {
+            Self::Refusing(refusal) => refusal.end().await,
+            Self::Stopped => world.stack.start_redis().await.expect("Redis starts"),
+        }
+    }
+}
+
 impl World {
+    /// Puts Redis out of reach, with views that survive or not.
+    pub async fn redis_away(&self, views_survive: bool) -> Away {
+        if views_survive {
+            return Away::Refusing(self.refuse_redis().await);
+        }
+        self.stack.stop_redis(RedisData::Lose).await.expect("Redis stops");
+        Away::Stopped
+    }
+
     /// Whether there is but one node.
     pub fn is_one_node(&self) -> bool {
         !self.stack.redis_options().cluster

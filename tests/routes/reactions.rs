@@ -5,7 +5,6 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_local::RedisData;
 use tidemark_tests::{User, World, world, world_with};
 
 /// Flags and counts of one post as its own route says them.
@@ -184,7 +183,7 @@ async fn reactions_go_on_without_redis_and_reach_a_view_that_survived() {
             assert!(flags(&reader, "/v1/feed").await[1].1);
             assert_eq!(received(world, 10).await, (json!(1), json!(0)));
 
-            world.stack.stop_redis(RedisData::Keep).await.unwrap();
+            let away = world.redis_away(true).await;
             assert_eq!(reader.put("/v1/posts/10-2/like").await.ok(), json!({ "liked": true }));
             reader.delete("/v1/posts/10-1/like").await.ok();
             reader.put("/v1/posts/10-1/favorite").await.ok();
@@ -197,7 +196,7 @@ async fn reactions_go_on_without_redis_and_reach_a_view_that_survived() {
             assert_eq!(post(&reader, "10-1").await, (false, true, 0, 1));
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
 
-            world.stack.start_redis().await.unwrap();
+            away.end(world).await;
             world.idle().await;
             world.redis_is_asked_again().await;
             assert_eq!(flags(&reader, "/v1/feed").await, expected);

@@ -9,8 +9,7 @@ use std::{
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use tidemark_local::RedisData;
-use tidemark_tests::{Model, World};
+use tidemark_tests::{Away, Model, World};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::{
@@ -65,7 +64,7 @@ struct Shared {
     world: RwLock<Option<World>>,
     /// Whether the workers are held; false at every start.
     held: Mutex<bool>,
-    redis_is_up: Mutex<bool>,
+    redis_away: Mutex<Option<Away>>,
     /// Operations done.
     done: AtomicUsize,
 }
@@ -74,7 +73,7 @@ async fn batch(world: World, first: u64) -> World {
     let shared = Shared {
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),
-        redis_is_up: Mutex::new(true),
+        redis_away: Mutex::new(None),
         done: AtomicUsize::new(0),
     };
     let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
@@ -100,27 +99,24 @@ async fn batch(world: World, first: u64) -> World {
     world
 }
 
-/// Stops and starts Redis, losing its data or not, in one batch, the whole stack in the next, nothing in the third; somewhere in the middle of it all.
+/// Puts Redis out of reach for a while, with its views lost or not, in one batch, the whole stack in the next, nothing in the third; somewhere in the middle of it all.
 async fn disturb(shared: &Shared, seed: u64) {
     let mut rng = StdRng::seed_from_u64(!seed);
     let last = TOGETHER as usize * LENGTH;
     let (stop, start, restart) = (rng.random_range(0..last / 2), rng.random_range(0..last / 2), rng.random_range(0..last));
-    let data = if rng.random() { RedisData::Keep } else { RedisData::Lose };
+    let views_survive = rng.random();
     let outage = async {
         if !seed.is_multiple_of(3 * TOGETHER) {
             return;
         }
         reached(shared, stop).await;
         let world = shared.world.write().await;
-        world.as_ref().unwrap().stack.stop_redis(data).await.unwrap();
-        *shared.redis_is_up.lock().await = false;
+        *shared.redis_away.lock().await = Some(world.as_ref().unwrap().redis_away(views_survive).await);
         drop(world);
         reached(shared, stop + start / 4).await;
         let world = shared.world.write().await;
-        let mut up = shared.redis_is_up.lock().await;
-        if !*up {
-            world.as_ref().unwrap().stack.start_redis().await.unwrap();
-            *up = true;
+        if let Some(away) = shared.redis_away.lock().await.take() {
+            away.end(world.as_ref().unwrap()).await;
         }
     };
     let restart = async {
@@ -132,7 +128,7 @@ async fn disturb(shared: &Shared, seed: u64) {
         let old = world.take().unwrap();
         *world = Some(old.restart().await);
         *shared.held.lock().await = false;
-        *shared.redis_is_up.lock().await = true;
+        *shared.redis_away.lock().await = None;
     };
     futures::join!(outage, restart);
 }
@@ -164,13 +160,13 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
         }
         // It hits the views of all histories: were it frequent, nothing else would ever be wrong in them.
         88..90 => {
-            let up = shared.redis_is_up.lock().await;
-            if *up && rng.random_range(0..TOGETHER * 2) == 0 {
+            let away = shared.redis_away.lock().await;
+            if away.is_none() && rng.random_range(0..TOGETHER * 2) == 0 {
                 world.flush_redis().await;
             }
         }
         // A worker is held when it has done what it is at, which it cannot without Redis.
-        90..97 if *shared.redis_is_up.lock().await => {
+        90..97 if shared.redis_away.lock().await.is_none() => {
             let mut held = shared.held.lock().await;
             for worker in WORKERS {
                 if *held { world.stack.resume(worker).unwrap() } else { world.stack.pause(worker).await.unwrap() }

@@ -13,7 +13,6 @@ use tidemark::{
     ports::{Clock, NoticeRecord, NoticeView},
     views::{Redis, RedisOptions, keys},
 };
-use tidemark_local::RedisData;
 use tidemark_tests::{Answer, PATIENCE, User, World, world, world_with};
 
 /// The use cases alone, on a connection that waits for a busy machine: whatever goes to the facts does so because the test wants it.
@@ -166,7 +165,7 @@ async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {
 
 #[tokio::test]
 async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_of_it() {
-    for data in [RedisData::Keep, RedisData::Lose] {
+    for views_survive in [true, false] {
         // As long as a message needs to come five times, Redis is surely back.
         let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(4);
         world_with(patient, async |world| {
@@ -179,7 +178,7 @@ async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_
                 counts(user, 3).await.ok();
                 assert!(!list(user).await.0);
             }
-            world.stack.stop_redis(data).await.unwrap();
+            let away = world.redis_away(views_survive).await;
             let answer = counts(&reader, 3).await;
             assert_eq!((answer.header("degraded"), answer.clone().ok()), (Some("redis"), json!({ "unread": 2, "read": 1 })));
             let answer = reader.put("/v1/notices/3-2/read").await;
@@ -192,7 +191,7 @@ async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_
             assert_eq!(list(&reader).await, (true, expected.clone()));
             assert_eq!(reader.get("/v1/notices/3-2").await.ok()["read"], true);
 
-            world.stack.start_redis().await.unwrap();
+            away.end(world).await;
             world.idle().await;
             redis_is_asked_again(&reader).await;
             assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 2, "read": 1 }));
