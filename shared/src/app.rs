@@ -139,7 +139,7 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let queue: Arc<dyn TaskQueue> = Arc::new(queue);
         let outage = Outage::new(stores.clone(), clock.clone());
-        let later = Later { queue: queue.clone(), outage: outage.clone() };
+        let later = Later { queue: queue.clone(), outage: outage.clone(), clock: clock.clone(), wait: RETRY.wait };
         let readers = Readers {
             edges: stores.clone(),
             posts: stores.clone(),
@@ -174,6 +174,7 @@ impl App {
             edges: stores.clone(),
             posts: stores.clone(),
             queue: queue.clone(),
+            later: later.clone(),
             views: views.clone(),
             progress: views.clone(),
             notices: notices.clone(),

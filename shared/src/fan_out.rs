@@ -14,6 +14,7 @@ use crate::{
         pages::{INLINE_PAGES, page_buckets, page_tasks},
     },
     notices::NoticeBoard,
+    outage::{FEW_TRIES, Later, MOST_TRIES},
     ports::{
         Clock, Edges, FactsError, FanOut, FanOutKind, Look, Posts, Progress, ProgressViews, QueueError, ReaderViews, Task,
         TaskQueue, ViewError,
@@ -46,6 +47,17 @@ impl FanOutError {
             Self::Facts(FactsError::Damaged { .. }) | Self::View(ViewError::Damaged { .. }) => false,
         }
     }
+
+    /// How many attempts of its own a task has that failed so, before it is left to the receives that the queue allows; none if it may be the task's fault.
+    pub fn most_tries(&self, task: &Task) -> u8 {
+        let of_redis = matches!(self, Self::View(_));
+        match task {
+            _ if !self.is_retryable() => 0,
+            // DynamoDB also refuses a request for what is wrong with it, and reconcile resumes a fan-out.
+            Task::Batch { .. } | Task::List { .. } if !of_redis => FEW_TRIES,
+            _ => MOST_TRIES,
+        }
+    }
 }
 
 impl From<ReaderError> for FanOutError {
@@ -66,6 +78,8 @@ pub struct FanOuts {
     pub posts: Arc<dyn Posts>,
     /// Tasks.
     pub queue: Arc<dyn TaskQueue>,
+    /// What is told later.
+    pub later: Later,
     /// Views of readers.
     pub views: Arc<dyn ReaderViews>,
     /// Progress.
@@ -193,13 +207,30 @@ impl FanOuts {
     /// # Errors
     /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), FanOutError> {
-        // The pages count more than this: finishing does it again.
         if fan_out.pages == 0 {
-            return self.finish(fan_out, 0).await;
+            return match self.finish(fan_out, 0).await {
+                Err(error) if error.is_retryable() => self.tell_later(fan_out, &error).await,
+                finished => finished,
+            };
         }
-        if let Err(error) = self.tell(fan_out).await {
-            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "counters and summary not in line yet");
-        }
+        // The pages count more than this, and go on their way in any case.
+        let told = async {
+            match self.tell(fan_out).await {
+                Ok(()) => Ok(()),
+                Err(error) => self.tell_later(fan_out, &error).await,
+            }
+        };
+        let (told, sent) = futures::join!(told, self.send_pages(fan_out));
+        sent.and(told)
+    }
+
+    /// Leaves to a worker what could not be told.
+    async fn tell_later(&self, fan_out: FanOut, error: &FanOutError) -> Result<(), FanOutError> {
+        warn!(post = %fan_out.post, error = error as &dyn std::error::Error, "counters and summary could not be updated, a worker will do it");
+        Ok(self.later.sync(&[Task::Tell { fan_out, tries: 0 }]).await?)
+    }
+
+    async fn send_pages(&self, fan_out: FanOut) -> Result<(), FanOutError> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
             return Ok(self.queue.send(&tasks).await?);
@@ -210,7 +241,12 @@ impl FanOuts {
         }
         let is_empty = |task: &Task| matches!(task, Task::Batch { followers, .. } if followers.is_empty());
         if tasks.iter().all(is_empty) {
-            return self.finish(fan_out, 0).await;
+            match self.finish(fan_out, 0).await {
+                Err(error) if error.is_retryable() => {
+                    warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "an empty fan-out could not be finished, a worker will do it");
+                }
+                finished => return finished,
+            }
         }
         Ok(self.queue.send(&tasks).await?)
     }
@@ -221,12 +257,14 @@ impl FanOuts {
     /// The task is not done and has to be given back.
     pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), FanOutError> {
         match task {
-            Task::Batch { fan_out, page, followers } => {
+            Task::Batch { fan_out, page, followers, .. } => {
                 let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
                 self.handle(*fan_out, &users).await?;
                 self.page_done(*fan_out, *page, users.len() as u64).await
             }
-            Task::List { fan_out, from, to } => self.list(*fan_out, *from..*to, out_of_time).await,
+            Task::List { fan_out, from, to, .. } => self.list(*fan_out, *from..*to, out_of_time).await,
+            Task::Tell { fan_out, .. } if fan_out.pages == 0 => self.finish(*fan_out, 0).await,
+            Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
             Task::Notices { platform, user, .. } => Ok(self.notices.sync(*platform, *user).await?),
             Task::Sync { user, author, .. } => {
                 let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
@@ -329,7 +367,7 @@ impl FanOuts {
 
     async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task, FanOutError> {
         let followers = self.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
-        Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect() })
+        Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
     async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<(), FanOutError> {
@@ -386,7 +424,7 @@ impl FanOuts {
 }
 
 fn list_task(fan_out: FanOut, pages: Range<u16>) -> Task {
-    Task::List { fan_out, from: pages.start, to: pages.end }
+    Task::List { fan_out, from: pages.start, to: pages.end, tries: 0 }
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! What happens while Redis is unavailable, and until the views have what they missed.
 //!
-//! A change that cannot reach its view is left to a `sync` task. Until a worker has done that task, the view is stale, although Redis may be back already. Nobody who reads
-//! the view can see that. So whoever leaves a change to a task also notes the outage among the facts, for a few seconds; workers that cannot do such a task, or do a late
-//! one, prolong the note. Every process looks at the note once a second at most, and while it stands, answers come from the facts and are marked `Degraded`.
+//! A change that cannot reach its view is left to a task. Until a worker has done that task, the view is stale, although Redis may be back already. Nobody who reads
+//! the view can see that. So the process that leaves a change to a task also notes the outage among the facts, for a few seconds; workers that cannot do such a task, or
+//! do one, prolong the note. Every process looks at the note once a second at most, and while it stands, answers come from the facts and are marked `Degraded`. A change
+//! is acknowledged only when every process must have looked since the note stands.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use tracing::warn;
 
 use crate::{
@@ -27,20 +29,28 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Outage {
     facts: Arc<dyn Outages>,
     clock: Arc<dyn Clock>,
-    known: Arc<Mutex<Known>>,
+    /// Until when the note stands, for all that this process has read and written.
+    until: Arc<Mutex<Timestamp>>,
+    /// When the note was read, held while it is: others wait for the same answer.
+    looked_at: Arc<futures::lock::Mutex<Timestamp>>,
+    /// Held while the note is written.
+    noted: Arc<futures::lock::Mutex<Noted>>,
 }
 
+/// The note as this process has written it.
 #[derive(Clone, Copy, Default)]
-struct Known {
-    looked_at: Timestamp,
-    noted_at: Timestamp,
+struct Noted {
+    /// Since when it has stood without a gap.
+    since: Timestamp,
     until: Timestamp,
+    /// After a write that failed, when to write again.
+    again_at: Timestamp,
 }
 
 impl Outage {
     /// Nothing is known yet.
     pub fn new(facts: Arc<dyn Outages>, clock: Arc<dyn Clock>) -> Self {
-        Self { facts, clock, known: Arc::default() }
+        Self { facts, clock, until: Arc::default(), looked_at: Arc::default(), noted: Arc::default() }
     }
 
     /// An error while views may lack changes that wait in a task. If the facts cannot say, none is known.
@@ -48,49 +58,56 @@ impl Outage {
     /// # Errors
     /// The facts have to answer instead of the views.
     pub async fn check(&self) -> Result<(), ViewError> {
+        let mut looked_at = self.looked_at.lock().await;
         let now = self.clock.now();
-        let known = *self.known();
-        let until = if now < known.until || now < known.looked_at.plus_ms(ms(LOOK_EVERY)) {
-            known.until
-        } else {
-            self.known().looked_at = now;
+        if now >= self.known_until() && now >= looked_at.plus_ms(ms(LOOK_EVERY)) {
             match self.facts.outage_until().await {
-                Ok(until) => {
-                    self.known().until = until;
-                    until
-                }
+                Ok(until) => self.stands_until(until),
                 Err(error) => {
                     warn!(error = &error as &dyn std::error::Error, "whether Redis had an outage could not be read");
-                    known.until
                 }
             }
-        };
+            *looked_at = now;
+        }
         let detail = || "views may lack changes of an outage that wait for a worker".into();
-        if now < until { Err(ViewError::Unavailable { operation: "outage", source: detail() }) } else { Ok(()) }
+        if now < self.known_until() {
+            return Err(ViewError::Unavailable { operation: "outage", source: detail() });
+        }
+        Ok(())
     }
 
-    /// Notes that a change waits in a task.
-    pub async fn note(&self) {
+    /// Notes that a change waits in a task which is not tried before this pause is over. Since when the note stands; long ago if it could not be written.
+    async fn note(&self, pause: Duration) -> Timestamp {
+        let mut noted = self.noted.lock().await;
         let now = self.clock.now();
-        let until = now.plus_ms(ms(STANDS));
-        {
-            let mut known = self.known();
-            if now < known.noted_at.plus_ms(ms(LOOK_EVERY)) {
-                return;
+        let until = now.plus_ms(ms(STANDS + pause));
+        if until < noted.until.plus_ms(ms(LOOK_EVERY)) || now < noted.again_at {
+            return noted.since;
+        }
+        self.stands_until(until);
+        match self.facts.note_outage(until).await {
+            Ok(()) => {
+                let since = if now < noted.until { noted.since } else { self.clock.now() };
+                *noted = Noted { since, until, ..*noted };
             }
-            known.noted_at = now;
-            known.until = known.until.max(until);
+            Err(error) => {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an outage of Redis could not be noted: views may be stale for a moment"
+                );
+                noted.again_at = now.plus_ms(ms(LOOK_EVERY));
+            }
         }
-        if let Err(error) = self.facts.note_outage(until).await {
-            warn!(
-                error = &error as &dyn std::error::Error,
-                "an outage of Redis could not be noted: views may be stale for a moment"
-            );
-        }
+        noted.since
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known_until(&self) -> Timestamp {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stands_until(&self, until: Timestamp) {
+        let mut known = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = until.max(*known);
     }
 }
 
@@ -101,45 +118,66 @@ pub struct Later {
     pub queue: Arc<dyn TaskQueue>,
     /// The note that they wait.
     pub outage: Outage,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Waits.
+    pub wait: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Later {
-    /// Leaves views to a worker.
+    /// Leaves views to a worker. Returns when no process believes them any more: until the note has stood for so long as a process may rely on its last look.
     ///
     /// # Errors
     /// The queue did not take a task.
     pub async fn sync(&self, tasks: &[Task]) -> Result<(), QueueError> {
-        futures::join!(self.outage.note(), self.queue.send(tasks)).1
+        let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.queue.send(tasks));
+        let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.clock.now().ms());
+        if left > 0 {
+            (self.wait)(Duration::from_millis(left)).await;
+        }
+        sent
     }
 
-    /// Leaves a task that failed to a later attempt of its own. A message that is received again and again would end among the dead letters of an outage that lasts.
+    /// Leaves a task that failed to a later attempt of its own, if it has had fewer than `most`. A message that is received again and again would end among the dead
+    /// letters of an outage that lasts, and wait for the queue's visibility timeout each time.
     ///
     /// # Errors
-    /// The queue did not take it: it has to be given back.
-    pub async fn again(&self, task: &Task) -> Result<(), QueueError> {
-        let Some((task, tries)) = task.tried_once_more().filter(|(_, tries)| *tries < MOST_TRIES) else {
-            return Err(QueueError { detail: "not a task of a view, or tried too often".to_owned(), source: None });
+    /// The queue did not take it, or it was tried too often: it has to be given back.
+    pub async fn again(&self, task: &Task, most: u8) -> Result<(), QueueError> {
+        let (task, tries) = task.tried_once_more();
+        if tries >= most {
+            return Err(QueueError { detail: "tried too often".to_owned(), source: None });
+        }
+        let pause = pause(&task, tries);
+        let note = async {
+            if task.is_missed_by_views() {
+                self.outage.note(pause).await;
+            }
         };
-        let task = [task];
-        futures::join!(self.outage.note(), self.queue.send_after(&task, pause(tries))).1
+        futures::join!(note, self.queue.send_after(std::slice::from_ref(&task), pause)).1
     }
 
-    /// Whether other tasks of the same outage may still wait when this one is done: then the note stands on.
+    /// After a task was done: others of the same outage may still wait, and then the note stands on.
     pub async fn done(&self, task: &Task) {
-        if task.tried_once_more().is_some_and(|(_, tries)| tries > 1) {
-            self.outage.note().await;
+        if task.is_missed_by_views() {
+            self.outage.note(Duration::ZERO).await;
         }
     }
 }
 
-/// Attempts of its own that a task has, four hours of them; then it is given back, and ends among the dead letters.
-const MOST_TRIES: u8 = u8::MAX;
+/// Attempts of its own that a task has in an outage, four hours of them; then it is given back, and ends among the dead letters.
+pub const MOST_TRIES: u8 = u8::MAX;
 
-/// How long a task waits that failed so often: short at first, so that a view is right soon after a short outage, and a minute in a long one.
-fn pause(tries: u8) -> Duration {
+/// Attempts of its own that a task has which may have failed through its own fault, half a minute of them.
+pub const FEW_TRIES: u8 = 8;
+
+/// How long a task waits that failed so often: short at first, so that a view is right soon after a short outage, and a minute in a long one. A page of a fan-out is much
+/// work, of which some may be done each time, and so waits longer.
+fn pause(task: &Task, tries: u8) -> Duration {
     Duration::from_secs(match tries {
-        0..5 => 1,
-        5..20 => 2,
+        0..5 if task.is_missed_by_views() => 1,
+        5..20 if task.is_missed_by_views() => 2,
+        0..20 => u64::from(tries.min(4)),
         20..40 => 10,
         _ => 60,
     })

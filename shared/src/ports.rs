@@ -298,6 +298,9 @@ pub enum Task {
         page: u16,
         /// Its followers, in bucket order.
         followers: Vec<u64>,
+        /// How often it has failed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
     },
     /// Pages to list and send as batches.
     List {
@@ -307,6 +310,17 @@ pub enum Task {
         from: u16,
         /// The page after the last.
         to: u16,
+        /// How often it has failed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// What is kept of a post's author and of the post itself did not hear of the fan-out when it began.
+    Tell {
+        /// What to tell.
+        fan_out: FanOut,
+        /// How often it has failed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
     },
     /// A change that did not reach the view when it happened: make the view agree with the facts for this pair.
     Sync {
@@ -341,23 +355,33 @@ impl Task {
         Self::Sync { user, author, tries: 0 }
     }
 
-    /// A task of a view after another failure, and how often it has failed then; `None` for tasks of a fan-out.
-    pub fn tried_once_more(&self) -> Option<(Self, u8)> {
+    /// The task after another failure, and how often it has failed then.
+    pub fn tried_once_more(&self) -> (Self, u8) {
         let mut task = self.clone();
-        match &mut task {
-            Self::Sync { tries, .. } | Self::Notices { tries, .. } => {
-                *tries = tries.saturating_add(1);
-                let tries = *tries;
-                Some((task, tries))
-            }
-            Self::Batch { .. } | Self::List { .. } => None,
+        let (Self::Batch { tries, .. }
+        | Self::List { tries, .. }
+        | Self::Tell { tries, .. }
+        | Self::Sync { tries, .. }
+        | Self::Notices { tries, .. }) = &mut task;
+        *tries = tries.saturating_add(1);
+        let tries = *tries;
+        (task, tries)
+    }
+
+    /// Whether views are wrong until the task is done. Those that wait for a page of a fan-out are not: the post's delivery says that it is under way.
+    pub fn is_missed_by_views(&self) -> bool {
+        match self {
+            Self::Tell { .. } | Self::Sync { .. } | Self::Notices { .. } => true,
+            Self::Batch { .. } | Self::List { .. } => false,
         }
     }
 
     /// Whose task it is, an author, a reader or a platform: nobody's tasks wait behind all of somebody else's.
     pub fn group(&self) -> String {
         match self {
-            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } => fan_out.post.author.to_string(),
+            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
+                fan_out.post.author.to_string()
+            }
             Self::Sync { user, .. } | Self::Notices { user: Some(user), .. } => user.to_string(),
             Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
         }

@@ -1,79 +1,214 @@
 //! A Redis that comes back with older data is not believed: the first read after it says what the facts say.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use serde_json::json;
-use tidemark_local::RedisData;
-use tidemark_tests::{World, world};
+use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tidemark::{
+    domain::{Edge, Timestamp, UserId},
+    facts::schema,
+};
+use tidemark_local::{ClusterSetup, RedisData, RedisSetup};
+use tidemark_tests::{PATIENCE, World, world, world_with};
 
-/// Everything that one reader sees of two authors and a platform, as the API says it.
-async fn seen(world: &World) -> serde_json::Value {
-    let reader = world.user(1);
-    let page = reader.get("/v1/feed?limit=100").await.ok();
-    let unread = reader.get("/v1/unread").await.ok();
-    let following = reader.get("/v1/users/1/following?limit=100").await.ok();
-    let followers = reader.get("/v1/users/10/followers?limit=100").await.ok();
-    let counters = reader.get("/v1/users/10/counters").await.ok();
-    let notices = reader.get("/v1/notices?platform=7").await.ok();
-    json!([page, unread, following["items"], followers["items"], counters, notices["items"]])
+use crate::damage::proxy::world_behind_a_proxy;
+
+/// Readers of two authors. On a cluster they live on every master.
+const READERS: std::ops::RangeInclusive<u64> = 1..=6;
+const AUTHORS: [u64; 2] = [10, 20];
+
+/// Every view of a reader, by path, as the API shows it.
+type Views = BTreeMap<(u64, String), Value>;
+
+fn paths(reader: u64) -> Vec<String> {
+    let own = [
+        "/v1/feed?limit=100".to_owned(),
+        "/v1/feed?status=unread&limit=100".to_owned(),
+        "/v1/unread".to_owned(),
+        "/v1/notices?platform=7".to_owned(),
+        "/v1/notices/unread?platform=7".to_owned(),
+        format!("/v1/users/{reader}/following?limit=100"),
+        format!("/v1/users/{reader}/counters"),
+    ];
+    let of_author = |author: u64| {
+        [
+            format!("/v1/unread/{author}"),
+            format!("/v1/authors/{author}/posts?limit=100"),
+            format!("/v1/users/{author}/followers?limit=100"),
+            format!("/v1/users/{author}/counters"),
+            format!("/v1/posts/{author}-5"),
+        ]
+    };
+    own.into_iter().chain(AUTHORS.into_iter().flat_map(of_author)).collect()
 }
 
-/// Waits for an answer that does not say that a view is being rebuilt.
-async fn settled(world: &World) -> serde_json::Value {
+/// One answer, and whether a view gave it.
+async fn read(world: &World, reader: u64, path: &str) -> (Value, bool) {
+    let answer = world.user(reader).get(path).await;
+    let from_view = answer.header("degraded").is_none();
+    (answer.ok(), from_view)
+}
+
+async fn views(world: &World) -> Views {
     world.redis_is_asked_again().await;
-    seen(world).await
+    let mut views = Views::new();
+    for reader in READERS {
+        for path in paths(reader) {
+            let (answer, _) = read(world, reader, &path).await;
+            views.insert((reader, path), answer);
+        }
+    }
+    views
+}
+
+/// What came of the reads after Redis was back with older data.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Reads {
+    /// Views that were read.
+    views: usize,
+    /// Most reads that a view needed until it agreed with the facts.
+    most: usize,
+    /// Answers that said otherwise.
+    wrong: usize,
+    /// Answers from the facts, while a node was not there yet.
+    degraded: usize,
+}
+
+/// Reads every view until it agrees with what the facts say, and twice more.
+async fn read_until_right(world: &World, facts: &Views) -> Reads {
+    world.redis_is_asked_again().await;
+    let mut reads = Reads { views: facts.len(), ..Reads::default() };
+    for ((reader, path), right) in facts {
+        let started = Instant::now();
+        let (mut count, mut agreed) = (0, 0);
+        while agreed < 3 {
+            assert!(started.elapsed() < PATIENCE, "{path} of {reader} never agrees");
+            let (answer, from_view) = read(world, *reader, path).await;
+            count += usize::from(agreed == 0 && from_view);
+            if answer == *right {
+                agreed += usize::from(from_view);
+                reads.degraded += usize::from(!from_view);
+            } else {
+                reads.wrong += 1;
+                println!("{path} of {reader}: {answer} instead of {right}");
+            }
+        }
+        reads.most = reads.most.max(count);
+    }
+    reads
+}
+
+/// What there is before the moment that Redis comes back with.
+async fn prepare(world: &World) {
+    let admin = world.stranger(Some("9 notices:write"));
+    for author in AUTHORS {
+        world.follow(READERS, author).await;
+        for number in 1..=5 {
+            world.user(author).publish(&format!("{number}")).await;
+        }
+    }
+    for title in ["one", "two"] {
+        admin.post("/v1/notices", &json!({ "platforms": [7], "title": title })).await.ok();
+    }
+    world.idle().await;
+    views(world).await;
+}
+
+/// What is acknowledged after that moment; every view then.
+async fn change(world: &World) -> Views {
+    let admin = world.stranger(Some("9 notices:write"));
+    for reader in READERS {
+        let caller = world.user(reader);
+        caller.put("/v1/posts/10-1/read").await.ok();
+        caller.post("/v1/reads", &json!({ "author": "20", "through": 3 })).await.ok();
+        caller.put("/v1/posts/10-5/like").await.ok();
+        caller.put("/v1/notices/7-1/read").await.ok();
+    }
+    world.user(10).delete("/v1/posts/10-4").await.ok();
+    world.user(2).delete("/v1/following/10").await.ok();
+    world.follow([30], 10).await;
+    admin.delete("/v1/notices/7-2").await.ok();
+    world.user(10).publish("six").await;
+    world.idle().await;
+    views(world).await
+}
+
+/// What happens from here on reaches the views that the reads have made, and nothing is left to repair.
+async fn goes_on(world: &World, facts: &Views) {
+    let total = |views: &Views, reader| views[&(reader, "/v1/unread".to_owned())]["total"].as_u64().unwrap();
+    world.user(20).publish("six of twenty").await;
+    for reader in READERS {
+        world.user(reader).put("/v1/posts/20-5/read").await.ok();
+    }
+    world.idle().await;
+    let now = views(world).await;
+    for reader in READERS {
+        assert_eq!(total(&now, reader), total(facts, reader), "one more, one less for {reader}");
+    }
+    let dry_run = json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0, "slice": 100_000 });
+    let report = world.stack.fire("reconcile", Some(dry_run)).await.unwrap();
+    assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
+}
+
+/// Every view is right at its first read.
+fn assert_first_reads(reads: &Reads, what: &str) {
+    println!("{what}: {reads:?}");
+    assert_eq!((reads.most, reads.wrong), (1, 0), "{what}: {reads:?}");
 }
 
 #[tokio::test]
 async fn a_restart_with_an_older_dump_brings_nothing_back() {
     world(async |world| {
+        prepare(world).await;
+        world.stack.dump_redis().await.unwrap();
+        let facts = change(world).await;
+        world.stack.restart_redis_from_dump().await.unwrap();
+        assert!(world.redis_sum("stats", "total_commands_processed").await < 1_000, "it was restarted");
+        assert_first_reads(&read_until_right(world, &facts).await, "older dump");
+        goes_on(world, &facts).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_the_last_writes_brings_nothing_back() {
+    world(async |world| {
         if !world.is_one_node() {
+            // tests/system/cluster/failover.rs has the same for a cluster.
             return;
         }
-        let (reader, admin) = (world.user(1), world.stranger(Some("9 notices:write")));
-        for author in [10, 20] {
-            world.follow([1, 2], author).await;
-            for number in 1..=5 {
-                world.user(author).publish(&format!("{number}")).await;
-            }
-        }
-        for title in ["one", "two"] {
-            admin.post("/v1/notices", &json!({ "platforms": [7], "title": title })).await.ok();
-        }
-        world.idle().await;
-        let before = settled(world).await;
-        // The dump of now.
-        let dump = dump_of(world).await;
+        prepare(world).await;
+        world.stack.start_redis_replica().await.unwrap();
+        let facts = change(world).await;
+        world.stack.promote_redis_replica().await.unwrap();
+        assert_first_reads(&read_until_right(world, &facts).await, "promoted replica");
+        goes_on(world, &facts).await;
+    })
+    .await;
+}
 
-        reader.put("/v1/posts/10-1/read").await.ok();
-        reader.post("/v1/reads", &json!({ "author": "20", "through": 3 })).await.ok();
-        world.user(10).delete("/v1/posts/10-4").await.ok();
-        reader.put("/v1/posts/10-5/like").await.ok();
-        world.user(2).delete("/v1/following/10").await.ok();
-        world.follow([3], 10).await;
-        reader.put("/v1/notices/7-1/read").await.ok();
-        admin.delete("/v1/notices/7-2").await.ok();
-        world.user(10).publish("six").await;
-        world.idle().await;
-        let after = settled(world).await;
-        assert_ne!(before, after);
-
-        world.stack.stop_redis(RedisData::Lose).await.unwrap();
-        std::fs::write(dump_path(world), dump).unwrap();
-        world.stack.start_redis().await.unwrap();
-        let mut redis = world.redis().await;
-        let keys: u64 = redis::cmd("DBSIZE").query_async(&mut redis).await.unwrap();
-        assert!(keys > 5, "the older data is there: {keys} keys");
-        assert_eq!(settled(world).await, after, "the first read");
-        // And what happens from here on reaches the views that it has made.
-        world.user(20).publish("six of twenty").await;
-        reader.put("/v1/posts/10-2/read").await.ok();
-        world.idle().await;
-        let unread = reader.get("/v1/unread").await.ok();
-        assert_eq!(unread["total"], after[1]["total"], "one more, one less");
-        let dry_run = json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0, "slice": 100_000 });
-        let report = world.stack.fire("reconcile", Some(dry_run)).await.unwrap();
-        assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
+#[tokio::test]
+async fn masters_of_a_cluster_restarted_with_older_dumps_bring_nothing_back() {
+    const MASTERS: usize = 3;
+    let cluster = |options: &mut tidemark_local::Options| {
+        let cluster = ClusterSetup { masters: MASTERS, replicas: 0, node_timeout: Duration::from_secs(1) };
+        options.redis = RedisSetup { tls: false, cluster: Some(cluster) };
+        options.retry_delay = Duration::from_secs(1);
+    };
+    world_with(cluster, async |world| {
+        prepare(world).await;
+        world.stack.dump_redis().await.unwrap();
+        let facts = change(world).await;
+        for master in 0..MASTERS {
+            world.stack.restart_redis_node_from_dump(master).await.unwrap();
+            assert_first_reads(&read_until_right(world, &facts).await, &format!("master {master} with an older dump"));
+        }
+        goes_on(world, &facts).await;
     })
     .await;
 }
@@ -113,4 +248,116 @@ async fn views_of_another_epoch_take_no_delivery_and_no_change() {
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
     })
     .await;
+}
+
+/// Authors that each reader of the measurement follows, one of whom all follow, and posts of each.
+const FOLLOWED: u64 = 20;
+const POSTS: u64 = 5;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_after_another_epoch_costs_a_reader_no_more_than_its_first_read() {
+    rebuild(50, 40).await;
+}
+
+/// The numbers of docs/redis.md.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes"]
+async fn what_the_rebuild_of_ten_thousand_readers_costs() {
+    rebuild(10_000, 400).await;
+}
+
+/// What reads of all readers' feeds cost.
+struct Cost {
+    requests: u64,
+    units: f64,
+    took: Duration,
+}
+
+/// Measures so many readers, who follow some of `pool` authors besides the one whom all follow.
+async fn rebuild(readers: u64, pool: u64) {
+    world_behind_a_proxy(async |world, proxy| {
+        let authors: Vec<u64> = (0..=pool).map(|index| 1_000_000 + index).collect();
+        stream::iter(&authors)
+            .map(async |&author| {
+                for number in 0..POSTS {
+                    world.user(author).publish(&format!("{number}")).await;
+                }
+            })
+            .buffer_unordered(8)
+            .collect::<()>()
+            .await;
+        follow(world, readers, &authors).await;
+        world.idle().await;
+        proxy.meter();
+        let first = read_all(world, proxy, readers, "first reads").await;
+        let warm = read_all(world, proxy, readers, "warm reads").await;
+        world.stack.dump_redis().await.unwrap();
+        world.stack.restart_redis_from_dump().await.unwrap();
+        world.redis_is_asked_again().await;
+        proxy.meter();
+        let again = read_all(world, proxy, readers, "reads after another epoch").await;
+        // Besides, each process looks for an outage once a second.
+        let looks = again.took.as_secs() + 10;
+        assert!(again.requests <= first.requests + looks, "{} requests instead of {}", again.requests, first.requests);
+        assert!(again.units <= first.units + looks as f64, "{} units instead of {}", again.units, first.units);
+        let warm_again = read_all(world, proxy, readers, "warm reads").await;
+        assert!(warm_again.requests <= warm.requests + warm_again.took.as_secs() + 10, "{} requests", warm_again.requests);
+    })
+    .await;
+}
+
+/// Writes edges to facts: each reader follows the first author and some others.
+async fn follow(world: &World, readers: u64, authors: &[u64]) {
+    let pool = authors.len() as u64 - 1;
+    let user = |id: u64| UserId::new(id).unwrap();
+    let edge = |reader: u64, author: u64| {
+        let (user, author) = (user(reader), user(author));
+        Edge { user, author, following: true, since: Timestamp::from_ms(1), rev: 1, base: 0, floor: 0 }
+    };
+    let followed = |reader: u64| {
+        let others = (1..FOLLOWED).map(move |index| authors[(1 + (reader * 7 + index * 19) % pool) as usize]);
+        others.chain([authors[0]]).collect::<BTreeSet<u64>>()
+    };
+    let edges: Vec<Edge> =
+        (1..=readers).flat_map(|reader| followed(reader).into_iter().map(move |author| edge(reader, author))).collect();
+    assert_eq!(edges.len() as u64, readers * FOLLOWED);
+    let dynamodb = world.dynamodb().await;
+    let writes = edges.chunks(25).map(async |edges| {
+        let put = |edge: &Edge| {
+            WriteRequest::builder()
+                .put_request(PutRequest::builder().set_item(Some(schema::edge_item(edge))).build().unwrap())
+                .build()
+        };
+        let items = edges.iter().map(put).collect();
+        let answer = dynamodb.batch_write_item().request_items("FollowingTable", items).send().await.unwrap();
+        assert!(answer.unprocessed_items().is_none_or(HashMap::is_empty));
+    });
+    stream::iter(writes).buffer_unordered(8).collect::<()>().await;
+}
+
+async fn read_all(world: &World, proxy: &crate::damage::proxy::Proxy, readers: u64, what: &str) -> Cost {
+    world.forget_redis_calls().await;
+    let started = Instant::now();
+    let wrong: usize = stream::iter(1..=readers)
+        .map(async |reader| {
+            let page = world.user(reader).get("/v1/feed?limit=20").await;
+            let right = page.header("degraded").is_none() && page.body["unread_total"] == FOLLOWED * POSTS;
+            usize::from(!right || page.body["items"].as_array().is_none_or(|items| items.len() != 20))
+        })
+        .buffer_unordered(16)
+        .fold(0, async |sum, wrong| sum + wrong)
+        .await;
+    let took = started.elapsed();
+    let (meter, calls) = (proxy.meter(), world.redis_calls().await);
+    let requests: u64 = meter.requests.values().sum();
+    println!(
+        "{what}, {readers} readers: {:.1} s; DynamoDB {requests} requests {:?}, {:.0} units; Redis {} commands, {} of them functions",
+        took.as_secs_f64(),
+        meter.requests,
+        meter.units,
+        calls.values().sum::<u64>(),
+        calls.get("fcall").copied().unwrap_or(0)
+    );
+    assert_eq!(wrong, 0, "{what}: wrong answers");
+    Cost { requests, units: meter.units, took }
 }

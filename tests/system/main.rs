@@ -10,6 +10,7 @@ mod deleted_runs;
 mod delivery;
 mod epochs;
 mod events;
+mod hang;
 mod histories;
 mod killed;
 mod likes;

@@ -226,7 +226,8 @@ fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
     }
 }
 
-fn post_of(item: &Value) -> (u64, u64) {
+/// Author and number of the post that is an item.
+pub(crate) fn post_of(item: &Value) -> (u64, u64) {
     let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
     (author.parse().unwrap(), seq.parse().unwrap())
 }

@@ -1,9 +1,10 @@
 //! Redis away: the facts answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tidemark_local::RedisData;
-use tidemark_tests::{world, world_with};
+use serde_json::{Value, json};
+use tidemark_local::{RedisData, Weather};
+use tidemark_tests::{World, world, world_with};
 
 #[tokio::test]
 async fn without_redis_everything_goes_on_from_the_facts() {
@@ -60,6 +61,121 @@ async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
         world.user(20).publish("seen").await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 1);
+    })
+    .await;
+}
+
+/// How long the note of an outage stands when no worker prolongs it.
+const NOTE_STANDS: Duration = Duration::from_secs(3);
+
+/// Redis is there again right after `change` was acknowledged, and no worker has done anything. What a reader sees then, until an attempt was quick enough to say.
+async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn()) -> Value {
+    loop {
+        // The reading function has looked for an outage just now, and found none.
+        world.redis_is_asked_again().await;
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        world.user(1).get(reads).await.ok();
+        world.stack.pause("fan-out").await.unwrap();
+        let refusal = world.refuse_redis().await;
+        let started = Instant::now();
+        change().await;
+        refusal.end().await;
+        let seen = world.user(1).get(reads).await.ok();
+        let took = started.elapsed();
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        if took < NOTE_STANDS {
+            return seen;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mark_that_missed_its_view_is_seen_when_it_is_acknowledged() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        world.user(10).publish("one").await;
+        world.idle().await;
+        assert_eq!(reader.unread_total().await, 1);
+        let mark = async || {
+            reader.delete("/v1/posts/10-1/read").await.ok();
+            reader.put("/v1/posts/10-1/read").await.ok();
+        };
+        assert_eq!(right_after_an_outage(world, "/v1/unread", mark).await["total"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_publish_that_missed_the_counters_is_counted_when_it_is_acknowledged() {
+    world(async |world| {
+        let posts = async || world.user(1).get("/v1/users/1/counters").await.ok()["posts"].as_u64().unwrap();
+        world.follow([2], 1).await;
+        world.user(1).publish("one").await;
+        world.idle().await;
+        assert_eq!(posts().await, 1);
+        let seen = right_after_an_outage(world, "/v1/users/1/counters", async || drop(world.user(1).publish("more").await)).await;
+        world.redis_is_asked_again().await;
+        assert_eq!(seen["posts"], posts().await, "and no worker has forgotten to count it");
+        assert_eq!(seen["posts"], world.user(2).get("/v1/feed").await.ok()["items"].as_array().unwrap().len());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_delivered_while_redis_was_away_is_delivered_seconds_after_it() {
+    // The third author's posts are not pushed, the fourth has no followers.
+    let few = |options: &mut tidemark_local::Options| {
+        options.parameters.insert("PullThreshold".to_owned(), "2".to_owned());
+    };
+    world_with(few, async |world| {
+        let readers = [1, 2];
+        world.follow([1], 10).await;
+        world.follow(readers, 30).await;
+        for author in [10, 30, 40] {
+            world.user(author).publish("one").await;
+            world.user(author).publish("two").await;
+        }
+        world.idle().await;
+        for reader in readers {
+            world.user(reader).feed_ids().await;
+        }
+        // A failed message comes back after the queue's own visibility timeout.
+        world.stack.set_weather(Weather::Aws, 1);
+        let refusal = world.refuse_redis().await;
+        for author in [10, 30, 40] {
+            world.user(author).publish("three").await;
+            world.user(author).delete(&format!("/v1/posts/{author}-1")).await;
+        }
+        // Long enough for the workers to have tried.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        refusal.end().await;
+        let back = Instant::now();
+        world.redis_is_asked_again().await;
+        world.stack.idle_within(Duration::from_secs(60)).await.unwrap();
+        println!("delivered {:.1} s after Redis is back", back.elapsed().as_secs_f64());
+        world.redis_is_asked_again().await;
+        for author in [10, 30, 40] {
+            let delivery = world.user(author).get(&format!("/v1/posts/{author}-3/delivery")).await;
+            assert_eq!((delivery.header("degraded"), &delivery.body["state"]), (None, &json!("done")), "{author}");
+            let counters = world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
+            assert_eq!(counters["posts"], 2);
+        }
+        let feed = |authors: &[u64]| {
+            let mut ids: Vec<String> = authors.iter().flat_map(|author| [3, 2].map(|seq| format!("{author}-{seq}"))).collect();
+            ids.sort();
+            ids
+        };
+        for (reader, authors) in [(1, &[10, 30][..]), (2, &[30])] {
+            let page = world.user(reader).get("/v1/feed?limit=100").await;
+            assert_eq!(page.header("degraded"), None);
+            let mut ids = world.user(reader).feed_ids().await;
+            ids.sort();
+            assert_eq!(ids, feed(authors));
+            assert_eq!(world.user(reader).unread_total().await, ids.len() as u64);
+        }
+        world.stack.set_weather(Weather::Calm, 1);
     })
     .await;
 }

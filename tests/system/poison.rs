@@ -37,6 +37,24 @@ async fn a_malformed_message_reaches_the_dead_letters_alone() {
 }
 
 #[tokio::test]
+async fn a_task_that_no_attempt_can_do_reaches_the_dead_letters_as_it_was_sent() {
+    world(async |world| {
+        let queue = world.stack.queue("FanOutQueue").unwrap();
+        // Pages that the fan-out does not have.
+        let fan_out = json!({ "kind": "deliver", "post": "99-1", "at": "2026-01-01T00:00:00.000Z", "pages": 2, "deletions": 0 });
+        let body = json!({ "v": 1, "type": "list", "fan_out": fan_out, "from": 5, "to": 9 }).to_string();
+        let sqs = world.sqs().await;
+        sqs.send_message().queue_url(&queue.url).message_body(&body).send().await.unwrap();
+        world.idle().await;
+        let dead = world.stack.queue("FanOutDeadLetters").unwrap().url.clone();
+        let dead = sqs.receive_message().queue_url(&dead).max_number_of_messages(10).send().await.unwrap();
+        let [message] = dead.messages() else { panic!("{} messages", dead.messages().len()) };
+        assert_eq!(message.body(), Some(body.as_str()), "the same message, and no other was sent in its place");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn only_the_failed_messages_are_given_back() {
     world(async |world| {
         let bodies = ["nonsense".to_owned(), r#"{"v":1,"type":"sync","user":"1","author":"2"}"#.to_owned(), "{}".to_owned()];

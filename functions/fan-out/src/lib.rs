@@ -54,7 +54,7 @@ fn decode(message: SqsMessage) -> Result<(String, Task), BatchItemFailure> {
 /// Small tasks come first, so that a small author's followers do not wait for a big one's in the same event.
 fn size(task: &Task) -> usize {
     match task {
-        Task::Sync { .. } | Task::Notices { .. } => 1,
+        Task::Sync { .. } | Task::Notices { .. } | Task::Tell { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
         Task::List { .. } => usize::MAX,
     }
@@ -69,8 +69,8 @@ async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchIt
         }
         Err(error) => {
             warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
-            // A view's task is tried again in a message of its own: it waits seconds instead of the queue's visibility timeout, and as often as an outage lasts.
-            let again = error.is_retryable() && app.later.again(&task).await.is_ok();
+            // It is tried again in a message of its own: it waits seconds instead of the queue's visibility timeout, and as often as an outage lasts.
+            let again = app.later.again(&task, error.most_tries(&task)).await.is_ok();
             (!again).then(|| failure(id))
         }
     }

@@ -181,17 +181,21 @@ mod tests {
             modes: Modes::default(),
         };
         let tasks = [
-            Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] },
-            Task::List { fan_out, from: 0, to: 2 },
+            Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX], tries: 0 },
+            Task::Batch { fan_out, page: 1, followers: vec![], tries: 0 }.tried_once_more().0,
+            Task::List { fan_out, from: 0, to: 2, tries: 0 },
+            Task::Tell { fan_out, tries: 0 },
             Task::sync("1".parse().unwrap(), "7".parse().unwrap()),
-            Task::sync("1".parse().unwrap(), "7".parse().unwrap()).tried_once_more().unwrap().0,
+            Task::sync("1".parse().unwrap(), "7".parse().unwrap()).tried_once_more().0,
             Task::Notices { platform: "7".parse().unwrap(), user: None, tries: 0 },
             Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()), tries: 0 },
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
         let bodies = [
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
+            format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[],"tries":1}}"#),
             format!(r#"{{"v":1,"type":"list",{fan_out},"from":0,"to":2}}"#),
+            format!(r#"{{"v":1,"type":"tell",{fan_out}}}"#),
             r#"{"v":1,"type":"sync","user":"1","author":"7"}"#.to_owned(),
             r#"{"v":1,"type":"sync","user":"1","author":"7","tries":1}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),

@@ -1,6 +1,9 @@
 //! A proxy before DynamoDB that lets a test act between two requests of a function, lose an answer, or refuse a request.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock},
+};
 
 use axum::{
     Router,
@@ -45,18 +48,33 @@ pub(crate) enum Fate {
 
 type Rule = Arc<dyn Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync>;
 
+/// What functions have asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meter {
+    /// Requests by operation.
+    pub(crate) requests: BTreeMap<String, u64>,
+    /// Units that they have consumed, as the service says.
+    pub(crate) units: f64,
+}
+
 /// Stands before DynamoDB.
 pub(crate) struct Proxy {
     service: OnceLock<String>,
     http: reqwest::Client,
     rule: Mutex<Option<Rule>>,
+    meter: Mutex<Option<Meter>>,
 }
 
 /// A world whose functions reach DynamoDB through a proxy. What the test itself asks does not pass it.
 pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let proxy = Arc::new(Proxy { service: OnceLock::new(), http: reqwest::Client::new(), rule: Mutex::new(None) });
+    let proxy = Arc::new(Proxy {
+        service: OnceLock::new(),
+        http: reqwest::Client::new(),
+        rule: Mutex::new(None),
+        meter: Mutex::new(None),
+    });
     let router = Router::new().fallback(forward).with_state(Arc::clone(&proxy));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     world_with(
@@ -76,6 +94,23 @@ impl Proxy {
         *self.rule.lock().unwrap() = Some(Arc::new(rule));
     }
 
+    /// Counts from zero on; what was counted before.
+    pub(crate) fn meter(&self) -> Meter {
+        self.meter.lock().unwrap().replace(Meter::default()).unwrap_or_default()
+    }
+
+    fn count(&self, operation: String, answer: &[u8]) {
+        if let Some(meter) = self.meter.lock().unwrap().as_mut() {
+            let answer: Value = serde_json::from_slice(answer).unwrap();
+            let consumed = match &answer["ConsumedCapacity"] {
+                Value::Array(tables) => tables.as_slice(),
+                table => std::slice::from_ref(table),
+            };
+            meter.units += consumed.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum::<f64>();
+            *meter.requests.entry(operation).or_default() += 1;
+        }
+    }
+
     /// Forwards everything again.
     pub(crate) fn forward_all(&self) {
         self.rule.lock().unwrap().take();
@@ -86,7 +121,13 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
     let text = |name: &str| headers[name].to_str().unwrap().to_owned();
     let function = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap().to_owned();
     let operation = text("x-amz-target").rsplit('.').next().unwrap().to_owned();
-    let asked = Asked { function, operation, body: serde_json::from_slice(&body).unwrap() };
+    let mut body = body;
+    if proxy.meter.lock().unwrap().is_some() {
+        let mut metered: Value = serde_json::from_slice(&body).unwrap();
+        metered["ReturnConsumedCapacity"] = json!("TOTAL");
+        body = metered.to_string().into();
+    }
+    let asked = Asked { function, operation: operation.clone(), body: serde_json::from_slice(&body).unwrap() };
     let rule = proxy.rule.lock().unwrap().clone();
     let fate = match rule {
         Some(rule) => rule(asked).await,
@@ -107,7 +148,9 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
     for (name, value) in answer.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
         response = response.header(name, value);
     }
-    response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
+    let answer = answer.bytes().await.unwrap();
+    proxy.count(operation, &answer);
+    response.body(Body::from(answer)).unwrap()
 }
 
 fn error(code: &str) -> Response {

@@ -94,7 +94,12 @@ impl Worker {
             .chunks(PAGE)
             .zip(0..)
             .map(|(followers, page)| {
-                queue::encode(&Task::Batch { fan_out, page, followers: followers.iter().map(|user| user.get()).collect() })
+                queue::encode(&Task::Batch {
+                    fan_out,
+                    page,
+                    followers: followers.iter().map(|user| user.get()).collect(),
+                    tries: 0,
+                })
             })
             .collect::<Result<_, _>>()?;
         Ok(bodies.chunks(self.messages).map(event).collect())

@@ -1,0 +1,383 @@
+//! Redis hangs and is back, in the weather of AWS: every answer is compared with what was acknowledged before its request was sent.
+//!
+//! A line of clients works on users of its own, one request at a time, so the model says exactly what each answer must be. One thing is open: a post whose delivery
+//! has not been seen to be done may be in a feed and its counts or not yet.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark::{SystemClock, domain::Timestamp, ports::Clock as _};
+use tidemark_local::Weather;
+use tidemark_tests::{Answer, Kind, Model, Post, World, deployed_timeouts, world_with};
+
+use crate::operations;
+
+/// Lines of clients, and users of each.
+const LINES: u64 = 12;
+const USERS: u64 = 4;
+
+/// How long everything is well before the hang.
+const WELL: Duration = Duration::from_secs(1);
+
+/// How long after the last request a post may wait for its delivery: much less than the queue's visibility timeout.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Items of a page.
+const PAGE: usize = 100;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_is_wrong_while_redis_hangs_and_after_it() {
+    hang(Duration::from_secs(4), Duration::from_secs(8)).await;
+}
+
+/// The numbers of docs/redis.md.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a minute"]
+async fn no_answer_is_wrong_while_redis_hangs_for_twenty_seconds_and_after_it() {
+    hang(Duration::from_secs(20), Duration::from_secs(10)).await;
+}
+
+/// An answer and what is wrong with it.
+struct Seen {
+    sent: Instant,
+    degraded: bool,
+    wrong: Option<String>,
+}
+
+/// What the lines share.
+struct Run<'a> {
+    world: &'a World,
+    seen: Mutex<Vec<Seen>>,
+    /// When deliveries were begun and finished.
+    delivered: Mutex<Vec<(Timestamp, Timestamp)>>,
+    over: AtomicBool,
+}
+
+async fn hang(time: Duration, after: Duration) {
+    world_with(deployed_timeouts, async |world| {
+        world.stack.set_weather(Weather::Aws, 1);
+        let run = Run { world, seen: Mutex::default(), delivered: Mutex::default(), over: AtomicBool::new(false) };
+        let lines = join_all((0..LINES).map(|seed| line(&run, seed)));
+        let disturb = async {
+            tokio::time::sleep(WELL).await;
+            let hang = world.hang_redis().await;
+            let began = Instant::now();
+            tokio::time::sleep(time).await;
+            hang.end();
+            let back = (Instant::now(), SystemClock.now());
+            tokio::time::sleep(after).await;
+            run.over.store(true, Ordering::SeqCst);
+            (began, back)
+        };
+        let (lines, (began, back)) = futures::join!(lines, disturb);
+        let wrong = report(&run, began, back);
+        let waiting: usize = lines.iter().map(|line| line.pending.len()).sum();
+        assert_eq!(waiting, 0, "posts are not delivered long after Redis is back");
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        for line in &lines {
+            join_all(line.users.iter().map(async |&user| {
+                operations::compare(&world.user(user), &line.model, user, line.seed).await;
+            }))
+            .await;
+        }
+        assert!(wrong.is_empty(), "{} wrong answers, the first: {}", wrong.len(), wrong[0]);
+    })
+    .await;
+}
+
+/// Prints the numbers; the wrong answers.
+fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) -> Vec<String> {
+    let seen = run.seen.lock().unwrap();
+    let after = |at: Instant| at.saturating_duration_since(back).as_secs_f64();
+    let phases = [("before", None, Some(began)), ("during", Some(began), Some(back)), ("after", Some(back), None)];
+    for (name, from, to) in phases {
+        let of = || seen.iter().filter(|seen| from.is_none_or(|from| seen.sent >= from) && to.is_none_or(|to| seen.sent < to));
+        let count = |degraded: bool| of().filter(|seen| seen.degraded == degraded).count();
+        let wrong = |degraded: bool| of().filter(|seen| seen.degraded == degraded && seen.wrong.is_some()).count();
+        println!(
+            "{name} the hang: {} answers, {} of them wrong; {} degraded, {} of them wrong",
+            count(false),
+            wrong(false),
+            count(true),
+            wrong(true)
+        );
+    }
+    let finished = run.delivered.lock().unwrap();
+    let late = finished.iter().filter(|(published, _)| *published < back_at).map(|(_, at)| at.ms().saturating_sub(back_at.ms()));
+    let delivered = late.max().unwrap_or_default();
+    let last = |of: &dyn Fn(&&Seen) -> bool| seen.iter().filter(of).map(|seen| after(seen.sent)).fold(0.0, f64::max);
+    println!(
+        "after Redis is back: last wrong answer {:.2} s, last degraded answer {:.2} s, last delivery of a post of before {:.2} s",
+        last(&|seen| seen.wrong.is_some()),
+        last(&|seen| seen.degraded),
+        delivered as f64 / 1_000.0
+    );
+    let wrong = seen.iter().filter_map(|seen| {
+        let when = seen.sent.saturating_duration_since(began).as_secs_f64();
+        seen.wrong.as_ref().map(|wrong| format!("{when:.2} s after the hang began, degraded {}: {wrong}", seen.degraded))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    wrong.iter().take(20).for_each(|wrong| println!("  {wrong}"));
+    wrong
+}
+
+/// Users that nobody else touches, and one request after the other of them.
+struct Line<'a> {
+    run: &'a Run<'a>,
+    seed: u64,
+    rng: StdRng,
+    users: Vec<u64>,
+    model: Model,
+    /// Posts whose delivery has not been seen to be done.
+    pending: BTreeSet<Post>,
+}
+
+async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
+    let users: Vec<u64> = (1..=USERS).map(|index| seed * 10 + index).collect();
+    let (rng, model, pending) = (StdRng::seed_from_u64(seed), Model::default(), BTreeSet::new());
+    let mut line = Line { run, seed, rng, users, model, pending };
+    for user in line.users.clone() {
+        for author in line.users.clone() {
+            line.follow(user, author).await;
+        }
+        line.feed(user).await;
+    }
+    while !run.over.load(Ordering::SeqCst) {
+        line.step().await;
+    }
+    let started = Instant::now();
+    while let Some(&post) = line.pending.first() {
+        line.delivery(post).await;
+        if started.elapsed() > DELIVERED_WITHIN {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    line
+}
+
+impl Line<'_> {
+    fn any(&mut self) -> u64 {
+        self.users[self.rng.random_range(0..self.users.len())]
+    }
+
+    async fn step(&mut self) {
+        let (user, author) = (self.any(), self.any());
+        let seq = self.rng.random_range(1..=self.model.latest(author).max(1));
+        match self.rng.random_range(0..100) {
+            0..6 => self.follow(user, author).await,
+            6..10 => self.unfollow(user, author).await,
+            10..20 => self.publish(user).await,
+            20..32 => {
+                let read = self.rng.random_bool(0.7);
+                self.mark(user, (author, seq), read).await;
+            }
+            32..37 => self.mark_many(user, json!({ "author": author.to_string(), "through": seq }), Some((author, seq))).await,
+            37..39 => self.mark_many(user, json!({ "all": true }), None).await,
+            39..43 => self.like(user, (author, seq)).await,
+            43..61 => self.feed(user).await,
+            61..70 => self.unread(user).await,
+            70..76 => self.unread_of(user, author).await,
+            76..84 => self.counters(user, author).await,
+            84..88 => self.following(user).await,
+            88..92 => self.timeline(user, author).await,
+            _ if !self.pending.is_empty() => {
+                let any = self.rng.random_range(0..self.pending.len());
+                let post = self.pending.iter().nth(any).copied();
+                self.delivery(post.unwrap()).await;
+            }
+            _ => {}
+        }
+    }
+
+    async fn send(&self, user: u64, method: Method, path: &str, body: Option<Value>) -> (Instant, Answer) {
+        let key = format!("{:x}", rand::random::<u64>());
+        let headers = [("idempotency-key", key.as_str())];
+        let headers = if path == "/v1/posts" { &headers[..] } else { &[] };
+        let sent = Instant::now();
+        let caller = self.run.world.patient_user(user);
+        (sent, caller.send(method, path, headers, body.map(|body| body.to_string())).await)
+    }
+
+    /// Notes an answer and what is wrong with it.
+    fn note(&self, sent: Instant, answer: &Answer, path: &str, wrong: Option<String>) {
+        let degraded = answer.header("degraded").is_some();
+        let wrong = wrong.map(|wrong| format!("{path}: {wrong}"));
+        self.run.seen.lock().unwrap().push(Seen { sent, degraded, wrong });
+    }
+
+    /// What is wrong with a count that may lack these posts.
+    fn count(&self, found: &Value, user: u64, authors: &[u64]) -> Option<String> {
+        let most: u64 = authors.iter().map(|&author| self.model.unread_of(user, author)).sum();
+        let open = |post: &&Post| authors.contains(&post.0) && self.model.is_unread(user, **post);
+        let least = most - self.pending.iter().filter(open).count() as u64;
+        let right = found.as_u64().is_some_and(|found| (least..=most).contains(&found));
+        (!right).then(|| format!("{found} unread instead of {least}..={most}"))
+    }
+
+    async fn get(&mut self, user: u64, path: &str, wrong: impl FnOnce(&Self, &Value) -> Option<String>) {
+        let (sent, answer) = self.send(user, Method::GET, path, None).await;
+        let wrong = if answer.status == 200 { wrong(self, &answer.body) } else { Some(format!("status {}", answer.status)) };
+        self.note(sent, &answer, &format!("{path} of {user}"), wrong);
+    }
+
+    async fn follow(&mut self, user: u64, author: u64) {
+        if user != author {
+            let path = format!("/v1/following/{author}");
+            let (sent, answer) = self.send(user, Method::PUT, &path, None).await;
+            self.note(sent, &answer, &path, (answer.body["following"] != true).then(|| answer.body.to_string()));
+            self.model.follow(user, author);
+        }
+    }
+
+    async fn unfollow(&mut self, user: u64, author: u64) {
+        let path = format!("/v1/following/{author}");
+        let (sent, answer) = self.send(user, Method::DELETE, &path, None).await;
+        self.note(sent, &answer, &path, (answer.body["following"] != false).then(|| answer.body.to_string()));
+        self.model.unfollow(user, author);
+    }
+
+    async fn publish(&mut self, user: u64) {
+        let (sent, answer) = self.send(user, Method::POST, "/v1/posts", Some(json!({ "title": "x" }))).await;
+        let seq = self.model.publish(user);
+        let right = answer.status == 201 && answer.body["seq"].to_string().trim_matches('"') == seq.to_string();
+        self.note(sent, &answer, "/v1/posts", (!right).then(|| format!("{seq}, and it is {}", answer.body)));
+        self.pending.insert((user, seq));
+    }
+
+    async fn mark(&mut self, user: u64, post: Post, read: bool) {
+        let path = format!("/v1/posts/{}-{}/read", post.0, post.1);
+        let method = if read { Method::PUT } else { Method::DELETE };
+        let live = self.model.is_live(post);
+        let (sent, answer) = self.send(user, method, &path, None).await;
+        self.model.mark(user, post, read);
+        let wrong = if live && answer.status == 200 {
+            let unread = &answer.body["unread"];
+            self.count(&unread["author"], user, &[post.0])
+                .or_else(|| self.count(&unread["total"], user, &self.model.following(user)))
+        } else {
+            (live || answer.status != 404).then(|| format!("status {}", answer.status))
+        };
+        self.note(sent, &answer, &format!("{path} by {user}"), wrong);
+    }
+
+    async fn mark_many(&mut self, user: u64, body: Value, through: Option<Post>) {
+        let (sent, answer) = self.send(user, Method::POST, "/v1/reads", Some(body)).await;
+        match through {
+            Some((author, seq)) => self.model.through(user, author, seq),
+            None => self.model.all(user),
+        }
+        let wrong = match answer.status {
+            200 => self.count(&answer.body["unread"]["total"], user, &self.model.following(user)),
+            status => Some(format!("status {status}")),
+        };
+        self.note(sent, &answer, &format!("/v1/reads by {user} {through:?}"), wrong);
+    }
+
+    async fn like(&mut self, user: u64, post: Post) {
+        let path = format!("/v1/posts/{}-{}/like", post.0, post.1);
+        let live = self.model.is_live(post);
+        let (sent, answer) = self.send(user, Method::PUT, &path, None).await;
+        self.model.react(user, post, Kind::Like, true);
+        self.note(sent, &answer, &path, ((answer.status == 200) != live).then(|| format!("status {}", answer.status)));
+    }
+
+    async fn feed(&mut self, user: u64) {
+        let wrong = |line: &Self, page: &Value| line.wrong_page(user, page);
+        self.get(user, &format!("/v1/feed?limit={PAGE}"), wrong).await;
+    }
+
+    /// What is wrong with the first page of a feed.
+    fn wrong_page(&self, user: u64, page: &Value) -> Option<String> {
+        let items: Vec<(Post, bool)> =
+            page["items"].as_array()?.iter().map(|item| (operations::post_of(item), item["read"] == true)).collect();
+        let found: BTreeMap<Post, bool> = items.iter().copied().collect();
+        let expected = self.model.feed(user);
+        let whole = items.len() < PAGE;
+        let last = items.last().and_then(|(last, _)| expected.iter().position(|(post, _)| post == last));
+        let end = if whole { expected.len() } else { last.map_or(0, |last| last + 1) };
+        let known: BTreeMap<Post, bool> = expected[..end].iter().copied().collect();
+        let missing = |post: &&Post| !found.contains_key(*post) && !self.pending.contains(*post);
+        let missing: Vec<&Post> = known.keys().filter(missing).collect();
+        let other: Vec<_> = items.iter().filter(|(post, read)| known.get(post) != Some(read)).collect();
+        let doubled = items.len() - found.len();
+        if missing.is_empty() && other.is_empty() && doubled == 0 {
+            return self.count(&page["unread_total"], user, &self.model.following(user));
+        }
+        Some(format!("missing {missing:?}, with another flag or unexpected {other:?}, doubled {doubled}"))
+    }
+
+    async fn unread(&mut self, user: u64) {
+        let wrong = |line: &Self, body: &Value| line.count(&body["total"], user, &line.model.following(user));
+        self.get(user, "/v1/unread", wrong).await;
+    }
+
+    async fn unread_of(&mut self, user: u64, author: u64) {
+        let wrong = |line: &Self, body: &Value| line.count(&body["unread"], user, &[author]);
+        self.get(user, &format!("/v1/unread/{author}"), wrong).await;
+    }
+
+    async fn counters(&mut self, user: u64, of: u64) {
+        let wrong = |line: &Self, body: &Value| {
+            let expected = json!({
+                "followings": line.model.following(of).len(), "followers": line.model.followers(of),
+                "posts": line.model.posts(of), "likes_received": line.model.received(of, Kind::Like), "favorites_received": 0,
+            });
+            (*body != expected).then(|| format!("{body} instead of {expected}"))
+        };
+        self.get(user, &format!("/v1/users/{of}/counters"), wrong).await;
+    }
+
+    async fn following(&mut self, user: u64) {
+        let wrong = |line: &Self, body: &Value| {
+            let items = body["items"].as_array()?;
+            let found: BTreeSet<u64> = items.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
+            let expected: BTreeSet<u64> = line.model.following(user).into_iter().collect();
+            (found != expected).then(|| format!("{found:?} instead of {expected:?}"))
+        };
+        self.get(user, &format!("/v1/users/{user}/following?limit=100"), wrong).await;
+    }
+
+    async fn timeline(&mut self, user: u64, author: u64) {
+        let wrong = |line: &Self, body: &Value| {
+            let items = body["items"].as_array()?;
+            let found: BTreeMap<Post, bool> =
+                items.iter().map(|item| (operations::post_of(item), item["read"] == true)).collect();
+            let follows = line.model.following(user).contains(&author);
+            let differs = |&(post, read): &(Post, bool)| match found.get(&post) {
+                None => user == author || !line.pending.contains(&post),
+                Some(found) => follows && *found != read,
+            };
+            let timeline = line.model.timeline(user, author);
+            let wrong: Vec<_> = timeline.into_iter().take(PAGE).filter(differs).collect();
+            (!wrong.is_empty()).then(|| format!("{wrong:?} are missing or have another flag"))
+        };
+        self.get(user, &format!("/v1/authors/{author}/posts?limit={PAGE}"), wrong).await;
+    }
+
+    /// Whether a post has been delivered by now.
+    async fn delivery(&mut self, post: Post) {
+        let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
+        let (sent, answer) = self.send(post.0, Method::GET, &path, None).await;
+        if !self.run.over.load(Ordering::SeqCst) {
+            self.note(sent, &answer, &path, (answer.status != 200).then(|| format!("status {}", answer.status)));
+        }
+        if answer.body["state"] == "done" {
+            self.pending.remove(&post);
+            let at = |name: &str| serde_json::from_value::<Timestamp>(answer.body[name].clone()).unwrap();
+            self.run.delivered.lock().unwrap().push((at("started_at"), at("finished_at")));
+        }
+    }
+}
