@@ -70,6 +70,15 @@ fn log() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
 }
 
+/// The number in a variable of the tests' own environment, such as how long a test is asked to run.
+#[expect(clippy::disallowed_methods, reason = "variables of the tests alone")]
+pub fn number_from(variable: &str, otherwise: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) if !text.is_empty() => text.parse().expect(variable),
+        _ => otherwise,
+    }
+}
+
 /// A folder in RAM where there is one.
 pub fn data_dir() -> TempDir {
     let shm = Path::new("/dev/shm");
@@ -135,11 +144,6 @@ impl World {
     /// A caller.
     pub fn user(&self, id: u64) -> User {
         User::new(self.http.clone(), self.stack.base_url(), Some(id.to_string()))
-    }
-
-    /// A caller who repeats every request until it is answered.
-    pub fn patient_user(&self, id: u64) -> User {
-        self.user(id).patiently(self.stack.open_requests())
     }
 
     /// A caller with this `Authorization` header, or none.

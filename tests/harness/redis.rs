@@ -27,7 +27,7 @@ const ONE_NODE_ONLY: [(&str, &str); 4] = [
     ),
     (
         "permissions::every_function_may_do_what_it_does_and_nothing_else",
-        "stops Redis and then plants damage in views; a node of a cluster is emptied by whoever asks it first after that",
+        "stops Redis and then plants damage in views; a node of a cluster is emptied by the first caller that asks it after that",
     ),
 ];
 

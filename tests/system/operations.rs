@@ -1,6 +1,6 @@
 //! Random operations of a few users through the API, and everything that the API says of a reader, against the model.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, atomic::AtomicUsize};
 
 use futures::future::join_all;
 use rand::{Rng, rngs::StdRng};
@@ -16,11 +16,20 @@ pub(crate) struct Callers<'a> {
     pub(crate) world: &'a World,
     /// In weather: every request is repeated until it is answered, and what is wrong is noted here.
     pub(crate) findings: Option<&'a Mutex<Vec<String>>>,
+    /// Counts, in weather, the requests that were not answered.
+    pub(crate) unanswered: Arc<AtomicUsize>,
 }
 
 impl Callers<'_> {
     pub(crate) fn user(&self, id: u64) -> User {
-        if self.findings.is_some() { self.world.patient_user(id) } else { self.world.user(id) }
+        self.as_in_weather(self.world.user(id))
+    }
+
+    pub(crate) fn as_in_weather(&self, user: User) -> User {
+        if self.findings.is_none() {
+            return user;
+        }
+        user.patiently(self.world.stack.open_requests(), Arc::clone(&self.unanswered))
     }
 
     pub(crate) fn check(&self, right: bool, what: impl FnOnce() -> String) {
