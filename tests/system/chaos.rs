@@ -30,6 +30,9 @@ const LENGTH: usize = 50;
 /// Users of a history: few, so that much happens between any two.
 const USERS: u64 = 4;
 
+/// Items of a page when a feed is compared. Small pages have tests of their own.
+const PAGE: usize = 40;
+
 /// How long a stack may be busy after a storm.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -152,22 +155,27 @@ async fn settle(world: &World) {
 async fn compare_all(world: &World, ended: &Ended, findings: &Mutex<Vec<String>>) {
     for &user in &ended.users {
         let caller = world.user(user);
-        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed)).await;
+        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed, PAGE)).await;
         caught(findings, ended.seed, compare_notices(&caller, ended, user)).await;
     }
 }
 
-/// Kills invocations in flight of one function after the other.
+/// Kills the invocations in flight of one function after the other: one invocation for every two operations, however fast the machine is. Returns how many.
 async fn kill(round: &Round<'_>) -> usize {
     let mut rng = StdRng::seed_from_u64(round.seed ^ 0x6b69_6c6c);
     let stack = &round.world.stack;
     let functions: Vec<&str> = stack.template().functions.values().map(|function| function.binary.as_str()).collect();
     let mut killed = 0;
-    while round.done.load(Ordering::SeqCst) < usize::MAX {
-        tokio::time::sleep(Duration::from_millis(rng.random_range(20..120))).await;
-        killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(5..40))).await;
+        match round.done.load(Ordering::SeqCst) {
+            usize::MAX => return killed,
+            done if killed <= done.div_ceil(2) => {
+                killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
+            }
+            _ => {}
+        }
     }
-    killed
 }
 
 /// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm. Returns which.

@@ -92,7 +92,7 @@ async fn batch(world: World, first: u64) -> World {
         let (world, seed) = (&world, first + index as u64);
         async move {
             for &user in users {
-                compare(&world.user(user), model, user, seed).await;
+                compare(&world.user(user), model, user, seed, 7).await;
             }
         }
     });

@@ -179,11 +179,11 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     }
 }
 
-/// Everything that the API says of one reader, against the model.
-pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
+/// Everything that the API says of one reader, against the model. Feeds are read in pages of so many items.
+pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, page: usize) {
     // The counts first: a page that meets a deleted post mends them.
     assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
-    let (feed, unread) = (caller.walk("/v1/feed", 7).await, caller.walk("/v1/feed?status=unread", 7).await);
+    let (feed, unread) = (caller.walk("/v1/feed", page).await, caller.walk("/v1/feed?status=unread", page).await);
     let expected = model.feed(user);
     let keys: Vec<(&str, (u64, u64))> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
     assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");
