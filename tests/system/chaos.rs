@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::Weather;
-use tidemark_tests::{Model, User, World, number_from};
+use tidemark_tests::{Model, User, World, deployed_redis_timeouts, number_from};
 
 use crate::{
     notice_model::{self, Live},
@@ -51,7 +51,7 @@ async fn chaos_for_a_while() {
 
 async fn chaos(first: u64, together: u64, time: Duration) {
     let started = Instant::now();
-    let world = World::start(|_| {}).await;
+    let world = World::start(deployed_redis_timeouts).await;
     let (mut seed, mut wrong) = (first, Vec::new());
     loop {
         let found = round(&world, seed, together).await;
@@ -178,33 +178,41 @@ async fn kill(round: &Round<'_>) -> usize {
     }
 }
 
-/// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm. Returns which.
+/// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm. Returns which. Then, twice, it lets nobody in for a second or
+/// two and keeps its views: workers fail too, and what they left undone would stay so, since no rebuild of all views comes after it.
 async fn disturb_redis(round: &Round<'_>) -> &'static str {
-    let (mut rng, world) = (StdRng::seed_from_u64(round.seed ^ 0x7265_6469), round.world);
+    let (mut rng, stack) = (StdRng::seed_from_u64(round.seed ^ 0x7265_6469), &round.world.stack);
     let last = round.together as usize * LENGTH;
     let early = rng.random_range(0..last / 2);
-    let late = rng.random_range(early..last);
+    let late = rng.random_range(early..last * 3 / 4);
     reached(round, early).await;
-    match (round.seed / round.together) % 4 {
+    let done = match (round.seed / round.together) % 4 {
         0 => {
-            while world.stack.dump_redis().await.is_err() {}
+            while stack.dump_redis().await.is_err() {}
             reached(round, late).await;
-            world.stack.restart_redis_from_dump().await.unwrap();
+            stack.restart_redis_from_dump().await.unwrap();
             "back from an older dump"
         }
-        1 if world.is_one_node() => {
-            while world.stack.start_redis_replica().await.is_err() {}
+        1 if round.world.is_one_node() => {
+            while stack.start_redis_replica().await.is_err() {}
             reached(round, late).await;
-            while world.stack.promote_redis_replica().await.is_err() {}
+            while stack.promote_redis_replica().await.is_err() {}
             "replaced by a replica"
         }
         2 => {
             reached(round, late).await;
-            while !flushed(world).await {}
+            while !flushed(round.world).await {}
             "emptied"
         }
         _ => "left to the storm",
+    };
+    for part in [75, 90] {
+        reached(round, last * part / 100).await;
+        let refusal = round.world.refuse_redis().await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(1_000..2_000))).await;
+        refusal.end().await;
     }
+    done
 }
 
 async fn flushed(world: &World) -> bool {
