@@ -138,6 +138,15 @@ impl Later {
         sent
     }
 
+    /// Leaves to a worker what could not be shown because of `error`. The fact stands, and the caller can be answered as if the view had it.
+    ///
+    /// # Errors
+    /// The queue did not take a task either. The caller must not be told that all is done: its repetition shows the fact.
+    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), QueueError> {
+        warn!(error = error as &dyn std::error::Error, ?tasks, "the views could not be updated, a worker will do it");
+        self.sync(tasks).await
+    }
+
     /// Leaves a task that failed to a later attempt of its own, if it has had fewer than `most`. A message that is received again and again would end among the dead
     /// letters of an outage that lasts, and wait for the queue's visibility timeout each time.
     ///
