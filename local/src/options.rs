@@ -44,6 +44,8 @@ pub struct Options {
     pub bin_dir: Option<PathBuf>,
     /// How many processes each such function has.
     pub processes: usize,
+    /// Seconds that every function may take at least, whatever the template says: tests on a slow machine ask for more.
+    pub least_timeout_seconds: u64,
     /// How long a failed message, in calm, or a failed stream batch waits for its next attempt.
     pub retry_delay: Duration,
     /// What the stores are like at first.
@@ -76,6 +78,7 @@ impl Options {
             all_processes: false,
             bin_dir: None,
             processes: 2,
+            least_timeout_seconds: 0,
             retry_delay: Duration::from_secs(1),
             weather: Weather::default(),
             weather_seed: None,

@@ -79,7 +79,10 @@ impl Stack {
         let data = DataDir::open(&options.data).await?;
         let (queue_listener, sqs_endpoint) = sqs::bind().await?;
         let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
-        let template = Template::load(&options.template, &bindings)?;
+        let mut template = Template::load(&options.template, &bindings)?;
+        for function in template.functions.values_mut() {
+            function.timeout_seconds = function.timeout_seconds.max(options.least_timeout_seconds);
+        }
         let routes = Routes::of(&template)?;
         let listener = TcpListener::bind(options.addr).await.with_context(|| format!("cannot listen on {}", options.addr))?;
         let address = listener.local_addr()?;
