@@ -266,6 +266,7 @@ impl FanOuts {
             Task::Tell { fan_out, .. } if fan_out.pages == 0 => self.finish(*fan_out, 0).await,
             Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
             Task::Notices { platform, user, .. } => Ok(self.notices.sync(*platform, *user).await?),
+            Task::Rebuild { user, .. } => Ok(self.readers.rebuild(*user, true).await.map(|_| ())?),
             Task::Sync { user, author, .. } => {
                 let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
                 self.relations.apply(&edges).await?;

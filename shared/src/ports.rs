@@ -332,6 +332,14 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
+    /// Many changes of one reader that did not reach the view: make it anew.
+    Rebuild {
+        /// The reader.
+        user: UserId,
+        /// How often it has failed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
     /// The same for notices: a platform's head, or what a user has read on it.
     Notices {
         /// The platform.
@@ -345,6 +353,9 @@ pub enum Task {
     },
 }
 
+/// Authors of one reader whose read states are brought into the view one by one.
+const MOST_SYNCS: usize = 8;
+
 fn is_zero(tries: &u8) -> bool {
     *tries == 0
 }
@@ -355,6 +366,14 @@ impl Task {
         Self::Sync { user, author, tries: 0 }
     }
 
+    /// The tasks that bring the feed's view in line with read states of these authors. Many are one rebuild, which costs less and does not multiply a request that is repeated.
+    pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
+        match authors.len() {
+            0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),
+            _ => vec![Self::Rebuild { user, tries: 0 }],
+        }
+    }
+
     /// The task after another failure, and how often it has failed then.
     pub fn tried_once_more(&self) -> (Self, u8) {
         let mut task = self.clone();
@@ -362,6 +381,7 @@ impl Task {
         | Self::List { tries, .. }
         | Self::Tell { tries, .. }
         | Self::Sync { tries, .. }
+        | Self::Rebuild { tries, .. }
         | Self::Notices { tries, .. }) = &mut task;
         *tries = tries.saturating_add(1);
         let tries = *tries;
@@ -371,7 +391,7 @@ impl Task {
     /// Whether views are wrong until the task is done. Those that wait for a page of a fan-out are not: the post's delivery says that it is under way.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Tell { .. } | Self::Sync { .. } | Self::Notices { .. } => true,
+            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Batch { .. } | Self::List { .. } => false,
         }
     }
@@ -382,7 +402,7 @@ impl Task {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
                 fan_out.post.author.to_string()
             }
-            Self::Sync { user, .. } | Self::Notices { user: Some(user), .. } => user.to_string(),
+            Self::Sync { user, .. } | Self::Rebuild { user, .. } | Self::Notices { user: Some(user), .. } => user.to_string(),
             Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
         }
     }

@@ -143,6 +143,33 @@ async fn a_change_that_neither_view_nor_queue_takes_is_not_acknowledged_and_its_
     .await;
 }
 
+#[tokio::test]
+async fn marks_of_many_authors_that_missed_the_view_are_one_task() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in 10..30 {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            world.user(author).publish("one").await;
+        }
+        world.idle().await;
+        assert_eq!(reader.unread_total().await, 20);
+        world.stack.pause("fan-out").await.unwrap();
+        let refusal = world.refuse_redis().await;
+        for _ in 0..3 {
+            let answer = reader.post("/v1/reads", &json!({ "all": true })).await;
+            assert_eq!((answer.header("degraded"), &answer.body["unread"]["total"]), (Some("redis"), &json!(0)));
+        }
+        let waiting = world.stack.status().unwrap().queues["FanOutQueue"].visible;
+        assert_eq!(waiting, 3, "a task for each request");
+        refusal.end().await;
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        assert_eq!((reader.unread_total().await, reader.feed("all").await.len()), (0, 20));
+    })
+    .await;
+}
+
 /// How long the note of an outage stands when no worker prolongs it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 

@@ -54,7 +54,7 @@ fn decode(message: SqsMessage) -> Result<(String, Task), BatchItemFailure> {
 /// Small tasks come first, so that a small author's followers do not wait for a big one's in the same event.
 fn size(task: &Task) -> usize {
     match task {
-        Task::Sync { .. } | Task::Notices { .. } | Task::Tell { .. } => 1,
+        Task::Sync { .. } | Task::Rebuild { .. } | Task::Notices { .. } | Task::Tell { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
         Task::List { .. } => usize::MAX,
     }

@@ -100,10 +100,10 @@ pub(crate) async fn show(app: &App, user: UserId, changes: &[Changed]) -> Result
     }
 }
 
-/// Whether the view shows these facts now. If Redis is unavailable, a `sync` task updates it later.
+/// Whether the view shows these facts now. If Redis is unavailable, a task updates it later.
 async fn sync_or_enqueue(app: &App, user: UserId, pairs: &[&PairFacts]) -> Result<bool, Problem> {
     let Err(error) = app.readers.show_reads(user, pairs).await else { return Ok(true) };
-    let tasks: Vec<Task> = pairs.iter().map(|pair| Task::sync(user, pair.author)).collect();
-    app.later.instead(&error, &tasks).await?;
+    let authors: Vec<UserId> = pairs.iter().map(|pair| pair.author).collect();
+    app.later.instead(&error, &Task::sync_reads(user, &authors)).await?;
     Ok(false)
 }
