@@ -279,6 +279,13 @@ impl Stack {
         self.core.weather()
     }
 
+    /// How many faults storms have caused since the stack started: requests that failed, lost their answer or were left unprocessed, messages that were repeated, delayed or
+    /// reordered, and disturbances of Redis.
+    #[must_use]
+    pub fn storm_faults(&self) -> u64 {
+        self.core.surroundings.conditions.faults()
+    }
+
     /// Changes what the stores are like, and starts its randomness from this seed. In calm, messages that failed in other weather come
     /// back after the stack's retry delay.
     pub fn set_weather(&self, weather: Weather, seed: u64) {

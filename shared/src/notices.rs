@@ -15,11 +15,23 @@ use crate::{
     },
     outage::Later,
     ports::{
-        Clock, FactsError, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, Task, ViewError,
+        Clock, FactsError, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, QueueError, Task,
+        ViewError,
     },
     reader::ReaderError,
     retry::Retry,
 };
+
+/// A change of notices or of what was read of them is not done, or not known to be.
+#[derive(Debug, thiserror::Error)]
+pub enum NoticeError {
+    /// The facts did not answer.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    /// The fact is stored; neither its view nor the queue took it.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
 
 /// Readers whose states are merged, and platforms that are changed, side by side.
 const PARALLEL: usize = 16;
@@ -219,27 +231,30 @@ impl NoticeBoard {
     /// Publishes one notice a platform.
     ///
     /// # Errors
-    /// The facts do not answer.
+    /// The facts do not answer, or neither Redis nor the queue does.
     pub async fn publish(
         &self,
         user: UserId,
         platforms: &[Platform],
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
-    ) -> Result<NoticesPublished, FactsError> {
+    ) -> Result<NoticesPublished, NoticeError> {
         let published = self.facts.publish(user, platforms, content, idempotency, self.clock.now()).await?;
         match &published {
             NoticesPublished::Created(created) => {
                 let heads: Vec<NoticeView> =
                     created.iter().map(|(notice, head)| NoticeView::Head(notice.id.platform, head.clone())).collect();
-                join_all(heads.iter().map(|head| self.show(head).boxed())).await;
+                let shown = join_all(heads.iter().map(|head| self.show(head).boxed())).await;
+                shown.into_iter().collect::<Result<Vec<bool>, _>>()?;
             }
             NoticesPublished::Repeated(notices) => {
                 // The first request may have ended before it showed them.
-                let shown = join_all(notices.iter().map(|notice| self.sync(notice.id.platform, None).boxed())).await;
-                if let Some(error) = shown.into_iter().find_map(Result::err) {
-                    warn!(error = &error as &dyn std::error::Error, "heads of repeated notices not shown");
-                }
+                let shown = notices.iter().map(async |notice| {
+                    let platform = notice.id.platform;
+                    self.show(&NoticeView::Head(platform, self.facts.head(platform).await?)).await?;
+                    Ok::<(), NoticeError>(())
+                });
+                join_all(shown.map(FutureExt::boxed)).await.into_iter().collect::<Result<(), _>>()?;
             }
             _ => {}
         }
@@ -249,39 +264,39 @@ impl NoticeBoard {
     /// Replaces a notice; `None` when it is not live.
     ///
     /// # Errors
-    /// The facts do not answer.
-    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<Option<Notice>, FactsError> {
+    /// The facts do not answer, or neither Redis nor the queue does.
+    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<Option<Notice>, NoticeError> {
         let Some((notice, head)) = self.facts.edit(id, content, renotify, self.clock.now()).await? else { return Ok(None) };
-        self.show(&NoticeView::Head(id.platform, head)).await;
+        self.show(&NoticeView::Head(id.platform, head)).await?;
         Ok(Some(notice))
     }
 
     /// Takes notices away. Repeatable.
     ///
     /// # Errors
-    /// The facts do not answer; some may be gone.
-    pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), FactsError> {
+    /// The facts do not answer, or neither Redis nor the queue does; some may be gone.
+    pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), NoticeError> {
         let mut platforms: HashMap<Platform, Vec<Seq>> = HashMap::new();
         for id in ids {
             platforms.entry(id.platform).or_default().push(id.seq);
         }
         let removals: Vec<_> = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
         // All of them end before a failure is returned: none is cut off between its fact and the view.
-        let removed: Vec<Result<(), FactsError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
+        let removed: Vec<Result<(), NoticeError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
         removed.into_iter().collect()
     }
 
-    async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), FactsError> {
+    async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), NoticeError> {
         let head = self.facts.remove(platform, &seqs).await?;
-        self.show(&NoticeView::Head(platform, head)).await;
+        self.show(&NoticeView::Head(platform, head)).await?;
         Ok(())
     }
 
     /// Marks one notice read, or unread again; `None` when it is not live.
     ///
     /// # Errors
-    /// The facts do not answer.
-    pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, FactsError> {
+    /// The facts do not answer, or neither Redis nor the queue does.
+    pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, NoticeError> {
         let marked = self.change(id.platform, user, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
                 reads.read.set(notice.slot, read);
@@ -294,8 +309,8 @@ impl NoticeBoard {
     /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).
     ///
     /// # Errors
-    /// The facts do not answer.
-    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, FactsError> {
+    /// The facts do not answer, or neither Redis nor the queue does.
+    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, NoticeError> {
         self.change(platform, user, |head, reads, now| reads.mark_through(head, seq, now)).await
     }
 
@@ -303,14 +318,14 @@ impl NoticeBoard {
     /// read on. Slots of no live notice are left out. Answers how many were new, reader by reader, in order.
     ///
     /// # Errors
-    /// The facts do not answer; some readers may be done.
-    pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, FactsError> {
+    /// The facts do not answer, or neither Redis nor the queue does; some readers may be done.
+    pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, NoticeError> {
         let merges: Vec<_> = readers.iter().map(|(user, slots)| self.merge(platform, *user, slots).boxed()).collect();
-        let merged: Vec<Result<u64, FactsError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
+        let merged: Vec<Result<u64, NoticeError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
         merged.into_iter().collect()
     }
 
-    async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, FactsError> {
+    async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, NoticeError> {
         let merged = self.change(platform, user, |head, reads, _| {
             let live: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
             let slots: SeqSet = slots.iter().copied().filter(|&slot| live.contains(slot)).collect();
@@ -345,7 +360,7 @@ impl NoticeBoard {
         platform: Platform,
         user: UserId,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
-    ) -> Result<NoticesMarked, FactsError> {
+    ) -> Result<NoticesMarked, NoticeError> {
         let mut retries = self.retry.begin();
         loop {
             let now = self.clock.now();
@@ -361,28 +376,24 @@ impl NoticeBoard {
                 if retries.again().await {
                     continue;
                 }
-                return Err(FactsError::Contention { operation: "mark_notice" });
+                return Err(FactsError::Contention { operation: "mark_notice" }.into());
             };
             let read = reads.read.clone();
             // Also when nothing changed: whoever changed it may have been cut off before this.
-            let shown = self.show(&NoticeView::Reads(user, platform, reads)).await;
+            let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
             return Ok(NoticesMarked { board: Board { head, read, now, degraded: !shown }, changed });
         }
     }
 
-    /// Shows a fact in its view; whether Redis took it. The fact stands whatever happens here: what cannot be done now is left to a worker.
-    async fn show(&self, view: &NoticeView) -> bool {
-        let Err(error) = self.views.replace_notices(view).await else { return true };
+    /// Shows a fact in its view; whether Redis took it. If Redis is unavailable, a task does it later.
+    async fn show(&self, view: &NoticeView) -> Result<bool, QueueError> {
+        let Err(error) = self.views.replace_notices(view).await else { return Ok(true) };
         let (platform, user) = match view.record() {
             NoticeRecord::Head(platform) => (platform, None),
             NoticeRecord::Reads(user, platform) => (platform, Some(user)),
         };
-        let named = user.map(tracing::field::display);
-        warn!(%platform, user = named, error = &error as &dyn std::error::Error, "view not in line yet, leaving it to a worker");
-        if let Err(error) = self.later.sync(&[Task::Notices { platform, user, tries: 0 }]).await {
-            warn!(%platform, user = named, error = &error as &dyn std::error::Error, "view is in line after its lifetime only");
-        }
-        false
+        self.later.instead(&error, &[Task::Notices { platform, user, tries: 0 }]).await?;
+        Ok(false)
     }
 }
 

@@ -6,7 +6,7 @@
 //! is acknowledged only when every process must have looked since the note stands.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -29,28 +29,27 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Outage {
     facts: Arc<dyn Outages>,
     clock: Arc<dyn Clock>,
-    /// Until when the note stands, for all that this process has read and written.
-    until: Arc<Mutex<Timestamp>>,
-    /// When the note was read, held while it is: others wait for the same answer.
-    looked_at: Arc<futures::lock::Mutex<Timestamp>>,
-    /// Held while the note is written.
-    noted: Arc<futures::lock::Mutex<Noted>>,
+    known: Arc<Mutex<Known>>,
 }
 
-/// The note as this process has written it.
+/// What a process has read and written of the note. Never locked while something is waited for: requests that come before an answer ask for themselves.
 #[derive(Clone, Copy, Default)]
-struct Noted {
-    /// Since when it has stood without a gap.
-    since: Timestamp,
+struct Known {
+    /// Until when the note stands, for all that is known.
     until: Timestamp,
+    /// When it was asked for, the last time that there was an answer.
+    looked_at: Timestamp,
+    /// Since when and until when the note stands that this process has written.
+    noted_since: Timestamp,
+    noted_until: Timestamp,
     /// After a write that failed, when to write again.
-    again_at: Timestamp,
+    note_again_at: Timestamp,
 }
 
 impl Outage {
     /// Nothing is known yet.
     pub fn new(facts: Arc<dyn Outages>, clock: Arc<dyn Clock>) -> Self {
-        Self { facts, clock, until: Arc::default(), looked_at: Arc::default(), noted: Arc::default() }
+        Self { facts, clock, known: Arc::default() }
     }
 
     /// An error while views may lack changes that wait in a task. If the facts cannot say, none is known.
@@ -58,19 +57,19 @@ impl Outage {
     /// # Errors
     /// The facts have to answer instead of the views.
     pub async fn check(&self) -> Result<(), ViewError> {
-        let mut looked_at = self.looked_at.lock().await;
         let now = self.clock.now();
-        if now >= self.known_until() && now >= looked_at.plus_ms(ms(LOOK_EVERY)) {
-            match self.facts.outage_until().await {
-                Ok(until) => self.stands_until(until),
-                Err(error) => {
-                    warn!(error = &error as &dyn std::error::Error, "whether Redis had an outage could not be read");
-                }
-            }
-            *looked_at = now;
+        let known = *self.known();
+        if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
+            let until = self.facts.outage_until().await.unwrap_or_else(|error| {
+                warn!(error = &error as &dyn std::error::Error, "whether Redis had an outage could not be read");
+                known.until
+            });
+            let mut known = self.known();
+            known.until = until.max(known.until);
+            known.looked_at = now.max(known.looked_at);
         }
         let detail = || "views may lack changes of an outage that wait for a worker".into();
-        if now < self.known_until() {
+        if now < self.known().until {
             return Err(ViewError::Unavailable { operation: "outage", source: detail() });
         }
         Ok(())
@@ -78,36 +77,37 @@ impl Outage {
 
     /// Notes that a change waits in a task which is not tried before this pause is over. Since when the note stands; long ago if it could not be written.
     async fn note(&self, pause: Duration) -> Timestamp {
-        let mut noted = self.noted.lock().await;
         let now = self.clock.now();
         let until = now.plus_ms(ms(STANDS + pause));
-        if until < noted.until.plus_ms(ms(LOOK_EVERY)) || now < noted.again_at {
-            return noted.since;
+        {
+            let mut known = self.known();
+            if until < known.noted_until.plus_ms(ms(LOOK_EVERY)) || now < known.note_again_at {
+                return known.noted_since;
+            }
+            known.until = until.max(known.until);
         }
-        self.stands_until(until);
-        match self.facts.note_outage(until).await {
+        let noted = self.facts.note_outage(until).await;
+        let mut known = self.known();
+        match noted {
             Ok(()) => {
-                let since = if now < noted.until { noted.since } else { self.clock.now() };
-                *noted = Noted { since, until, ..*noted };
+                if now >= known.noted_until {
+                    known.noted_since = self.clock.now();
+                }
+                known.noted_until = until.max(known.noted_until);
             }
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
                     "an outage of Redis could not be noted: views may be stale for a moment"
                 );
-                noted.again_at = now.plus_ms(ms(LOOK_EVERY));
+                known.note_again_at = now.plus_ms(ms(LOOK_EVERY));
             }
         }
-        noted.since
+        known.noted_since
     }
 
-    fn known_until(&self) -> Timestamp {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stands_until(&self, until: Timestamp) {
-        let mut known = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = until.max(*known);
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,6 +136,15 @@ impl Later {
             (self.wait)(Duration::from_millis(left)).await;
         }
         sent
+    }
+
+    /// Leaves to a worker what could not be shown because of `error`. The fact stands, and the caller can be answered as if the view had it.
+    ///
+    /// # Errors
+    /// The queue did not take a task either. The caller must not be told that all is done: its repetition shows the fact.
+    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), QueueError> {
+        warn!(error = error as &dyn std::error::Error, ?tasks, "the views could not be updated, a worker will do it");
+        self.sync(tasks).await
     }
 
     /// Leaves a task that failed to a later attempt of its own, if it has had fewer than `most`. A message that is received again and again would end among the dead

@@ -1,6 +1,12 @@
 //! A client of the HTTP contract.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
@@ -10,14 +16,22 @@ use tidemark_local::OpenRequests;
 const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Somebody who calls.
+/// A caller.
 #[derive(Clone)]
 pub struct User {
     http: reqwest::Client,
     base: String,
     token: Option<String>,
-    /// A patient caller's view of what its unanswered requests may still do.
-    open: Option<OpenRequests>,
+    patient: Option<Patient>,
+}
+
+/// What a caller goes by who repeats requests until they are answered.
+#[derive(Clone)]
+struct Patient {
+    /// What unanswered requests may still do.
+    open: OpenRequests,
+    /// Counts the requests that were not answered.
+    unanswered: Arc<AtomicUsize>,
 }
 
 /// What came back.
@@ -27,7 +41,7 @@ pub struct Answer {
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body; null when there is none.
+    /// The body; null if the answer has no body.
     pub body: Value,
 }
 
@@ -66,25 +80,27 @@ impl Answer {
 impl User {
     /// A caller at `base` with this bearer token.
     pub fn new(http: reqwest::Client, base: String, token: Option<String>) -> Self {
-        Self { http, base, token, open: None }
+        Self { http, base, token, patient: None }
     }
 
     /// A caller who repeats a request until it is answered, as clients are told to do: after 429, 5xx and 409 for a key in flight. Before
-    /// each repetition everything that the last attempt has sent to a store is done, so that no late write comes after a later request.
+    /// each repetition everything that the last attempt has sent to a store is done, so that no late write comes after a later request. `unanswered` counts the
+    /// attempts that were not answered.
     #[must_use]
-    pub fn patiently(self, open: OpenRequests) -> Self {
-        Self { open: Some(open), ..self }
+    pub fn patiently(self, open: OpenRequests, unanswered: Arc<AtomicUsize>) -> Self {
+        Self { patient: Some(Patient { open, unanswered }), ..self }
     }
 
     /// Any request.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
-        let Some(open) = &self.open else { return self.send_once(method, path, headers, body).await };
+        let Some(Patient { open, unanswered }) = &self.patient else { return self.send_once(method, path, headers, body).await };
         let started = Instant::now();
         loop {
             let answer = self.send_once(method.clone(), path, headers, body.clone()).await;
             if answer.is_final() {
                 return answer;
             }
+            unanswered.fetch_add(1, Ordering::Relaxed);
             assert!(started.elapsed() < PATIENCE, "{method} {path} is never answered: {} {}", answer.status, answer.body);
             open.end().await;
             tokio::time::sleep(AGAIN).await;

@@ -38,6 +38,11 @@ pub fn deployed_timeouts(options: &mut Options) {
     options.environment.retain(|name, _| PATIENT.iter().all(|(patient, _)| name != patient));
 }
 
+/// The same for Redis alone: a test of a Redis that hangs, on a machine that may be too slow for the timeouts of DynamoDB.
+pub fn deployed_redis_timeouts(options: &mut Options) {
+    options.environment.retain(|name, _| !name.starts_with("REDIS_") || PATIENT.iter().all(|(patient, _)| name != patient));
+}
+
 /// One test's stack.
 pub struct World {
     /// The stack.
@@ -68,6 +73,15 @@ fn log() {
     let filter =
         tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+}
+
+/// The number in a variable of the tests' own environment, such as how long a test is asked to run.
+#[expect(clippy::disallowed_methods, reason = "variables of the tests alone")]
+pub fn number_from(variable: &str, otherwise: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) if !text.is_empty() => text.parse().expect(variable),
+        _ => otherwise,
+    }
 }
 
 /// A folder in RAM where there is one.
@@ -135,11 +149,6 @@ impl World {
     /// A caller.
     pub fn user(&self, id: u64) -> User {
         User::new(self.http.clone(), self.stack.base_url(), Some(id.to_string()))
-    }
-
-    /// A caller who repeats every request until it is answered.
-    pub fn patient_user(&self, id: u64) -> User {
-        self.user(id).patiently(self.stack.open_requests())
     }
 
     /// A caller with this `Authorization` header, or none.

@@ -124,16 +124,12 @@ impl Hang {
 pub struct Refusal(Vec<MultiplexedConnection>);
 
 impl Refusal {
-    async fn allow(&mut self, clients: u32) {
-        for node in &mut self.0 {
-            let set = redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(clients).query_async::<()>(node).await;
-            set.expect("CONFIG SET maxclients");
-        }
-    }
-
     /// They let everybody in again.
     pub async fn end(mut self) {
-        self.allow(10_000).await;
+        for node in &mut self.0 {
+            let set = redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(10_000).query_async::<()>(node).await;
+            set.expect("CONFIG SET maxclients");
+        }
     }
 }
 
@@ -199,13 +195,21 @@ impl World {
         hang
     }
 
-    /// Lets no node serve anybody until [`Refusal::end`].
+    /// Lets no node serve anybody until [`Refusal::end`]. In a storm too: the refusal and the end of all other connections are one transaction, so that nobody is left to
+    /// drop the connection that ends it.
     pub async fn refuse_redis(&self) -> Refusal {
-        let mut refusal = Refusal(self.redis_nodes().await);
-        refusal.allow(1).await;
-        for node in &mut refusal.0 {
-            let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query_async::<()>(node).await;
-            kill.expect("CLIENT KILL");
+        let mut refusal = Refusal(Vec::new());
+        for options in self.stack.redis_nodes() {
+            let client = options.clients().expect("a Redis URL").remove(0);
+            while let Ok(mut node) = connect(&client).await {
+                let mut refuse = redis::pipe();
+                refuse.atomic().cmd("CONFIG").arg("SET").arg("maxclients").arg(1);
+                refuse.cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal");
+                if refuse.exec_async(&mut node).await.is_ok() {
+                    refusal.0.push(node);
+                    break;
+                }
+            }
         }
         refusal
     }

@@ -94,7 +94,7 @@ async fn the_callers_next_page_shows_it_wherever_posts_are_shown() {
             }
         }
         assert_ne!(etag().await, before, "a page with another flag is another page");
-        // Somebody else's pages say nothing of it.
+        // The pages of another user do not show it.
         assert!(flags(&world.user(2), "/v1/authors/20/posts").await.iter().all(|(_, liked, favorited)| !liked && !favorited));
         for function in ["fan-out", "relation-projector"] {
             world.stack.resume(function).unwrap();

@@ -1,12 +1,13 @@
 //! Every operation, its write disturbed in three ways: the answer is lost, comes too late, or the process is killed right after it. Then the same request once more: its
-//! answer is right, and the views equal the facts.
+//! answer is right, and the views equal the facts. A sync task and the projector write no facts: one of their reads is disturbed.
 
 use std::time::Duration;
 
-use reqwest::Method;
+use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
+use tidemark::domain::{UserId, legacy::Layout};
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{Answer, World, world_with};
+use tidemark_tests::{Answer, LegacyRedis, World, world_with};
 
 /// How a write is disturbed.
 #[derive(Debug, Clone, Copy)]
@@ -16,23 +17,37 @@ enum Disturbance {
     Killed,
 }
 
-/// An operation: the request, the write that is disturbed (function, operation and table), and what the last answer must say.
+/// An operation: the request, the call to DynamoDB that is disturbed (function, operation and table), and what the last answer must say.
 struct Operation {
     name: &'static str,
     write: (&'static str, &'static str, &'static str),
     /// What comes before, undisturbed.
-    before: Option<fn(Cast) -> Request>,
-    request: fn(Cast) -> Request,
+    before: Option<fn(Cast) -> Step>,
+    request: fn(Cast) -> Step,
     right: fn(&Answer) -> bool,
 }
 
-/// Who takes part in one cell: nobody of another cell.
+/// Users and platform of one cell. Each cell has its own.
 #[derive(Clone, Copy)]
 struct Cast {
     reader: u64,
     author: u64,
     other: u64,
+    /// An author whom the reader does not follow, and who has no posts.
+    new: u64,
     platform: u64,
+}
+
+/// What an operation begins with.
+enum Step {
+    /// A request to the API.
+    Api(Request),
+    /// The author's first post is marked read in the facts and in no view, as by a function that was killed.
+    Fact(Cast),
+    /// A `sync` task of reader and author comes into the queue. The answer is what the reader sees after it.
+    Task(Cast),
+    /// Legacy keys say that the reader follows the new author, who has three posts, and has read one of them: `migrate` is invoked until it is done or fails.
+    Import(Cast),
 }
 
 struct Request {
@@ -47,21 +62,21 @@ fn request(caller: impl ToString, method: Method, path: String) -> Request {
     Request { caller: caller.to_string(), method, path, headers: &[], body: None }
 }
 
-fn of_reader(cast: Cast, method: Method, path: String) -> Request {
-    request(cast.reader, method, path)
+fn of_reader(cast: Cast, method: Method, path: String) -> Step {
+    Step::Api(request(cast.reader, method, path))
 }
 
-fn marks(cast: Cast, body: Value) -> Request {
-    Request { body: Some(body), ..of_reader(cast, Method::POST, "/v1/reads".to_owned()) }
+fn marks(cast: Cast, body: Value) -> Step {
+    Step::Api(Request { body: Some(body), ..request(cast.reader, Method::POST, "/v1/reads".to_owned()) })
 }
 
 /// The author's fourth post.
-fn publish(cast: Cast) -> Request {
-    Request {
+fn publish(cast: Cast) -> Step {
+    Step::Api(Request {
         headers: &[("idempotency-key", "once")],
         body: Some(json!({ "title": "four" })),
         ..request(cast.author, Method::POST, "/v1/posts".to_owned())
-    }
+    })
 }
 
 fn is_fourth(answer: &Answer) -> bool {
@@ -75,7 +90,7 @@ fn total(answer: &Answer, expected: u64) -> bool {
 const MARK: (&str, &str, &str) = ("mark-read", "UpdateItem", "ReadsTable");
 
 /// A reader follows an author with three posts and another with one; four posts are unread.
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 17] = [
     Operation {
         name: "mark one read",
         write: MARK,
@@ -115,7 +130,7 @@ const OPERATIONS: [Operation; 15] = [
         name: "follow",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: None,
-        request: |cast| of_reader(cast, Method::PUT, format!("/v1/following/{}", cast.platform + 5_000_000)),
+        request: |cast| of_reader(cast, Method::PUT, format!("/v1/following/{}", cast.new)),
         right: |answer| answer.body["following"] == true,
     },
     Operation {
@@ -136,16 +151,16 @@ const OPERATIONS: [Operation; 15] = [
         name: "delete",
         write: ("publish", "TransactWriteItems", "PostsTable"),
         before: None,
-        request: |cast| request(cast.author, Method::DELETE, format!("/v1/posts/{}-2", cast.author)),
+        request: |cast| Step::Api(request(cast.author, Method::DELETE, format!("/v1/posts/{}-2", cast.author))),
         right: |answer| answer.status == 204,
     },
     Operation {
         name: "edit a notice",
         write: ("notice", "TransactWriteItems", "NoticesTable"),
         before: None,
-        request: |cast| Request {
-            body: Some(json!({ "title": "edited" })),
-            ..request("9 notices:write", Method::PUT, format!("/v1/notices/{}-1", cast.platform))
+        request: |cast| {
+            let edit = request("9 notices:write", Method::PUT, format!("/v1/notices/{}-1", cast.platform));
+            Step::Api(Request { body: Some(json!({ "title": "edited" })), ..edit })
         },
         right: |answer| answer.body["title"] == "edited",
     },
@@ -184,6 +199,20 @@ const OPERATIONS: [Operation; 15] = [
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/following/{}", cast.other)),
         right: |answer| answer.body["following"] == false,
     },
+    Operation {
+        name: "sync",
+        write: ("fan-out", "BatchGetItem", "ReadsTable"),
+        before: Some(Step::Fact),
+        request: Step::Task,
+        right: |answer| answer.body["total"] == 3,
+    },
+    Operation {
+        name: "migrate",
+        write: ("migrate", "TransactWriteItems", "PostsTable"),
+        before: None,
+        request: Step::Import,
+        right: |answer| answer.body["unreadable"] == 0 && answer.body["titles"] == json!(["Blog 3", "Blog 2", "Blog 1"]),
+    },
 ];
 
 #[tokio::test]
@@ -193,43 +222,111 @@ async fn a_disturbed_write_and_the_same_request_once_more_end_right() {
         options.environment.insert("AWS_OPERATION_TIMEOUT_MS".to_owned(), "6000".to_owned());
     };
     world_with(configure, async |world| {
+        let stage = Stage { world, legacy: LegacyRedis::start().await };
         let mut platform = 0;
         for operation in &OPERATIONS {
             for disturbance in [Disturbance::LostAnswer, Disturbance::TimedOut, Disturbance::Killed] {
                 platform += 1;
-                cell(world, operation, disturbance, platform).await;
+                stage.cell(operation, disturbance, platform).await;
             }
         }
         println!("{platform} cells");
+        assert_eq!(platform, 51);
     })
     .await;
 }
 
-async fn cell(world: &World, operation: &Operation, disturbance: Disturbance, platform: u64) {
-    let cast =
-        Cast { reader: platform * 10 + 1_000_001, author: platform * 10 + 1_000_002, other: platform * 10 + 1_000_003, platform };
-    let cell = format!("{}, {disturbance:?}", operation.name);
-    prepare(world, cast).await;
-    if let Some(before) = operation.before {
-        send(world, before(cast)).await.ok();
+/// What all cells share.
+struct Stage<'a> {
+    world: &'a World,
+    legacy: LegacyRedis,
+}
+
+impl Stage<'_> {
+    async fn cell(&self, operation: &Operation, disturbance: Disturbance, platform: u64) {
+        let world = self.world;
+        let first = platform * 10 + 1_000_000;
+        let cast = Cast { reader: first + 1, author: first + 2, other: first + 3, new: first + 4, platform };
+        let cell = format!("{}, {disturbance:?}", operation.name);
+        prepare(world, cast).await;
+        if let Some(before) = operation.before {
+            self.take(before(cast)).await.ok();
+        }
+        let action = match disturbance {
+            Disturbance::LostAnswer => FaultAction::LoseAnswer,
+            Disturbance::TimedOut => FaultAction::Hang(Duration::from_secs(2)),
+            Disturbance::Killed => FaultAction::Kill,
+        };
+        let (function, write, table) = operation.write;
+        let planted = world.stack.faults().add(Fault::new(write, action).of(function).on(table));
+        let first = self.take((operation.request)(cast)).await;
+        world.idle().await;
+        assert_eq!(planted.fired(), 1, "{cell}: the call was disturbed");
+        let second = self.take((operation.request)(cast)).await;
+        assert!((operation.right)(&second), "{cell}: {} {}, after {} {}", second.status, second.body, first.status, first.body);
+        world.idle().await;
+        let views = seen(world, cast).await;
+        world.flush_redis().await;
+        let facts = seen(world, cast).await;
+        assert_eq!(views, facts, "{cell}: views and facts");
     }
-    let action = match disturbance {
-        Disturbance::LostAnswer => FaultAction::LoseAnswer,
-        Disturbance::TimedOut => FaultAction::Hang(Duration::from_secs(2)),
-        Disturbance::Killed => FaultAction::Kill,
-    };
-    let (function, write, table) = operation.write;
-    let planted = world.stack.faults().add(Fault::new(write, action).of(function).on(table));
-    let first = send(world, (operation.request)(cast)).await;
-    world.idle().await;
-    assert_eq!(planted.fired(), 1, "{cell}: the write was disturbed");
-    let second = send(world, (operation.request)(cast)).await;
-    assert!((operation.right)(&second), "{cell}: {} {}, after {} {}", second.status, second.body, first.status, first.body);
-    world.idle().await;
-    let views = seen(world, cast).await;
-    world.flush_redis().await;
-    let facts = seen(world, cast).await;
-    assert_eq!(views, facts, "{cell}: views and facts");
+
+    async fn take(&self, step: Step) -> Answer {
+        match step {
+            Step::Api(request) => {
+                let caller = self.world.stranger(Some(&request.caller));
+                caller.send(request.method, &request.path, request.headers, request.body.map(|body| body.to_string())).await
+            }
+            Step::Fact(cast) => {
+                let reads = &self.world.stack.app("mark-read").unwrap().reads;
+                let [reader, author] = [cast.reader, cast.author].map(|id| UserId::new(id).unwrap());
+                reads.mark(reader, author, &[1], true).await.unwrap();
+                answer(Ok(Value::Null))
+            }
+            Step::Task(cast) => {
+                let queue = &self.world.stack.queue("FanOutQueue").unwrap().url;
+                let task = json!({ "v": 1, "type": "sync", "user": cast.reader.to_string(), "author": cast.author.to_string() });
+                self.world.sqs().await.send_message().queue_url(queue).message_body(task.to_string()).send().await.unwrap();
+                self.world.idle().await;
+                self.world.user(cast.reader).get("/v1/unread").await
+            }
+            Step::Import(cast) => answer(self.import(cast).await),
+        }
+    }
+
+    async fn import(&self, cast: Cast) -> Result<Value, String> {
+        let at = |number: u64| (1_748_736_000_000 + number * 1_000).to_string();
+        let mut commands = vec![redis::cmd("FLUSHALL")];
+        for number in 1..=3 {
+            let blog = cast.new * 10 + number;
+            commands.push(redis::cmd("SADD").arg(Layout::AuthorBlogs.key(cast.new)).arg(blog).to_owned());
+            let mut info = redis::cmd("HSET");
+            info.arg(Layout::BlogInfo.key(blog)).arg("id").arg(blog).arg("userId").arg(cast.new);
+            commands.push(info.arg("title").arg(format!("Blog {number}")).arg("createTime").arg(at(number)).to_owned());
+        }
+        let following = redis::cmd("ZADD").arg(Layout::Following.key(cast.reader)).arg(at(1)).arg(cast.new).to_owned();
+        let read = redis::cmd("SADD").arg(Layout::UserRead.key(cast.reader)).arg(cast.new * 10 + 3).to_owned();
+        commands.extend([following, read]);
+        self.legacy.run(&commands).await;
+        let mut event = json!({ "source": self.legacy.url() });
+        loop {
+            let answer = self.world.stack.invoke("migrate", event).await.map_err(|error| error.to_string())?;
+            if answer["done"] == true {
+                self.world.idle().await;
+                let posts = self.world.user(cast.reader).walk(&format!("/v1/authors/{}/posts", cast.new), 10).await;
+                let titles: Vec<&Value> = posts.iter().map(|post| &post["title"]).collect();
+                return Ok(json!({ "unreadable": answer["totals"]["unreadable"], "titles": titles }));
+            }
+            event = answer["next"].clone();
+        }
+    }
+}
+
+fn answer(result: Result<Value, String>) -> Answer {
+    match result {
+        Ok(body) => Answer { status: 200, headers: HeaderMap::new(), body },
+        Err(error) => Answer { status: 500, headers: HeaderMap::new(), body: json!(error) },
+    }
 }
 
 /// Four unread posts of two authors, two notices, and everything in the views.
@@ -250,11 +347,6 @@ async fn prepare(world: &World, cast: Cast) {
     assert_eq!(seen[1]["total"], 4, "{seen}");
 }
 
-async fn send(world: &World, request: Request) -> Answer {
-    let caller = world.stranger(Some(&request.caller));
-    caller.send(request.method, &request.path, request.headers, request.body.map(|body| body.to_string())).await
-}
-
 /// All that the reader sees.
 async fn seen(world: &World, cast: Cast) -> Value {
     let reader = world.user(cast.reader);
@@ -262,10 +354,10 @@ async fn seen(world: &World, cast: Cast) -> Value {
     let unread = reader.get("/v1/unread").await.ok();
     let mut seen = vec![json!([feed["items"], feed["unread_total"]]), unread];
     let following = format!("/v1/users/{}/following?limit=100", cast.reader);
-    let followers = format!("/v1/users/{}/followers?limit=100", cast.author);
-    let counters = [cast.reader, cast.author, cast.other].map(|user| format!("/v1/users/{user}/counters"));
+    let followers = [cast.author, cast.new].map(|author| format!("/v1/users/{author}/followers?limit=100"));
+    let counters = [cast.reader, cast.author, cast.other, cast.new].map(|user| format!("/v1/users/{user}/counters"));
     let notices = ["", "/unread"].map(|what| format!("/v1/notices{what}?platform={}", cast.platform));
-    for path in [following, followers].into_iter().chain(counters).chain(notices) {
+    for path in [following].into_iter().chain(followers).chain(counters).chain(notices) {
         seen.push(reader.get(&path).await.ok());
     }
     json!(seen)

@@ -4,7 +4,7 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -15,54 +15,52 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::Weather;
-use tidemark_tests::{Model, User, World};
+use tidemark_tests::{Model, User, World, deployed_redis_timeouts, number_from};
 
 use crate::{
     notice_model::{self, Live},
     operations::{self, Callers, OPERATIONS, compare},
 };
 
-/// Histories that share a stack at the same time, and operations in each.
-const TOGETHER: u64 = 8;
+/// Histories that share a stack at the same time: in `make chaos`, and in the suite.
+const TOGETHER: u64 = 32;
+const TOGETHER_IN_SHORT: u64 = 8;
+/// Operations of a history.
 const LENGTH: usize = 50;
 /// Users of a history: few, so that much happens between any two.
 const USERS: u64 = 4;
+
+/// Items of a page when a feed is compared. Small pages have tests of their own.
+const PAGE: usize = 40;
 
 /// How long a stack may be busy after a storm.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_histories_in_a_storm_end_as_the_model_says() {
-    chaos(1, Duration::ZERO).await;
+    chaos(1, TOGETHER_IN_SHORT, Duration::ZERO).await;
 }
 
 /// `make chaos`: rounds until the time is over, the first of them with the seed that is given.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "as long as it is asked to be: make chaos"]
 async fn chaos_for_a_while() {
-    chaos(number("TIDEMARK_CHAOS_SEED", 1), Duration::from_secs(number("TIDEMARK_CHAOS_SECONDS", 60))).await;
+    let time = Duration::from_secs(number_from("TIDEMARK_CHAOS_SECONDS", 60));
+    chaos(number_from("TIDEMARK_CHAOS_SEED", 1), number_from("TIDEMARK_CHAOS_TOGETHER", TOGETHER), time).await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "variables of the tests alone")]
-fn number(variable: &str, otherwise: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) if !text.is_empty() => text.parse().expect(variable),
-        _ => otherwise,
-    }
-}
-
-async fn chaos(first: u64, time: Duration) {
+async fn chaos(first: u64, together: u64, time: Duration) {
     let started = Instant::now();
-    let world = World::start(|_| {}).await;
+    let world = World::start(deployed_redis_timeouts).await;
     let (mut seed, mut wrong) = (first, Vec::new());
     loop {
-        let found = round(&world, seed).await;
+        let found = round(&world, seed, together).await;
         println!("round with seed {seed}: {} differences, {:.0?} so far", found.len(), started.elapsed());
         for finding in &found {
             println!("  {finding}");
         }
         wrong.extend(found);
-        seed += TOGETHER;
+        seed += together;
         if started.elapsed() >= time {
             break;
         }
@@ -74,7 +72,10 @@ async fn chaos(first: u64, time: Duration) {
 
 /// What the histories of a round share.
 struct Round<'a> {
-    callers: Callers<'a>,
+    world: &'a World,
+    findings: &'a Mutex<Vec<String>>,
+    seed: u64,
+    together: u64,
     /// Operations done.
     done: AtomicUsize,
 }
@@ -85,35 +86,51 @@ struct Ended {
     users: Vec<u64>,
     model: Model,
     notices: notice_model::Model,
+    /// Requests that were not answered.
+    unanswered: usize,
 }
 
-async fn round(world: &World, seed: u64) -> Vec<String> {
+async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
     let findings = Mutex::new(Vec::new());
-    let round = Round { callers: Callers { world, findings: Some(&findings) }, done: AtomicUsize::new(0) };
+    let round = Round { world, findings: &findings, seed, together, done: AtomicUsize::new(0) };
+    let (started, faults) = (Instant::now(), world.stack.storm_faults());
     world.stack.set_weather(Weather::Storm, seed);
     let histories = async {
-        let all = join_all((seed..seed + TOGETHER).map(|seed| caught(&findings, seed, history(&round, seed)))).await;
+        let all = join_all((seed..seed + together).map(|seed| caught(&findings, seed, history(&round, seed)))).await;
         // Whatever waits for more operations waits no longer.
         round.done.store(usize::MAX, Ordering::SeqCst);
         all
     };
-    let (histories, (), ()) = futures::join!(histories, kill(&round, seed), disturb_redis(&round, seed));
+    let (histories, killed, redis) = futures::join!(histories, kill(&round), disturb_redis(&round));
     world.stack.set_weather(Weather::Calm, seed);
+    let (stormed, faults) = (started.elapsed(), world.stack.storm_faults() - faults);
     let histories: Vec<Ended> = histories.into_iter().flatten().collect();
-    if caught(&findings, seed, settle(world)).await.is_some() {
-        let unexpected = findings.lock().unwrap().len();
-        join_all(histories.iter().map(|ended| compare_all(world, ended, &findings))).await;
-        if findings.lock().unwrap().len() > unexpected {
-            world.flush_redis().await;
-            let of_facts = Mutex::new(Vec::new());
-            join_all(histories.iter().map(|ended| compare_all(world, ended, &of_facts))).await;
-            println!(
-                "seed {seed}: with Redis emptied, {} differences are left: those of the facts",
-                of_facts.into_inner().unwrap().len()
-            );
-        }
+    let settled = caught(&findings, seed, settle(world)).await.is_some();
+    let calm = started.elapsed();
+    if settled {
+        compare_round(world, &histories, &findings).await;
     }
+    let fewest = histories.iter().map(|ended| ended.unanswered).min().unwrap_or_default();
+    let unanswered: usize = histories.iter().map(|ended| ended.unanswered).sum();
+    println!(
+        "seed {seed}: Redis {redis}; {killed} invocations killed, {faults} faults, {unanswered} requests not answered, at least {fewest} of each history; \
+         storm {stormed:.1?}, until idle {:.1?}, comparison {:.1?}",
+        calm - stormed,
+        started.elapsed() - calm
+    );
     findings.into_inner().unwrap()
+}
+
+/// Compares every reader of a round. If one differs, all are compared once more without their views, which tells differences of the facts from those of the views.
+async fn compare_round(world: &World, histories: &[Ended], findings: &Mutex<Vec<String>>) {
+    let unexpected = findings.lock().unwrap().len();
+    join_all(histories.iter().map(|ended| compare_all(world, ended, findings))).await;
+    if findings.lock().unwrap().len() > unexpected {
+        world.flush_redis().await;
+        let of_facts = Mutex::new(Vec::new());
+        join_all(histories.iter().map(|ended| compare_all(world, ended, &of_facts))).await;
+        println!("with Redis emptied, {} differences are left: those of the facts", of_facts.into_inner().unwrap().len());
+    }
 }
 
 /// What is noted instead of a panic.
@@ -138,54 +155,64 @@ async fn settle(world: &World) {
 async fn compare_all(world: &World, ended: &Ended, findings: &Mutex<Vec<String>>) {
     for &user in &ended.users {
         let caller = world.user(user);
-        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed)).await;
+        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed, PAGE)).await;
         caught(findings, ended.seed, compare_notices(&caller, ended, user)).await;
     }
 }
 
-/// Kills invocations in flight of one function after the other.
-async fn kill(round: &Round<'_>, seed: u64) {
-    let mut rng = StdRng::seed_from_u64(seed ^ 0x6b69_6c6c);
-    let stack = &round.callers.world.stack;
+/// Kills the invocations in flight of one function after the other: one invocation for every two operations, however fast the machine is. Returns how many.
+async fn kill(round: &Round<'_>) -> usize {
+    let mut rng = StdRng::seed_from_u64(round.seed ^ 0x6b69_6c6c);
+    let stack = &round.world.stack;
     let functions: Vec<&str> = stack.template().functions.values().map(|function| function.binary.as_str()).collect();
     let mut killed = 0;
-    while round.done.load(Ordering::SeqCst) < usize::MAX {
-        tokio::time::sleep(Duration::from_millis(rng.random_range(20..120))).await;
-        killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(5..40))).await;
+        match round.done.load(Ordering::SeqCst) {
+            usize::MAX => return killed,
+            done if killed <= done.div_ceil(2) => {
+                killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
+            }
+            _ => {}
+        }
     }
-    println!("seed {seed}: {killed} invocations killed");
 }
 
-/// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm.
-async fn disturb_redis(round: &Round<'_>, seed: u64) {
-    let (mut rng, world) = (StdRng::seed_from_u64(seed ^ 0x7265_6469), round.callers.world);
-    let last = TOGETHER as usize * LENGTH;
+/// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm. Returns which. Then, twice, it lets nobody in for a second or
+/// two and keeps its views: workers fail too, and what they left undone would stay so, since no rebuild of all views comes after it.
+async fn disturb_redis(round: &Round<'_>) -> &'static str {
+    let (mut rng, stack) = (StdRng::seed_from_u64(round.seed ^ 0x7265_6469), &round.world.stack);
+    let last = round.together as usize * LENGTH;
     let early = rng.random_range(0..last / 2);
-    let late = rng.random_range(early..last);
-    let one_node = world.is_one_node();
-    let plan = (seed / TOGETHER) % 4;
-    println!(
-        "seed {seed}: Redis {}",
-        ["back from an older dump", "replaced by a replica", "emptied", "left to the storm"][plan as usize]
-    );
+    let late = rng.random_range(early..last * 3 / 4);
     reached(round, early).await;
-    match plan {
+    let done = match (round.seed / round.together) % 4 {
         0 => {
-            while world.stack.dump_redis().await.is_err() {}
+            while stack.dump_redis().await.is_err() {}
             reached(round, late).await;
-            world.stack.restart_redis_from_dump().await.unwrap();
+            stack.restart_redis_from_dump().await.unwrap();
+            "back from an older dump"
         }
-        1 if one_node => {
-            while world.stack.start_redis_replica().await.is_err() {}
+        1 if round.world.is_one_node() => {
+            while stack.start_redis_replica().await.is_err() {}
             reached(round, late).await;
-            while world.stack.promote_redis_replica().await.is_err() {}
+            while stack.promote_redis_replica().await.is_err() {}
+            "replaced by a replica"
         }
         2 => {
             reached(round, late).await;
-            while !flushed(world).await {}
+            while !flushed(round.world).await {}
+            "emptied"
         }
-        _ => {}
+        _ => "left to the storm",
+    };
+    for part in [75, 90] {
+        reached(round, last * part / 100).await;
+        let refusal = round.world.refuse_redis().await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(1_000..2_000))).await;
+        refusal.end().await;
     }
+    done
 }
 
 async fn flushed(world: &World) -> bool {
@@ -207,14 +234,15 @@ async fn reached(round: &Round<'_>, operations: usize) {
 
 /// One history, on users and a platform of its own.
 async fn history(round: &Round<'_>, seed: u64) -> Ended {
+    let callers = Callers { world: round.world, findings: Some(round.findings), unanswered: Arc::default() };
     let mut rng = StdRng::seed_from_u64(seed);
     let base = 1_000_000 + (seed % (1 << 40)) * 10;
     let users: Vec<u64> = (0..USERS).map(|index| base + index).collect();
-    let mut ended = Ended { seed, users, model: Model::default(), notices: notice_model::Model::default() };
+    let mut ended = Ended { seed, users, model: Model::default(), notices: notice_model::Model::default(), unanswered: 0 };
     // Only a view that is there can be wrong later.
     let all: Vec<String> = ended.users.iter().map(u64::to_string).collect();
     for &user in &ended.users {
-        let caller = round.callers.user(user);
+        let caller = callers.user(user);
         caller.post("/v1/following", &json!({ "authors": all })).await.ok();
         ended.users.iter().for_each(|&author| ended.model.follow(user, author));
         caller.get("/v1/feed?limit=1").await.ok();
@@ -222,13 +250,14 @@ async fn history(round: &Round<'_>, seed: u64) -> Ended {
     for step in 1..=LENGTH {
         match rng.random_range(0..100) {
             dice if dice < OPERATIONS => {
-                operations::operate(&round.callers, &mut rng, &mut ended.model, &ended.users, dice).await;
+                operations::operate(&callers, &mut rng, &mut ended.model, &ended.users, dice).await;
             }
-            dice if dice < 94 => notice(round, &mut rng, &mut ended, step).await,
-            _ => drop(round.callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
+            dice if dice < 94 => notice(&callers, &mut rng, &mut ended, step).await,
+            _ => drop(callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
         }
         round.done.fetch_add(1, Ordering::SeqCst);
     }
+    ended.unanswered = callers.unanswered.load(Ordering::Relaxed);
     ended
 }
 
@@ -237,16 +266,16 @@ fn platform(seed: u64) -> u64 {
 }
 
 /// One operation on the notices of the history's platform.
-async fn notice(round: &Round<'_>, rng: &mut StdRng, ended: &mut Ended, step: usize) {
-    let (world, platform) = (round.callers.world, platform(ended.seed));
-    let administrator = world.stranger(Some("900 notices:write")).patiently(world.stack.open_requests());
+async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step: usize) {
+    let platform = platform(ended.seed);
+    let administrator = callers.as_in_weather(callers.world.stranger(Some("900 notices:write")));
     let user = ended.users[rng.random_range(0..ended.users.len())];
-    let (reader, model) = (round.callers.user(user), &mut ended.notices);
+    let (reader, model) = (callers.user(user), &mut ended.notices);
     let seq = rng.random_range(1..=model.latest + 1);
     let path = format!("/v1/notices/{platform}-{seq}");
     let live = model.is_live(seq, 0);
     let right = |status: u16, expected: u16, body: &Value| {
-        round.callers.check(status == expected, || format!("seed {}: {path}: {status} {body}", ended.seed));
+        callers.check(status == expected, || format!("seed {}: {path}: {status} {body}", ended.seed));
     };
     match rng.random_range(0..10) {
         0..3 => {
@@ -255,7 +284,7 @@ async fn notice(round: &Round<'_>, rng: &mut StdRng, ended: &mut Ended, step: us
             let answer = administrator.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await.ok();
             model.latest += 1;
             let expected = format!("{platform}-{}", model.latest);
-            round.callers.check(answer["items"][0]["id"] == *expected, || format!("published {expected}, and it is {answer}"));
+            callers.check(answer["items"][0]["id"] == *expected, || format!("published {expected}, and it is {answer}"));
             model.notices.insert(model.latest, Live { expires_at: None, notified: step, read_by: Default::default() });
         }
         3 => {

@@ -287,7 +287,8 @@ async fn rebuild(readers: u64, pool: u64) {
             .collect::<()>()
             .await;
         follow(world, readers, &authors).await;
-        world.idle().await;
+        // The projector looks at every edge.
+        world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
         proxy.meter();
         let first = read_all(world, proxy, readers, "first reads").await;
         let warm = read_all(world, proxy, readers, "warm reads").await;

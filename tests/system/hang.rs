@@ -88,7 +88,7 @@ async fn hang(time: Duration, after: Duration) {
         world.redis_is_asked_again().await;
         for line in &lines {
             join_all(line.users.iter().map(async |&user| {
-                operations::compare(&world.user(user), &line.model, user, line.seed).await;
+                operations::compare(&world.user(user), &line.model, user, line.seed, 7).await;
             }))
             .await;
         }
@@ -207,7 +207,8 @@ impl Line<'_> {
         let headers = [("idempotency-key", key.as_str())];
         let headers = if path == "/v1/posts" { &headers[..] } else { &[] };
         let sent = Instant::now();
-        let caller = self.run.world.patient_user(user);
+        let world = self.run.world;
+        let caller = world.user(user).patiently(world.stack.open_requests(), std::sync::Arc::default());
         (sent, caller.send(method, path, headers, body.map(|body| body.to_string())).await)
     }
 

@@ -60,7 +60,7 @@ async fn histories(count: u64, pull_threshold: Option<u64>) {
 
 /// What histories share.
 struct Shared {
-    /// Whoever stops something takes it for writing; empty only then.
+    /// A task that stops something takes this for writing. It is empty only then.
     world: RwLock<Option<World>>,
     /// Whether the workers are held; false at every start.
     held: Mutex<bool>,
@@ -91,7 +91,7 @@ async fn batch(world: World, first: u64) -> World {
         let (world, seed) = (&world, first + index as u64);
         async move {
             for &user in users {
-                compare(&world.user(user), model, user, seed).await;
+                compare(&world.user(user), model, user, seed, 7).await;
             }
         }
     });
@@ -156,7 +156,8 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
 async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut Model, users: &[u64]) {
     match rng.random_range(0..100) {
         dice if dice < OPERATIONS => {
-            operations::operate(&Callers { world, findings: None }, rng, model, users, dice).await;
+            operations::operate(&Callers { world, findings: None, unanswered: Default::default() }, rng, model, users, dice)
+                .await;
         }
         // It hits the views of all histories: were it frequent, nothing else would ever be wrong in them.
         88..90 => {

@@ -176,7 +176,7 @@ async fn facts_read_before_a_view_was_lost_do_not_enter_the_next_one() {
         for seq in 1..4 {
             states.push(states[states.len() - 1].changed(seq, Reaction::Like, true).unwrap());
         }
-        // Without a view there is nothing to change: whoever opens one reads the facts afterwards.
+        // Without a view there is nothing to change: a reader who opens one reads the facts afterwards.
         views.change(user, author, &states[1]).await.unwrap();
         assert_eq!(known().await, KnownReactions::default());
         assert_eq!((views.open(user, 7).await.unwrap(), views.open(user, 8).await.unwrap()), (7, 7), "the first token stays");
@@ -184,7 +184,7 @@ async fn facts_read_before_a_view_was_lost_do_not_enter_the_next_one() {
         views.change(user, author, &states[2]).await.unwrap();
         views.fill(user, 7, &[(author, states[1].clone())].into()).await.unwrap();
         assert_eq!(known().await.of[&author], states[2]);
-        // All is lost between the reading and the fill, and somebody else has opened a view.
+        // Everything is lost between the read and the fill, and another caller has opened a view.
         world.flush_redis().await;
         views.open(user, 9).await.unwrap();
         views.fill(user, 7, &[(author, states[2].clone())].into()).await.unwrap();

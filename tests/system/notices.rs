@@ -274,7 +274,7 @@ async fn a_full_platform_refuses_and_nothing_is_published_on_the_others() {
 
 /// Every notice in a counter item of its own: marking all of them takes several transactions, between which others come.
 #[tokio::test]
-async fn a_change_too_large_for_one_transaction_is_exact_whoever_comes_between() {
+async fn a_change_too_large_for_one_transaction_is_exact_although_another_caller_comes_between() {
     const NOTICES: u64 = 300;
     world(async |world| {
         let (board, platform) = (board(world), platform(5));
@@ -302,7 +302,7 @@ async fn a_change_too_large_for_one_transaction_is_exact_whoever_comes_between()
             board.mark(user(7), id, false).await.unwrap();
         }
         assert_eq!(readers().await[0], 2);
-        // Half of the way, as if the function had died there: whoever comes next goes on from it.
+        // Half of the way, as if the function had died there: the next caller resumes it.
         let (_, before) = board.facts.state(platform, user(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
         board.facts.put_reads(user(9), platform, &before, half.clone()).await.unwrap().unwrap();

@@ -1,6 +1,6 @@
 //! Random operations of a few users through the API, and everything that the API says of a reader, against the model.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, atomic::AtomicUsize};
 
 use futures::future::join_all;
 use rand::{Rng, rngs::StdRng};
@@ -16,11 +16,20 @@ pub(crate) struct Callers<'a> {
     pub(crate) world: &'a World,
     /// In weather: every request is repeated until it is answered, and what is wrong is noted here.
     pub(crate) findings: Option<&'a Mutex<Vec<String>>>,
+    /// Counts, in weather, the requests that were not answered.
+    pub(crate) unanswered: Arc<AtomicUsize>,
 }
 
 impl Callers<'_> {
     pub(crate) fn user(&self, id: u64) -> User {
-        if self.findings.is_some() { self.world.patient_user(id) } else { self.world.user(id) }
+        self.as_in_weather(self.world.user(id))
+    }
+
+    pub(crate) fn as_in_weather(&self, user: User) -> User {
+        if self.findings.is_none() {
+            return user;
+        }
+        user.patiently(self.world.stack.open_requests(), Arc::clone(&self.unanswered))
     }
 
     pub(crate) fn check(&self, right: bool, what: impl FnOnce() -> String) {
@@ -170,11 +179,11 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     }
 }
 
-/// Everything that the API says of one reader, against the model.
-pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64) {
+/// Everything that the API says of one reader, against the model. Feeds are read in pages of so many items.
+pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, page: usize) {
     // The counts first: a page that meets a deleted post mends them.
     assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
-    let (feed, unread) = (caller.walk("/v1/feed", 7).await, caller.walk("/v1/feed?status=unread", 7).await);
+    let (feed, unread) = (caller.walk("/v1/feed", page).await, caller.walk("/v1/feed?status=unread", page).await);
     let expected = model.feed(user);
     let keys: Vec<(&str, (u64, u64))> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
     assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");

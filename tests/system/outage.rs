@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_local::{RedisData, Weather};
-use tidemark_tests::{World, world, world_with};
+use tidemark_local::{Fault, FaultAction, RedisData, Weather};
+use tidemark_tests::{User, World, world, world_with};
 
 #[tokio::test]
 async fn without_redis_everything_goes_on_from_the_facts() {
@@ -61,6 +62,83 @@ async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
         world.user(20).publish("seen").await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_that_neither_view_nor_queue_takes_is_not_acknowledged_and_its_repetition_shows_it() {
+    world(async |world| {
+        let (reader, administrator) = (world.user(1), world.stranger(Some("900 notices:write")));
+        for author in [10, 20, 30, 40] {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            for title in ["one", "two"] {
+                world.user(author).publish(title).await;
+            }
+        }
+        reader.put("/v1/posts/40-1/read").await.ok();
+        reader.put("/v1/posts/40-2/favorite").await.ok();
+        for title in ["a", "b", "c"] {
+            administrator.post("/v1/notices", &json!({ "platforms": [3], "title": title })).await.ok();
+        }
+        world.idle().await;
+        reader.get("/v1/feed").await.ok();
+        reader.get("/v1/notices?platform=3").await.ok();
+
+        let (of_reader, of_administrator) = (&reader, &administrator);
+        let changes = [
+            (of_reader, Method::PUT, "/v1/posts/10-1/read", Value::Null),
+            (of_reader, Method::DELETE, "/v1/posts/40-1/read", Value::Null),
+            (of_reader, Method::POST, "/v1/reads", json!({ "posts": ["10-2"] })),
+            (of_reader, Method::POST, "/v1/reads", json!({ "author": "20", "through": 1 })),
+            (of_reader, Method::PUT, "/v1/posts/10-2/like", Value::Null),
+            (of_reader, Method::DELETE, "/v1/posts/40-2/favorite", Value::Null),
+            (of_reader, Method::PUT, "/v1/following/50", Value::Null),
+            (of_reader, Method::DELETE, "/v1/following/30", Value::Null),
+            (of_reader, Method::PUT, "/v1/notices/3-1/read", Value::Null),
+            (of_administrator, Method::PUT, "/v1/notices/3-2", json!({ "title": "B" })),
+            (of_administrator, Method::DELETE, "/v1/notices/3-3", Value::Null),
+        ];
+        let send = async |(user, method, path, body): &(&User, Method, &str, Value)| {
+            let body = (!body.is_null()).then(|| body.to_string());
+            user.send(method.clone(), path, &[], body).await
+        };
+        let refusal = world.refuse_redis().await;
+        let queue = Fault::new("SendMessageBatch", FaultAction::FailBefore("InternalFailure".to_owned())).times(usize::MAX);
+        world.stack.faults().add(queue);
+        for change in &changes {
+            let answer = send(change).await;
+            assert_eq!(answer.problem(), (503, "/problems/unavailable"), "{} {}", change.1, change.2);
+        }
+        world.stack.faults().clear();
+        refusal.end().await;
+        world.redis_is_asked_again().await;
+        // The projector, which shows follows too, comes second.
+        world.stack.pause("relation-projector").await.unwrap();
+        for change in &changes {
+            let answer = send(change).await;
+            assert!((200..300).contains(&answer.status), "{} {}: {}", change.1, change.2, answer.body);
+            assert_eq!(answer.header("degraded"), None, "{} {}", change.1, change.2);
+        }
+        let read = |id: &str, read| (id.to_owned(), read);
+        let feed = [
+            read("40-2", false),
+            read("40-1", false),
+            read("20-2", false),
+            read("20-1", true),
+            read("10-2", true),
+            read("10-1", true),
+        ];
+        assert_eq!(reader.feed("all").await, feed);
+        let page = reader.get("/v1/feed").await.ok();
+        let flags: Vec<(bool, bool)> =
+            page["items"].as_array().unwrap().iter().map(|item| (item["liked"] == true, item["favorited"] == true)).collect();
+        assert_eq!(flags, [(false, false), (false, false), (false, false), (false, false), (true, false), (false, false)]);
+        let notices = reader.get("/v1/notices?platform=3").await.ok();
+        let notices: Vec<(&Value, &Value)> =
+            notices["items"].as_array().unwrap().iter().map(|item| (&item["title"], &item["read"])).collect();
+        assert_eq!(notices, [(&json!("B"), &json!(false)), (&json!("a"), &json!(true))]);
+        world.stack.resume("relation-projector").unwrap();
     })
     .await;
 }

@@ -229,7 +229,7 @@ async fn notices(world: &World) {
 async fn without_redis(world: &World) {
     let (reader, editor) = (world.user(1), world.stranger(Some("7 notices:write")));
     for author in [11, 12] {
-        world.user(author).publish("by somebody else").await;
+        world.user(author).publish("by another user").await;
     }
     world.idle().await;
     let next = reader.get("/v1/feed?limit=2").await.ok()["next_cursor"].as_str().unwrap().to_owned();

@@ -108,7 +108,7 @@ async fn a_mode_that_changes_in_the_middle_of_a_fan_out_loses_and_doubles_nothin
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7));
-        // Whoever followed in between has from then on, and the older ones as read.
+        // A reader who followed in between has the posts from then on, and the older ones as read.
         assert_eq!((world.user(2).unread_total().await, world.user(2).feed_ids().await.len()), (2, 7));
     })
     .await;

@@ -64,6 +64,48 @@ async fn every_form_of_mark_shows_what_an_earlier_request_has_left() {
 }
 
 #[tokio::test]
+async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_view_that_survived() {
+    world(async |world| {
+        let reader = world.user(1);
+        for author in [10, 20, 30, 40, 50] {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            world.user(author).publish("one").await;
+        }
+        reader.put("/v1/posts/20-1/read").await.ok();
+        world.idle().await;
+        assert_eq!(reader.unread_total().await, 4);
+
+        fact(world, 10, |reads| reads.mark([1])).await;
+        fact(world, 20, |reads| reads.unmark(1)).await;
+        fact(world, 30, |reads| reads.mark([1])).await;
+        fact(world, 40, |reads| reads.mark_through(1)).await;
+        let refusal = world.refuse_redis().await;
+        let answer = reader.put("/v1/posts/10-1/read").await;
+        assert_eq!((answer.header("degraded"), &answer.body["unread"]["total"]), (Some("redis"), &json!(2)));
+        reader.delete("/v1/posts/20-1/read").await.ok();
+        reader.post("/v1/reads", &json!({ "posts": ["30-1"] })).await.ok();
+        reader.post("/v1/reads", &json!({ "author": "40", "through": 1 })).await.ok();
+        refusal.end().await;
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        let read: Vec<(String, bool)> =
+            [(50, false), (40, true), (30, true), (20, false), (10, true)].map(|(id, read)| (format!("{id}-1"), read)).into();
+        assert_eq!((reader.feed("all").await, reader.unread_total().await), (read, 2));
+
+        fact(world, 20, |reads| reads.mark_through(1)).await;
+        fact(world, 50, |reads| reads.mark_through(1)).await;
+        let refusal = world.refuse_redis().await;
+        let answer = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
+        assert_eq!(answer, json!({ "changed": 0, "unread": { "total": 0 } }));
+        refusal.end().await;
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        assert_eq!((reader.unread_total().await, reader.feed("unread").await.len()), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn follow_and_unfollow_show_what_an_earlier_request_has_left() {
     world(async |world| {
         let reader = prepared(world).await;

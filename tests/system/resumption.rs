@@ -112,7 +112,7 @@ async fn attempts_are_bounded_and_visible() {
         assert_eq!(look(2).await, (0, 1));
         let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("pending"), &json!(2)));
-        // Whoever has found the cause lets it go on.
+        // An operator has found the cause and lets it go on.
         assert_eq!(look(1000).await, (1, 0));
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
@@ -185,7 +185,7 @@ async fn a_thousand_that_were_given_up_hold_off_nobody() {
         let third = reconcile(world).await;
         assert_eq!((&third["given_up"], &third["unfinished"], &third["pages_sent"]), (&json!(1_000), &json!(0), &json!(0)));
         assert_eq!(third["found"], json!({ "fan-outs-given-up": 1 }), "still told of");
-        // Somebody has found the cause.
+        // An operator has found the cause.
         let all = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": 1000 });
         let report = world.stack.fire("reconcile", Some(all)).await.unwrap();
         assert_eq!((&report["pages_sent"], &report["given_up"]), (&json!(1_000), &json!(0)), "{report}");

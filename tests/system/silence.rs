@@ -2,7 +2,7 @@
 
 use tidemark_tests::{World, world};
 
-/// Lifetime of the reader's state in Redis in seconds, negative when there is none.
+/// Lifetime of the reader's state in Redis in seconds, negative when there is no state.
 async fn lifetime(world: &World, user: u64) -> i64 {
     let key = tidemark::views::keys::reader_state(user.to_string().parse().unwrap());
     redis::cmd("TTL").arg(key).query_async(&mut world.redis().await).await.unwrap()

@@ -8,7 +8,6 @@ use tidemark::{
     ports::{Followed, Task},
     reader::ReaderError,
 };
-use tracing::warn;
 
 /// Authors in one `POST /v1/following`.
 const MAX_AUTHORS: usize = 50;
@@ -34,7 +33,7 @@ pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Answer, Pro
         // An earlier request may have ended between its fact and the views.
         None => app.edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
     };
-    sync_or_enqueue(app, caller, tombstone.as_slice()).await;
+    sync_or_enqueue(app, caller, tombstone.as_slice()).await?;
     Ok(Answer::json(200, &json!({ "following": false })))
 }
 
@@ -74,7 +73,7 @@ async fn follow_all(app: &App, caller: UserId, authors: &[UserId]) -> Result<Vec
             Followed::LimitReached => None,
         })
         .collect();
-    sync_or_enqueue(app, caller, &edges).await;
+    sync_or_enqueue(app, caller, &edges).await?;
     let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
         None => Err(Problem::self_follow()),
         Some(Followed::LimitReached) => Err(Problem::following_limit(app.settings.following_limit)),
@@ -84,18 +83,14 @@ async fn follow_all(app: &App, caller: UserId, authors: &[UserId]) -> Result<Vec
     Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
 }
 
-/// Shows the edges to the caller's next read. They stand whatever happens here: if Redis is unavailable, a `sync` task updates the views later, and in any case
-/// the projector does.
-async fn sync_or_enqueue(app: &App, caller: UserId, edges: &[Edge]) {
+/// Shows the edges to the caller's next read. If Redis is unavailable, a `sync` task updates the views later, and in any case the projector does.
+async fn sync_or_enqueue(app: &App, caller: UserId, edges: &[Edge]) -> Result<(), Problem> {
     if edges.is_empty() {
-        return;
+        return Ok(());
     }
     // Both, whatever becomes of the other.
     let (feed, lists) = futures::join!(app.readers.sync_edges(caller, edges.to_vec()), app.relations.apply(edges));
-    let Some(error) = feed.err().or(lists.err().map(ReaderError::View)) else { return };
-    warn!(user = %caller, error = &error as &dyn std::error::Error, "the views could not be updated, a worker will do it");
+    let Some(error) = feed.err().or(lists.err().map(ReaderError::View)) else { return Ok(()) };
     let tasks: Vec<Task> = edges.iter().map(|edge| Task::sync(caller, edge.author)).collect();
-    if let Err(error) = app.later.sync(&tasks).await {
-        warn!(user = %caller, error = &error as &dyn std::error::Error, "the views are left to the projector");
-    }
+    Ok(app.later.instead(&error, &tasks).await?)
 }

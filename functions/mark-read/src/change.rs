@@ -7,7 +7,6 @@ use tidemark::{
     ports::{FactsError, Task},
     reader::{Flags, Origin, PairFacts, Snapshot},
 };
-use tracing::warn;
 
 /// What became of one author's read state.
 pub(crate) struct Changed {
@@ -76,29 +75,35 @@ pub(crate) async fn apply_to(
 }
 
 /// Brings the view in line with the facts of these pairs and returns the counts after it. Pairs that this request did not write are compared too: an earlier
-/// request may have ended between its fact and the view. If the view cannot take them, a worker will, and the counts come from the facts.
+/// request may have ended between its fact and the view. If the view cannot be read, it cannot be compared either, and is updated with all that was ever marked. If
+/// the view cannot take them, a worker will, and the counts come from the facts.
 pub(crate) async fn show(app: &App, user: UserId, changes: &[Changed]) -> Result<Snapshot, Problem> {
-    let written: Vec<&PairFacts> = changes.iter().filter(|change| change.written).map(|change| &change.pair).collect();
-    if sync_or_enqueue(app, user, &written).await {
-        let snapshot = app.readers.snapshot(user).await?;
-        let behind: Vec<&PairFacts> = changes.iter().map(|change| &change.pair).filter(|pair| snapshot.lacks(pair)).collect();
-        if behind.is_empty() {
-            return Ok(snapshot);
+    let (written, others): (Vec<&Changed>, Vec<&Changed>) = changes.iter().partition(|change| change.written);
+    let written: Vec<&PairFacts> = written.into_iter().map(|change| &change.pair).collect();
+    let snapshot = match sync_or_enqueue(app, user, &written).await? {
+        true => app.readers.snapshot(user).await?,
+        false => app.readers.snapshot_of_facts(user, Origin::Degraded).await?,
+    };
+    let behind: Vec<&PairFacts> = match snapshot.origin {
+        Origin::View => changes.iter().map(|change| &change.pair).filter(|pair| snapshot.lacks(pair)).collect(),
+        Origin::Rebuilding | Origin::Degraded => {
+            others.into_iter().map(|change| &change.pair).filter(|pair| pair.reads.version > 0).collect()
         }
-        if sync_or_enqueue(app, user, &behind).await {
-            return Ok(app.readers.snapshot(user).await?);
-        }
+    };
+    if behind.is_empty() {
+        return Ok(snapshot);
     }
-    Ok(app.readers.snapshot_of_facts(user, Origin::Degraded).await?)
+    match (sync_or_enqueue(app, user, &behind).await?, snapshot.origin) {
+        (true, Origin::View) => Ok(app.readers.snapshot(user).await?),
+        (false, Origin::View) => Ok(app.readers.snapshot_of_facts(user, Origin::Degraded).await?),
+        (_, Origin::Rebuilding | Origin::Degraded) => Ok(snapshot),
+    }
 }
 
 /// Whether the view shows these facts now. If Redis is unavailable, a `sync` task updates it later.
-async fn sync_or_enqueue(app: &App, user: UserId, pairs: &[&PairFacts]) -> bool {
-    let Err(error) = app.readers.show_reads(user, pairs).await else { return true };
-    warn!(%user, error = &error as &dyn std::error::Error, "the view could not be updated, a worker will do it");
+async fn sync_or_enqueue(app: &App, user: UserId, pairs: &[&PairFacts]) -> Result<bool, Problem> {
+    let Err(error) = app.readers.show_reads(user, pairs).await else { return Ok(true) };
     let tasks: Vec<Task> = pairs.iter().map(|pair| Task::sync(user, pair.author)).collect();
-    if let Err(error) = app.later.sync(&tasks).await {
-        warn!(%user, error = &error as &dyn std::error::Error, "no worker was asked either: the next mark of the same posts updates the view");
-    }
-    false
+    app.later.instead(&error, &tasks).await?;
+    Ok(false)
 }

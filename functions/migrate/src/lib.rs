@@ -22,6 +22,7 @@ use serde_json::Value;
 use tidemark::{
     App,
     domain::{NoticeId, Timestamp, legacy::Layout},
+    notices::NoticeError,
     ports::{FactsError, QueueError, ViewError},
     reader::ReaderError,
 };
@@ -83,6 +84,15 @@ pub enum MigrateError {
         "the first run of this source began on {0}, too long ago to tell unfollowed from never imported; see docs/migration.md"
     )]
     TooLate(Timestamp),
+}
+
+impl From<NoticeError> for MigrateError {
+    fn from(error: NoticeError) -> Self {
+        match error {
+            NoticeError::Facts(error) => Self::Facts(error),
+            NoticeError::Queue(error) => Self::Queue(error),
+        }
+    }
 }
 
 impl MigrateError {

@@ -7,7 +7,6 @@ use tidemark::{
     http::{Answer, Problem, Request},
     ports::{Reacted, Task},
 };
-use tracing::warn;
 
 /// Gives a reaction or takes it back.
 pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Answer, Problem> {
@@ -17,7 +16,7 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
         Reacted::Stands(state) => state,
         Reacted::Unknown => return Err(Problem::not_found(format!("no post {id}"))),
     };
-    bring_in_line(app, caller, id.author, &state).await;
+    sync_or_enqueue(app, caller, id.author, &state).await?;
     let body = match reaction {
         Reaction::Like => json!({ "liked": given }),
         Reaction::Favorite => json!({ "favorited": given }),
@@ -26,14 +25,11 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
 }
 
 /// Shows the caller's own pages the reaction and lets the author's counters be counted again, also when nothing has changed: an earlier request may have been cut off
-/// before this. The fact stands whatever happens here: what cannot be done now is left to a worker.
-async fn bring_in_line(app: &App, user: UserId, author: UserId, state: &ReactionState) {
+/// before this. If Redis is unavailable, a `sync` task updates both later.
+async fn sync_or_enqueue(app: &App, user: UserId, author: UserId, state: &ReactionState) -> Result<(), Problem> {
     let shown = app.readers.reaction_views.change(user, author, state);
     // Both, whatever becomes of the other.
     let (shown, forgotten) = futures::join!(shown, app.relations.forget_counters(author, Some(user)));
-    let Some(error) = shown.err().or(forgotten.err()) else { return };
-    warn!(%user, %author, error = &error as &dyn std::error::Error, "views not in line yet, leaving them to a worker");
-    if let Err(error) = app.later.sync(&[Task::sync(user, author)]).await {
-        warn!(%user, %author, error = &error as &dyn std::error::Error, "views are in line after their lifetimes only");
-    }
+    let Some(error) = shown.err().or(forgotten.err()) else { return Ok(()) };
+    Ok(app.later.instead(&error, &[Task::sync(user, author)]).await?)
 }

@@ -51,7 +51,9 @@ pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop
             continue;
         }
         // A server that is down or hangs cannot be disturbed more.
-        let _ = disturb(&node, &conditions).await;
+        if disturb(&node, &conditions).await.is_ok() {
+            conditions.count_fault();
+        }
     }
 }
 

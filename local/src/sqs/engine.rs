@@ -145,11 +145,11 @@ impl Queues {
         };
         let mut all = Vec::with_capacity(messages.len());
         for message in messages {
-            if self.conditions.chance(STORM_DOUBLES) {
+            if self.conditions.storm(STORM_DOUBLES) {
                 let double = Message { id: new_id(), ..message.clone() };
                 all.push(late(double, self.conditions.below(STORM_LATEST_MS)));
             }
-            let by = if self.conditions.chance(STORM_DELAYS) { self.conditions.below(STORM_LATEST_MS) } else { 0 };
+            let by = if self.conditions.storm(STORM_DELAYS) { self.conditions.below(STORM_LATEST_MS) } else { 0 };
             all.push(late(message, by));
         }
         all

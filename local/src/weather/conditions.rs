@@ -3,7 +3,10 @@
 use std::{
     fmt,
     str::FromStr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -68,6 +71,8 @@ struct Randomness {
 pub(crate) struct Conditions {
     weather: watch::Sender<Weather>,
     randomness: Mutex<Randomness>,
+    /// Faults of storms so far.
+    faults: AtomicU64,
 }
 
 impl Default for Conditions {
@@ -79,7 +84,7 @@ impl Default for Conditions {
 impl Conditions {
     pub(crate) fn new(weather: Weather, seed: u64) -> Self {
         let randomness = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
-        Self { weather: watch::Sender::new(weather), randomness: Mutex::new(randomness) }
+        Self { weather: watch::Sender::new(weather), randomness: Mutex::new(randomness), faults: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Randomness> {
@@ -116,7 +121,21 @@ impl Conditions {
 
     /// True with this probability in a storm, and never otherwise.
     pub(crate) fn storm(&self, probability: f64) -> bool {
-        self.is_storm() && self.chance(probability)
+        let happens = self.is_storm() && self.chance(probability);
+        if happens {
+            self.count_fault();
+        }
+        happens
+    }
+
+    /// Counts one more fault of a storm.
+    pub(crate) fn count_fault(&self) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many faults storms have caused so far.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
     }
 
     /// A number below `end`, which is not 0.

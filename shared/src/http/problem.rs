@@ -7,6 +7,7 @@ use super::{Answer, boxed};
 use crate::{
     domain::{Platform, ids::LAST_POST, notices::MAX_LIVE},
     fan_out::FanOutError,
+    notices::NoticeError,
     ports::{FactsError, QueueError, Source, ViewError},
     reader::ReaderError,
 };
@@ -228,6 +229,15 @@ impl From<ReaderError> for Problem {
         match error {
             ReaderError::Facts(error) => error.into(),
             ReaderError::View(error) => error.into(),
+        }
+    }
+}
+
+impl From<NoticeError> for Problem {
+    fn from(error: NoticeError) -> Self {
+        match error {
+            NoticeError::Facts(error) => error.into(),
+            NoticeError::Queue(error) => error.into(),
         }
     }
 }

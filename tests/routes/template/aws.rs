@@ -98,7 +98,7 @@ fn what_alarms_look_for_reaches_the_log_at_every_level_that_may_be_chosen() {
             let [line] = &lines[..] else { panic!("{chosen}: {message} is not logged") };
             assert_eq!(line["fields"]["message"], **message, "where the filter looks");
             assert!(passes(line, &filter), "{chosen}: {message}");
-            // By itself too, should somebody filter by LogLevel after all.
+            // By itself too, in case an operator filters by LogLevel after all.
             assert!(passes(line, chosen) && detail(line["level"].as_str().unwrap()) == detail(level), "{chosen}: {line}");
         }
     }

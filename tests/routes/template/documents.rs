@@ -65,7 +65,7 @@ fn what_there_is_after_a_deployment_is_counted_right() {
 }
 
 #[test]
-fn every_alarm_tells_somebody_and_has_its_page_in_the_runbook_and_the_other_way_round() {
+fn every_alarm_has_a_topic_and_a_page_in_the_runbook_and_every_page_an_alarm() {
     let template = template_document();
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");
     let names: BTreeSet<String> = alarms.keys().cloned().collect();
@@ -126,7 +126,7 @@ fn alarms_over_functions_leave_none_out() {
     let functions = resources(&template, "AWS::Serverless::Function");
     let has_routes =
         |function: &Value| entries(&function["Properties"]["Events"]).values().any(|event| event["Type"] == "HttpApi");
-    // What is invoked by hand answers whoever invoked it.
+    // A function that is invoked by hand answers its caller.
     let by_itself = |function: &Value| !entries(&function["Properties"]["Events"]).is_empty();
     let watched = |alarm: &str| -> BTreeSet<String> {
         let metrics = template["Resources"][alarm]["Properties"]["Metrics"].as_array().unwrap();

@@ -36,7 +36,7 @@ pub(super) const ALL: &[Damage] = &[
     ("half an unfollow: the edge is gone, the list and both counts are not", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.author());
-            // Somebody who has anything in Redis is found though there is no edge any more.
+            // The walk finds a user who has anything in Redis, although no edge of that user is left.
             scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
             scene.remove("FollowingTable", schema::edge(user, author)).await;
             vec![

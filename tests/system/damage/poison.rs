@@ -93,7 +93,7 @@ async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
         assert_eq!(report["found"]["item-damaged"], 10, "{report}");
         assert_eq!(report["found"]["record-damaged"], 1);
         assert_eq!(report["repaired"]["followings-count"], 22, "{report}");
-        assert_eq!(report["repaired"]["item-damaged"], Value::Null, "somebody has to look");
+        assert_eq!(report["repaired"]["item-damaged"], Value::Null, "an operator has to look");
         let again = walk(world, false, 0).await;
         assert_eq!(again["found"], json!({ "item-damaged": 10 }), "{again}");
         assert_eq!(again["repaired"], json!({}));

@@ -9,9 +9,10 @@ use std::{
 };
 
 use futures::FutureExt;
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark::{domain::UserId, facts::schema};
-use tidemark_tests::{User, World, world};
+use tidemark_tests::{User, World, number_from, world};
 
 use super::{
     Scene, fire, listed,
@@ -264,44 +265,50 @@ async fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
     .await;
 }
 
-/// Seconds of traffic; `TIDEMARK_CHURN_SECONDS` of the tests' own build asks for more.
-const CHURN_SECONDS: &str = match option_env!("TIDEMARK_CHURN_SECONDS") {
-    Some(seconds) => seconds,
-    None => "8",
-};
+const CHURN: [&str; 7] = ["follows", "unfollows", "likes", "likes taken back", "marks", "posts", "feeds"];
 
-#[tokio::test]
+/// One client's random operations until it is over: how many of each kind in [`CHURN`].
+async fn churning_client(world: &World, client: u64, over: &AtomicBool) -> [u64; CHURN.len()] {
+    let mut rng = StdRng::seed_from_u64(client);
+    let mut done = [0; CHURN.len()];
+    while !over.load(Ordering::Relaxed) {
+        let (user, author) = (rng.random_range(1..=20), rng.random_range(1..=20));
+        let author = if author == user { author % 20 + 1 } else { author };
+        let caller: User = world.user(user);
+        let (following, post) = (format!("/v1/following/{author}"), format!("/v1/posts/{author}-1"));
+        let kind = match rng.random_range(0..100) {
+            0..35 => 0,
+            35..65 => 1,
+            65..75 => 2,
+            75..82 => 3,
+            82..90 => 4,
+            90..94 => 5,
+            _ => 6,
+        };
+        match kind {
+            0 => drop(caller.put(&following).await.ok()),
+            1 => drop(caller.delete(&following).await.ok()),
+            2 => drop(caller.put(&format!("{post}/like")).await.ok()),
+            3 => drop(caller.delete(&format!("{post}/like")).await.ok()),
+            4 => drop(caller.put(&format!("{post}/read")).await.ok()),
+            5 => drop(caller.publish("again").await),
+            _ => drop(caller.feed_ids().await),
+        }
+        done[kind] += 1;
+    }
+    done
+}
+
+/// For `TIDEMARK_CHURN_SECONDS`; `make churn` asks for more.
+#[tokio::test(flavor = "multi_thread")]
 async fn reconcile_repairs_nothing_beside_traffic() {
     world(async |world| {
-        let lasts = std::time::Duration::from_secs(CHURN_SECONDS.parse().unwrap());
+        let lasts = std::time::Duration::from_secs(number_from("TIDEMARK_CHURN_SECONDS", 8));
         let (started, over) = (std::time::Instant::now(), AtomicBool::new(false));
         for user in 1..=20 {
             world.user(user).publish("first").await;
         }
-        let clients = futures::future::join_all((0..8_u64).map(async |client| {
-            let mut random = client * 7_919 + 1;
-            let mut next = |below: u64| {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (random >> 33) % below
-            };
-            let mut requests = 0_u64;
-            while !over.load(Ordering::Relaxed) {
-                let (user, author, what) = (next(20) + 1, next(20) + 1, next(100));
-                let author = if author == user { author % 20 + 1 } else { author };
-                let caller: User = world.user(user);
-                match what {
-                    0..35 => drop(caller.put(&format!("/v1/following/{author}")).await),
-                    35..65 => drop(caller.delete(&format!("/v1/following/{author}")).await),
-                    65..75 => drop(caller.put(&format!("/v1/posts/{author}-1/like")).await),
-                    75..82 => drop(caller.delete(&format!("/v1/posts/{author}-1/like")).await),
-                    82..90 => drop(caller.put(&format!("/v1/posts/{author}-1/read")).await),
-                    90..94 => drop(caller.publish("again").await),
-                    _ => drop(caller.feed_ids().await),
-                }
-                requests += 1;
-            }
-            requests
-        }));
+        let clients = futures::future::join_all((0..8).map(|client| churning_client(world, client, &over)));
         let job = json!({ "job": "users", "share": 1.0, "settle_ms": 1_000, "slice": 100_000 });
         let look = async {
             let (mut looks, mut repaired, mut found) = (0, Vec::new(), BTreeSet::new());
@@ -317,11 +324,17 @@ async fn reconcile_repairs_nothing_beside_traffic() {
             over.store(true, Ordering::Relaxed);
             (looks, repaired, found)
         };
-        let (requests, (looks, repaired, found)) = futures::join!(clients, look);
-        println!("{looks} looks beside {} requests: repaired {repaired:?}, found {found:?}", requests.iter().sum::<u64>());
+        let (clients, (looks, repaired, found)) = futures::join!(clients, look);
+        let kinds: Vec<(&str, u64)> =
+            CHURN.into_iter().enumerate().map(|(kind, name)| (name, clients.iter().map(|done| done[kind]).sum())).collect();
+        let all: u64 = kinds.iter().map(|(_, count)| count).sum();
+        println!("{all} requests of 8 clients on 20 users: {kinds:?}");
+        println!("{looks} looks beside them: repaired {repaired:?}, found {found:?}");
         assert!(repaired.is_empty(), "{repaired:?}: {found:?}");
         world.idle().await;
-        assert_eq!(fire(world, job).await["differences"], json!([]), "at idle");
+        let differences = fire(world, job).await["differences"].clone();
+        println!("differences at idle: {differences}");
+        assert_eq!(differences, json!([]), "at idle");
     })
     .await;
 }

@@ -94,7 +94,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "list-damaged", "user": scene.author(), "list": "fans" })]
         })
     }),
-    ("somebody else's counters", |scene| {
+    ("another user's counters", |scene| {
         Box::pin(async move {
             for user in [scene.author(), scene.other()] {
                 let [key, _] = keys::counters(user);

@@ -326,7 +326,7 @@ async fn what_has_expired_and_was_left_is_removed() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_in_the_sample_has_counters_and_facts_looked_at_when_active() {
+async fn an_active_user_outside_the_sample_has_counters_and_facts_looked_at() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;

@@ -53,7 +53,7 @@ async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_ne
         assert_eq!(follow(2, &between).await, 60, "more were on their way");
         let after = posts.heads(&[author]).await.unwrap();
         world.user(AUTHOR).publish("news").await;
-        assert_eq!(follow(3, &after).await, 60, "a post of now is news to whoever began to follow before it");
+        assert_eq!(follow(3, &after).await, 60, "a post of now is news to a reader who began to follow before it");
     })
     .await;
 }
@@ -133,7 +133,7 @@ async fn posts_of_an_author_who_publishes_here_already_keep_their_time_and_leave
         assert_eq!(reader.get("/v1/posts/1000-5").await.ok()["title"], "Blog 4");
         assert_eq!(reader.get("/v1/users/1000/counters").await.ok()["posts"], 62);
 
-        // In feeds and counts the author's posts are those from here, whoever asks and from wherever it is answered.
+        // Feeds and counts have the author's posts from here only, for every reader, from views and from facts.
         let newcomer = world.user(3);
         newcomer.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         for round in ["views", "facts"] {

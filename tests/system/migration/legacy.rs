@@ -145,7 +145,7 @@ impl Legacy {
             self.follows.insert((user, author), kept);
             self.marks(rng, user, author);
         }
-        // Something read of somebody not followed.
+        // The user has read a post of an author whom the user does not follow.
         let author = *authors.choose(rng).unwrap();
         if let Some(blog) = self.blogs.get(&author).and_then(|blogs| blogs.first()).map(|blog| blog.id) {
             self.mark_read(rng, user, blog);
