@@ -302,7 +302,10 @@ async fn rebuild(readers: u64, pool: u64) {
         assert!(again.requests <= first.requests * 5 / 4 + looks, "{} requests instead of {}", again.requests, first.requests);
         assert!(again.units <= first.units * 1.25 + looks as f64, "{} units instead of {}", again.units, first.units);
         let warm_again = read_all(world, proxy, readers, "warm reads").await;
-        assert!(warm_again.requests <= warm.requests + warm_again.took.as_secs() + 10, "{} requests", warm_again.requests);
+        // Looks for an outage, several at the same moment; no view is rebuilt.
+        for warm in [warm, warm_again] {
+            assert!(warm.requests < readers + warm.took.as_secs(), "{} requests", warm.requests);
+        }
     })
     .await;
 }
