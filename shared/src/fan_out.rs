@@ -226,8 +226,7 @@ impl FanOuts {
 
     /// Leaves to a worker what could not be told.
     async fn tell_later(&self, fan_out: FanOut, error: &FanOutError) -> Result<(), FanOutError> {
-        warn!(post = %fan_out.post, error = error as &dyn std::error::Error, "counters and summary could not be updated, a worker will do it");
-        Ok(self.later.sync(&[Task::Tell { fan_out, tries: 0 }]).await?)
+        Ok(self.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await?)
     }
 
     async fn send_pages(&self, fan_out: FanOut) -> Result<(), FanOutError> {

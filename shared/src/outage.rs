@@ -129,7 +129,7 @@ impl Later {
     ///
     /// # Errors
     /// The queue did not take a task.
-    pub async fn sync(&self, tasks: &[Task]) -> Result<(), QueueError> {
+    async fn sync(&self, tasks: &[Task]) -> Result<(), QueueError> {
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.queue.send(tasks));
         let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.clock.now().ms());
         if left > 0 {

@@ -1,7 +1,6 @@
 //! Showing imported read marks to a reader who is here already.
 
 use tidemark::{App, domain::UserId, ports::Task};
-use tracing::warn;
 
 use crate::MigrateError;
 
@@ -14,8 +13,7 @@ pub(crate) async fn reads(app: &App, user: UserId, authors: &[UserId]) -> Result
     };
     for author in shown {
         if let Err(error) = app.readers.sync_reads(user, author).await {
-            warn!(%user, %author, error = &error as &dyn std::error::Error, "view not in line yet, leaving it to a worker");
-            app.later.sync(&[Task::sync(user, author)]).await?;
+            app.later.instead(&error, &[Task::sync(user, author)]).await?;
         }
     }
     Ok(())

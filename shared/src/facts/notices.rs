@@ -12,6 +12,7 @@ use super::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
     item::{Item, Reader},
     number, schema, string,
+    windows::bits_of,
 };
 use crate::{
     domain::{
@@ -332,7 +333,7 @@ pub(super) fn reads_item(user: UserId, platform: Platform, reads: &NoticeReads) 
         ("version".to_owned(), number(reads.version)),
         ("through".to_owned(), number(reads.through)),
         ("through_slot".to_owned(), number(reads.through_slot)),
-        ("read".to_owned(), AttributeValue::B(Blob::new(reads.read.to_bytes()))),
+        ("read".to_owned(), bits_of(&reads.read)),
     ]);
     item
 }

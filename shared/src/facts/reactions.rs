@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::{
-    primitives::Blob,
-    types::{AttributeValue, Put, TransactWriteItem, Update},
-};
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
 
 use super::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
@@ -14,9 +11,10 @@ use super::{
     number,
     posts::read_post,
     schema,
+    windows::bits_of,
 };
 use crate::{
-    domain::{PostId, Reaction, ReactionCounts, ReactionState, SeqSet, UserId, ids::SHARDS},
+    domain::{PostId, Reaction, ReactionCounts, ReactionState, UserId, ids::SHARDS},
     ports::{FactsError, Reacted, Reactions},
 };
 
@@ -79,11 +77,10 @@ impl DynamoFacts {
     ) -> Result<Result<(), Cancelled>, FactsError> {
         const OPERATION: &str = "react";
         let mut item = schema::reaction(user, post.author);
-        let bytes = |set: &SeqSet| AttributeValue::B(Blob::new(set.to_bytes()));
         item.extend([
             ("version".to_owned(), number(state.version.into())),
-            ("liked".to_owned(), bytes(&state.liked)),
-            ("favorited".to_owned(), bytes(&state.favorited)),
+            ("liked".to_owned(), bits_of(&state.liked)),
+            ("favorited".to_owned(), bits_of(&state.favorited)),
         ]);
         let put = Put::builder().table_name(&self.tables.reactions).set_item(Some(item));
         let put = match state.version.saturating_sub(1) {

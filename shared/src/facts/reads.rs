@@ -12,7 +12,7 @@ use super::{
     DynamoFacts, build, distinct,
     item::{Item, Reader},
     number, outside_transactions, schema, sent_after_conflicts, unavailable,
-    windows::{self, Layout, MOST_WINDOWS},
+    windows::{Layout, MOST_WINDOWS},
 };
 use crate::{
     domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW},
@@ -97,10 +97,10 @@ impl DynamoFacts {
             let update = layout.sets_in(update, &sets, "version = :version, through = :through", "REMOVE marked, unmarked");
             update.condition_expression(condition)
         };
-        if sets.iter().all(|(_, set)| windows::is_small(set)) {
-            let layout = Layout::new(&key, None, &sets, false)?;
+        let whole = Layout::new(&key, None, &sets, false)?;
+        if whole.is_small() {
             let condition = format!("{} AND attribute_not_exists(windows)", has_version(known));
-            if self.put_reads(written(&layout, &condition), &layout).await? {
+            if self.put_reads(written(&whole, &condition), &whole).await? {
                 return Ok(true);
             }
         }

@@ -75,9 +75,9 @@ impl Layout {
                     layout.write(key, &mut listed, name, window, &bits);
                 }
             }
-            if moves && inline.to_bytes().len() > MOST_BYTES {
+            let mut bytes = if moves { inline.to_bytes().len() } else { 0 };
+            if bytes > MOST_BYTES {
                 let oldest: Vec<u64> = inline.windows().collect();
-                let mut bytes = inline.to_bytes().len();
                 for window in oldest.into_iter().take(MOST_WINDOWS.saturating_sub(layout.windows.len())) {
                     let bits = inline.in_window(window);
                     let length = bits.to_bytes().len();
@@ -134,6 +134,11 @@ impl Layout {
         }
     }
 
+    /// Whether each set is so small that its item can hold all of it.
+    pub(super) fn is_small(&self) -> bool {
+        self.sets.iter().all(|set| set.as_b().is_ok_and(|bits| bits.as_ref().len() <= MOST_BYTES))
+    }
+
     /// How many windows are to be written.
     pub(super) fn writes(&self) -> usize {
         self.windows.len()
@@ -166,11 +171,6 @@ pub(super) fn unchanged(update: UpdateBuilder, seen: Option<&Item>, name: &str, 
             update
         }
     }
-}
-
-/// Whether a set is so small that its item holds all of it.
-pub(super) fn is_small(set: &SeqSet) -> bool {
-    set.to_bytes().len() <= MOST_BYTES
 }
 
 /// The windows that an item names, with their tokens.
