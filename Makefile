@@ -11,16 +11,16 @@ BIN := $(TARGET)/local
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
 comma := ,
-# Together with the stack the functions share its build of every dependency.
-packages := $(strip -p tidemark-local $(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),--workspace --exclude tidemark-tests,\
-	$(addprefix -p tidemark-,$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS)))))
+functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.toml))
+# The stack, and the functions that it runs as processes.
+packages := -p tidemark-local $(addprefix -p tidemark-,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
 # Functions and stack a little optimised, debug assertions kept: half the time for each history, and the tests themselves are built as fast as ever.
-optimised = $(foreach package,tidemark tidemark-local $(patsubst functions/%/Cargo.toml,tidemark-%,$(wildcard functions/*/Cargo.toml)),\
-	--config profile.dev.package.$(package).opt-level=1)
+layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
+optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -35,9 +35,13 @@ help: ## list the targets
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
 
-build: setup ## build the local stack and its tools, optimised
+build: setup ## build the local stack, optimised
 	@echo "== cargo build --profile local $(packages)"
 	@cargo build --profile local $(packages)
+
+tools: build ## build the stack and the tools that ask it
+	@echo "== cargo build --profile local -p tidemark-tools"
+	@cargo build --profile local -p tidemark-tools
 
 run: build ## build and run the local stack
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
@@ -64,34 +68,36 @@ churn: setup ## reconcile in a loop beside 8 clients on 20 users, which must rep
 	@TIDEMARK_CHURN_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo test -p tidemark-tests --test system -- --exact --nocapture damage::races::reconcile_repairs_nothing_beside_traffic
 
-demo: build ## see the main job in under a minute, on a stack of its own if none runs
+demo: tools ## see the main job in under a minute, on a stack of its own if none runs
 	@exec "$(BIN)/demo" $(ARGS)
 
 load: ## load a follow graph into the running stack: EDGES=file[.gz] [LIMIT=lines]
 	@[ -n '$(EDGES)' ] || { echo "usage: make load EDGES=file[.gz] [LIMIT=lines]" >&2; exit 2; }
-	@$(MAKE) build
+	@$(MAKE) tools
 	@exec "$(BIN)/load" '$(EDGES)' $(lines) $(ARGS)
 
 verify: ## compare every reader's feed and counts with EDGES=file [LIMIT=lines] [MODE=plain|twice|kill|flush]
 	@[ -n '$(EDGES)' ] || { echo "usage: make verify EDGES=file[.gz] [LIMIT=lines] [MODE=plain|twice|kill|flush]" >&2; exit 2; }
-	@$(MAKE) build
+	@$(MAKE) tools
 	@exec "$(BIN)/verify" '$(EDGES)' $(lines) --mode '$(MODE)' $(ARGS)
 
-latency: build ## measure publishing for an author with 10 followers and one with 1,000, on the running stack
+latency: tools ## measure publishing for an author with 10 followers and one with 1,000, on the running stack
 	@exec "$(BIN)/verify" --publish-latency $(ARGS)
 
-followers: build ## walk an author's many followers while others come and go, on the running stack: N=50000
+followers: tools ## walk an author's many followers while others come and go, on the running stack: N=50000
 	@exec "$(BIN)/verify" --followers $(or $(N),50000) $(ARGS)
 
 migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=--dry-run]
 	@[ -n '$(SOURCE)' ] || { echo "usage: make migrate SOURCE=redis://host:port [ARGS=--dry-run]" >&2; exit 2; }
-	@$(MAKE) build
+	@$(MAKE) tools
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
-big-author: build ## measure an author with a million followers, on a stack of its own: N=1000000 LIVE=100000
+big-author: setup ## measure an author with a million followers, on a stack of its own: N=1000000 LIVE=100000
+	@cargo build --profile local -p tidemark-bench
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
 
-bench: build ## measure views and fan-out beside what they replace, on a Redis of its own; into docs/benchmarks
+bench: setup ## measure views and fan-out beside what they replace, on a Redis of its own; into docs/benchmarks
+	@cargo build --profile local -p tidemark-bench
 	@exec "$(BIN)/bench" $(ARGS)
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a stack of its own: ARGS="--examples 60 --seed 1"
@@ -102,13 +108,11 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 fmt: ## format the code
 	@cargo fmt --all
 
-lint: ## check format and lints, and that the domain builds without its adapters
+lint: ## check format and lints
 	@echo "== cargo fmt --all --check"
 	@cargo fmt --all --check
 	@echo "== cargo clippy --workspace --all-targets"
 	@cargo clippy --workspace --all-targets -- -D warnings
-	@echo "== cargo check -p tidemark --no-default-features"
-	@cargo check -p tidemark --no-default-features
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh

@@ -9,22 +9,20 @@ use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
 use futures::FutureExt;
 
-use crate::{
-    Settings,
-    domain::Timestamp,
-    facts::{DynamoFacts, Limits},
+use crate::{Settings, telemetry::EmbeddedMetrics};
+use tidemark_app::{
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
-    ports::{Clock, Edges, Imports, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
-    queue::SqsTasks,
+    ports::{Clock, Edges, Failures, Metrics, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
     reader::Readers,
-    reconcile::Reconcile,
     relations::{FirstPages, Relations},
     retry::{Retries, Retry},
-    telemetry::EmbeddedMetrics,
-    views::Redis,
 };
+use tidemark_domain::Timestamp;
+use tidemark_facts::{DynamoFacts, Limits};
+use tidemark_queue::SqsTasks;
+use tidemark_views::Redis;
 
 /// Everything a handler uses. One per process, shared by its invocations.
 #[derive(Clone)]
@@ -39,8 +37,6 @@ pub struct App {
     pub reads: Arc<dyn Reads>,
     /// Likes and favorites.
     pub reactions: Arc<dyn Reactions>,
-    /// What migration writes.
-    pub imports: Arc<dyn Imports>,
     /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
     /// Views that a worker brings in line later.
@@ -57,12 +53,16 @@ pub struct App {
     pub notices: NoticeBoard,
     /// The fan-out side.
     pub fan_outs: FanOuts,
-    /// The repair job.
-    pub reconcile: Reconcile,
+    /// Stream records that the projector gave up.
+    pub failures: Arc<dyn Failures>,
+    /// Counts for CloudWatch.
+    pub metrics: Arc<dyn Metrics>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// The facts' own client, for health.
+    /// The facts' adapter.
     pub facts: DynamoFacts,
+    /// The views' adapter.
+    pub redis: Redis,
 }
 
 impl std::fmt::Debug for App {
@@ -135,7 +135,7 @@ impl App {
         clock: impl Clock + 'static,
     ) -> Self {
         let stores = Arc::new(facts.clone());
-        let views = Arc::new(redis);
+        let views = Arc::new(redis.clone());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let queue: Arc<dyn TaskQueue> = Arc::new(queue);
         let outage = Outage::new(stores.clone(), clock.clone());
@@ -182,24 +182,13 @@ impl App {
             relations: relations.clone(),
             clock: clock.clone(),
         };
-        let reconcile = Reconcile {
-            facts: stores.clone(),
-            views: views.clone(),
-            readers: readers.clone(),
-            relations: relations.clone(),
-            notices: notices.clone(),
-            fan_outs: fan_outs.clone(),
-            failures: Arc::new(failures),
-            metrics: Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() }),
-            wait: |time| tokio::time::sleep(time).boxed(),
-        };
+        let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
             settings,
             edges: stores.clone(),
             posts: stores.clone(),
             reads: stores.clone(),
-            reactions: stores.clone(),
-            imports: stores,
+            reactions: stores,
             queue,
             later,
             views: views.clone(),
@@ -208,9 +197,11 @@ impl App {
             relations,
             notices,
             fan_outs,
-            reconcile,
+            failures: Arc::new(failures),
+            metrics,
             clock,
             facts,
+            redis,
         }
     }
 }

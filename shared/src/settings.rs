@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{facts::Tables, views::RedisOptions};
+use tidemark_facts::Tables;
+use tidemark_views::RedisOptions;
 
 /// Everything a function is told by its environment. The template sets all of it.
 #[derive(Debug, Clone)]

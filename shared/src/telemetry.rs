@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, fmt, fmt::MakeWriter, util::SubscriberInitExt};
 
-use crate::{domain::Timestamp, ports::audit::Metrics};
+use tidemark_app::ports::Metrics;
+use tidemark_domain::Timestamp;
 
 /// Starts logging at the level that `RUST_LOG` says, `info` without it.
 pub fn init() {

@@ -9,6 +9,7 @@ mod model;
 mod redis;
 pub mod template;
 
+use tidemark_reconcile::Reconcile;
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -175,9 +176,9 @@ impl World {
     }
 
     /// What a walk of reconcile over everybody finds, from its beginning to its end: an invocation would stop at its deadline, which a slow machine meets earlier.
-    pub async fn walk_over_everybody(&self, dry_run: bool, settle: Duration) -> tidemark::reconcile::Report {
-        let plan = tidemark::reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000 };
-        let reconcile = &self.stack.app("reconcile").expect("reconcile runs in this process").reconcile;
+    pub async fn walk_over_everybody(&self, dry_run: bool, settle: Duration) -> tidemark_reconcile::Report {
+        let plan = tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000 };
+        let reconcile = Reconcile::new(self.stack.app("reconcile").expect("reconcile runs in this process"));
         reconcile.walk(&plan, None, false, &|| false).await.expect("the stores answer").expect("a walk")
     }
 

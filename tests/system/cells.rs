@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
-use tidemark::domain::{UserId, legacy::Layout};
+use tidemark::domain::UserId;
+use tidemark_migrate::legacy::Layout;
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{Answer, LegacyRedis, World, world_with};
 

@@ -1,6 +1,7 @@
 //! Random histories of notices against a model: notices that come, change, expire and go; readers who read, unread and mark through, on several devices at
 //! once; time that passes, views that are lost, late and repeated.
 
+use tidemark_reconcile::Reconcile;
 use std::{
     collections::BTreeSet,
     sync::{
@@ -12,13 +13,8 @@ use std::{
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use tidemark::{
-    SystemClock,
-    domain::{NoticeId, Platform, Seq, Timestamp},
-    notices::NoticeBoard,
-    ports::{Clock, NoticeView, NoticesPublished},
-    reconcile::Plan,
-};
+use tidemark::{SystemClock, domain::{NoticeId, Platform, Seq, Timestamp}, notices::NoticeBoard, ports::{Clock, NoticeView, NoticesPublished}};
+use tidemark_reconcile::Plan;
 use tidemark_tests::{World, world};
 
 use crate::{
@@ -201,7 +197,7 @@ async fn random_histories_of_notices_end_as_the_model_says() {
         }
         // What was pruned in the future of one history has expired when the last one ends.
         let clock = histories.into_iter().map(|history| history.clock).max_by_key(Clock::now).unwrap();
-        let mut reconcile = world.stack.app("reconcile").unwrap().reconcile.clone();
+        let mut reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         reconcile.readers.clock = Arc::new(clock);
         let plan = Plan { dry_run: true, share: 1.0, settle: Duration::ZERO, slice: 100_000 };
         let report = reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap();

@@ -1,5 +1,6 @@
 //! One author who crosses the threshold again and again, whose tasks wait, come twice and in any order: at the end of any history each reader has what the model says.
 
+use tidemark_reconcile::StoredFacts;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -10,14 +11,8 @@ use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::{
-    App,
-    domain::{NewPost, PostId, UserId},
-    facts::schema,
-    fan_out::FanOuts,
-    ports::{Backlog, Deleted, FanOut, Published, QueueError, Task, TaskQueue, audit::Unfinished},
-    views::keys,
-};
+use tidemark::{App, domain::{NewPost, PostId, UserId}, facts::schema, fan_out::FanOuts, ports::{Backlog, Deleted, FanOut, Published, QueueError, Task, TaskQueue}, views::keys};
+use tidemark_reconcile::stored::Unfinished;
 use tidemark_tests::{Model, World};
 
 use crate::pull::small_world;
@@ -204,7 +199,7 @@ impl<'w> History<'w> {
 
     /// What reconcile does with what is not finished, of this author.
     async fn resume(&mut self) {
-        let (facts, before) = (&self.app.reconcile.facts, self.app.clock.now().plus_ms(60_000));
+        let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.clock.now().plus_ms(60_000));
         let shard = self.author.get() % schema::UNFINISHED_SHARDS;
         let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().items;
         unfinished.retain(|post| post.author == self.author);

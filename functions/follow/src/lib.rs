@@ -33,7 +33,7 @@ pub const ROUTES: &[&str] = &[
 /// # Errors
 /// Never: failures are answers.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(app, event, async |request| match request.route() {
+    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "PUT /v1/following/{author}" => edges::follow(app, &request).await,
         "DELETE /v1/following/{author}" => edges::unfollow(app, &request).await,
         "POST /v1/following" => edges::follow_many(app, &request).await,

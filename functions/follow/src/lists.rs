@@ -1,13 +1,7 @@
 //! `GET /v1/users/{user}/following` and `/followers`.
 
 use serde_json::json;
-use tidemark::{
-    App,
-    domain::{Cursor, UserId, ids::parse_decimal},
-    http::{Answer, Page, Problem, Request},
-    ports::List,
-    relations::Start,
-};
+use tidemark::{App, domain::{Cursor, UserId, ids::parse_decimal}, http::{Answer, Page, Problem, Request}, ports::{List, Start}};
 
 /// How far `?offset=` reaches.
 const MAX_OFFSET: u64 = 10_000;

@@ -21,7 +21,7 @@ pub const ROUTES: &[&str] = &["PUT /v1/posts/{post}/read", "DELETE /v1/posts/{po
 /// # Errors
 /// Never: failures are answers.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(app, event, async |request| match request.route() {
+    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "PUT /v1/posts/{post}/read" => one::mark(app, &request, true).await,
         "DELETE /v1/posts/{post}/read" => one::mark(app, &request, false).await,
         "POST /v1/reads" => many::mark(app, &request).await,

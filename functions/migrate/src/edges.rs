@@ -6,13 +6,8 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tidemark::{
-    domain::{
-        AuthorHead, Seq, SeqSet, Timestamp, UserId,
-        legacy::{self, Reason},
-    },
-    ports::{Followed, ImportRecord, NewFollow},
-};
+use crate::{imports::ImportRecord, legacy::{self, Reason}};
+use tidemark::{domain::{AuthorHead, Seq, SeqSet, Timestamp, UserId}, ports::{Followed, NewFollow}};
 
 use crate::{
     MigrateError,
@@ -146,7 +141,7 @@ pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> R
         return Ok(came);
     }
     let new = prepare(run, user, fits).await?;
-    let outcomes = run.app.imports.import_follows(user, &new, run.now).await?;
+    let outcomes = run.imports.import_follows(user, &new, run.now).await?;
     came.extend(fits.iter().zip(outcomes).map(|(follow, outcome)| {
         let came = match outcome {
             Followed::Created(_) => Came::Written,
@@ -163,7 +158,7 @@ pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> R
 async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<NewFollow>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let unread_keys: Vec<String> = authors.iter().map(|author| legacy::unread_key(user, *author)).collect();
-    let (heads, records) = futures::try_join!(run.app.posts.heads(&authors), run.app.imports.import_records(&authors))?;
+    let (heads, records) = futures::try_join!(run.app.posts.heads(&authors), run.imports.import_records(&authors))?;
     let has_unread = run.source.exist(&unread_keys).await?;
     let (no_head, no_record) = (AuthorHead::default(), ImportRecord::default());
     let mut new = Vec::with_capacity(follows.len());
@@ -176,7 +171,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
         let base = unread.above(0).next().map_or(began, |first| began.min(first - 1));
         let read: SeqSet = record.posts.minus(&unread).above(base).collect();
         if !read.is_empty() {
-            run.app.imports.import_reads(user, *author, &read).await?;
+            run.imports.import_reads(user, *author, &read).await?;
         }
         new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base), exact: false });
     }
@@ -193,7 +188,7 @@ async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, Migr
             piece => piece?,
         };
         let ids: BTreeSet<u64> = piece.members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
-        let posts: HashMap<u64, _> = run.app.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?;
+        let posts: HashMap<u64, _> = run.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?;
         for post in posts.into_values().filter(|post| post.author == author) {
             unread.insert(post.seq);
         }

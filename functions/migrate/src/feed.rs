@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tidemark::domain::{
-    Timestamp, UserId,
-    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
-};
+use crate::legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason};
+use tidemark::domain::{Timestamp, UserId};
 
 use crate::{
     MigrateError,

@@ -4,14 +4,18 @@
 //! is. `docs/migration.md` has the order, the rules and how it is run.
 
 mod edges;
+mod facts;
 mod feed;
+pub mod imports;
 mod in_line;
+pub mod legacy;
 mod notices;
 mod posts;
 mod progress;
 mod reads;
 mod report;
 mod run;
+mod schema;
 mod source;
 
 use std::collections::BTreeMap;
@@ -19,15 +23,11 @@ use std::collections::BTreeMap;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidemark::{
-    App,
-    domain::{NoticeId, Timestamp, legacy::Layout},
-    notices::NoticeError,
-    ports::{FactsError, QueueError, ViewError},
-    reader::ReaderError,
-};
+use crate::legacy::Layout;
+use tidemark::{App, domain::{NoticeId, Timestamp}, notices::NoticeError, ports::{FactsError, QueueError, ViewError}, reader::ReaderError};
 use tracing::error;
 
+pub use facts::Imports;
 pub use report::{Example, Found, Tally};
 pub use source::SourceError;
 

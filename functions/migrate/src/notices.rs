@@ -1,9 +1,7 @@
 //! Bitmaps of notices to read marks.
 
-use tidemark::domain::{
-    NoticeId, SeqSet, Slot, UserId,
-    legacy::{self, LegacyNotice, Reason},
-};
+use crate::legacy::{self, LegacyNotice, Reason};
+use tidemark::domain::{NoticeId, SeqSet, Slot, UserId};
 
 use crate::{
     MigrateError,
@@ -62,7 +60,7 @@ impl Bitmap<'_> {
     async fn import(&self, run: &Run<'_>, block: u64, bytes: &[u8], tally: &mut Tally) -> Result<(), MigrateError> {
         let bits: SeqSet = legacy::bits(block * BLOCK * 8, bytes).collect();
         run.has_read(usize::try_from(bits.len()).unwrap_or(usize::MAX));
-        let known = run.app.imports.imported_bits(self.notice, block).await?;
+        let known = run.imports.imported_bits(self.notice, block).await?;
         let new = bits.minus(&known);
         let readers: Vec<(UserId, Vec<Slot>)> = new.iter().filter_map(UserId::new).map(|user| (user, vec![self.slot])).collect();
         if bits.contains(0) {
@@ -77,7 +75,7 @@ impl Bitmap<'_> {
         tally.wrote(written);
         tally.found(readers.len() as u64 - written);
         if !readers.is_empty() {
-            run.app.imports.remember_bits(self.notice, block, &new).await?;
+            run.imports.remember_bits(self.notice, block, &new).await?;
         }
         Ok(())
     }

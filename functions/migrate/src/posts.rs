@@ -3,14 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tidemark::{
-    App,
-    domain::{
-        DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId,
-        legacy::{self, Blog, BlogId, Layout, Reason},
-    },
-    ports::{BLOGS_PER_IMPORT, FanOut, ImportedPosts},
-};
+use crate::{imports::{BLOGS_PER_IMPORT, ImportedPosts}, legacy::{self, Blog, BlogId, Layout, Reason}};
+use tidemark::{App, domain::{DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId}, ports::FanOut};
 use tracing::warn;
 
 use crate::{
@@ -46,7 +40,7 @@ pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tal
         cursor = piece.next;
     }
     let ids: Vec<BlogId> = ids.into_iter().collect();
-    let mapped = run.app.imports.mapped(&ids).await?;
+    let mapped = run.imports.mapped(&ids).await?;
     seen.found(mapped.len() as u64);
     let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
     let mut blogs = Vec::with_capacity(unmapped.len());
@@ -73,7 +67,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
             Err(reason) => tally.refuse(reason, pending.key.as_bytes(), None),
         }
     }
-    let mapped = run.app.imports.mapped(&ids).await?;
+    let mapped = run.imports.mapped(&ids).await?;
     tally.found(mapped.len() as u64);
     let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
     let mut by_author: BTreeMap<UserId, Vec<Blog>> = BTreeMap::new();
@@ -107,7 +101,7 @@ async fn infos_of(run: &Run<'_>, ids: &[BlogId]) -> Result<Vec<(BlogId, Result<B
 
 /// Author and number of the posts that these blogs are; in a dry run also of those that would become one, which have no number yet.
 pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<BlogId, (UserId, Option<Seq>)>, MigrateError> {
-    let mapped = run.app.imports.mapped(ids).await?;
+    let mapped = run.imports.mapped(ids).await?;
     let mut known: HashMap<_, _> = mapped.into_iter().map(|(id, post)| (id, (post.author, Some(post.seq)))).collect();
     if run.dry_run {
         let unmapped: Vec<BlogId> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
@@ -121,7 +115,7 @@ pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<Blo
 async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut Tally) -> Result<Outcome, MigrateError> {
     if !run.dry_run {
         // Left by a run that was cut off.
-        let record = run.app.imports.import_records(&[author]).await?.remove(&author).unwrap_or_default();
+        let record = run.imports.import_records(&[author]).await?.remove(&author).unwrap_or_default();
         if let Some((first, last)) = record.unsettled {
             settle(run, author, first, last).await?;
         }
@@ -149,7 +143,7 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
         return Ok(());
     }
     let followers = run.app.edges.follower_counts(author).await?.iter().sum();
-    let ImportedPosts { written, head } = run.app.imports.import_posts(author, blogs, more, followers, run.now).await?;
+    let ImportedPosts { written, head } = run.imports.import_posts(author, blogs, more, followers, run.now).await?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);
@@ -166,7 +160,7 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
 /// Tells those who follow an author here already of imported posts: what is older than the follow is read, then the posts are delivered. Looks for them
 /// after the import: a follow that came before it is found, one that comes after it knows the posts.
 async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
-    let App { edges, posts, imports, views, fan_outs, .. } = run.app;
+    let (App { edges, posts, views, fan_outs, .. }, imports) = (run.app, &run.imports);
     if edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
         return Ok(imports.settle(author, last).await?);
     }
@@ -205,6 +199,6 @@ async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[
     if seqs.is_empty() {
         return Ok(());
     }
-    run.app.imports.import_reads(follower.user, author, &seqs).await?;
+    run.imports.import_reads(follower.user, author, &seqs).await?;
     in_line::reads(run.app, follower.user, &[author]).await
 }

@@ -2,7 +2,8 @@
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tidemark::domain::{Timestamp, legacy::Layout};
+use crate::legacy::Layout;
+use tidemark::domain::Timestamp;
 
 use crate::report::Report;
 

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tidemark::domain::{
-    SeqSet, UserId,
-    legacy::{self, BlogId, Reason},
-};
+use crate::legacy::{self, BlogId, Reason};
+use tidemark::domain::{SeqSet, UserId};
 
 use crate::{
     MigrateError, in_line, posts,
@@ -59,7 +57,7 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
         }
     }
     let authors: Vec<UserId> = by_author.keys().copied().collect();
-    let imported = run.app.imports.imported_reads(user, &authors).await?;
+    let imported = run.imports.imported_reads(user, &authors).await?;
     let nothing = SeqSet::default();
     let news = by_author.iter().map(|(author, seqs)| (*author, seqs, seqs.minus(imported.get(author).unwrap_or(&nothing))));
     let (read, new): (Vec<u64>, Vec<(UserId, SeqSet)>) = news.map(|(author, seqs, new)| (seqs.len(), (author, new))).unzip();
@@ -74,5 +72,5 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
 }
 
 async fn write(run: &Run<'_>, user: UserId, author: UserId, new: &SeqSet) -> Result<u64, MigrateError> {
-    Ok(if run.dry_run { new.len() } else { run.app.imports.import_reads(user, author, new).await? })
+    Ok(if run.dry_run { new.len() } else { run.imports.import_reads(user, author, new).await? })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidemark::domain::legacy::{Layout, Reason};
+use crate::legacy::{Layout, Reason};
 
 /// Examples kept of each reason, and how much of a key or member is shown.
 const EXAMPLES: usize = 5;

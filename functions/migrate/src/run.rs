@@ -1,5 +1,6 @@
 //! One invocation: from the saved position on, group of keys by group of keys, saving after each.
 
+use crate::Imports;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -12,14 +13,8 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tidemark::{
-    App,
-    domain::{
-        NoticeId, Seq, Timestamp, UserId,
-        legacy::{self, Layout, LegacyNotice, Reason},
-    },
-    ports::StoredProgress,
-};
+use crate::{imports::StoredProgress, legacy::{self, Layout, LegacyNotice, Reason}};
+use tidemark::{App, domain::{NoticeId, Seq, Timestamp, UserId}};
 use tracing::info;
 
 use crate::{
@@ -48,6 +43,7 @@ const TIMES_KEPT: u64 = 1_000;
 /// What the parts of an invocation share.
 pub(crate) struct Run<'a> {
     pub(crate) app: &'a App,
+    pub(crate) imports: Imports,
     pub(crate) source: Source,
     pub(crate) dry_run: bool,
     pub(crate) now: Timestamp,
@@ -95,6 +91,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     let now = app.clock.now();
     let run = Run {
         app,
+        imports: Imports(app.facts.clone()),
         source,
         dry_run: request.dry_run,
         now,
@@ -114,7 +111,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         if request.cursor.is_some() {
             return Err(MigrateError::Invalid("`cursor` is a dry run's: a run knows by itself where it is".to_owned()));
         }
-        match app.imports.progress(&name).await? {
+        match run.imports.progress(&name).await? {
             None => (Progress::begin(now, server.clone(), &layouts), 0),
             Some(stored) => {
                 let known = Progress::from_text(&stored.text)?;
@@ -137,7 +134,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         step(&run, &layouts, layout, &mut progress).await?;
         if !request.dry_run {
             version += 1;
-            overtaken = !app.imports.save_progress(&name, &StoredProgress { version, text: progress.text()? }).await?;
+            overtaken = !run.imports.save_progress(&name, &StoredProgress { version, text: progress.text()? }).await?;
         }
         if overtaken || run.is_over() {
             break;

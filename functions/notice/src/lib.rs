@@ -33,7 +33,7 @@ const WRITE: &str = "notices:write";
 /// # Errors
 /// Never: failures are answers.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(app, event, async |request| match request.route() {
+    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "POST /v1/notices" => manage::publish(app, &request).await,
         "DELETE /v1/notices" => manage::delete_many(app, &request).await,
         "GET /v1/notices" => read::page(app, &request).await,

@@ -29,7 +29,7 @@ pub const ROUTES: &[&str] = &[
 /// # Errors
 /// Never: failures are answers.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(app, event, async |request| match request.route() {
+    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "POST /v1/posts" => posts::publish(app, &request).await,
         "GET /v1/posts/{post}" => posts::get(app, &request).await,
         "DELETE /v1/posts/{post}" => posts::delete(app, &request).await,

@@ -22,7 +22,7 @@ pub const ROUTES: &[&str] =
 /// # Errors
 /// Never: failures are answers.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(app, event, async |request| match request.route() {
+    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "GET /v1/feed" => feed::page(app, &request).await,
         "GET /v1/authors/{author}/posts" => timeline::page(app, &request).await,
         "GET /v1/unread" => unread::all(app, &request).await,

@@ -1,15 +1,21 @@
 //! Repairs on a schedule. Every minute: fan-outs that stand still, what the projector gave up, building marks, and the next part of a walk that is under way. Every
 //! day a walk over users begins, which compares facts with each other and views with facts. What each difference is and what is done about it:
-//! [`tidemark::domain::diff`].
+//! [`diff`].
 
+pub mod diff;
+mod facts;
+mod job;
 mod plan;
+mod stored;
+mod views;
+
+pub use facts::StoredFacts;
+pub use job::{FlowPlan, ParsePositionError, Plan, Position, Reconcile, ReconcileError, Report};
+pub use views::StoredViews;
 
 use lambda_runtime::{Error, LambdaEvent};
 use serde_json::{Value, json};
-use tidemark::{
-    App,
-    reconcile::{ReconcileError, Report},
-};
+use tidemark::App;
 use tracing::info;
 
 use plan::{Job, Run};
@@ -28,8 +34,8 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     let out_of_time = || app.clock.now().ms() >= stop_at;
     let answer = match run.job {
         Job::FanOuts => fan_outs(app, &run, &out_of_time).await?,
-        Job::Marks => told("marks", &app.reconcile.marks(&run.plan).await?),
-        Job::Users => match app.reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).await? {
+        Job::Marks => told("marks", &Reconcile::new(app).marks(&run.plan).await?),
+        Job::Users => match Reconcile::new(app).walk(&run.plan, run.from.clone(), false, &out_of_time).await? {
             Some(report) => told("users", &report),
             None => Value::Null,
         },
@@ -45,10 +51,10 @@ async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileEr
     let half = now + stop_at.saturating_sub(now) / 2;
     let out_of_time = || app.clock.now().ms() >= stop_at;
     let mut answer = fan_outs(app, run, &|| app.clock.now().ms() >= half).await?;
-    let marks = app.reconcile.marks(&run.plan).await?;
+    let marks = Reconcile::new(app).marks(&run.plan).await?;
     let walk = match out_of_time() {
         true => None,
-        false => app.reconcile.walk(&run.plan, None, true, &out_of_time).await?,
+        false => Reconcile::new(app).walk(&run.plan, None, true, &out_of_time).await?,
     };
     let failed = answer["failed"].as_u64().unwrap_or(0) + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed);
     answer["job"] = json!("minute");
@@ -59,7 +65,7 @@ async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileEr
 }
 
 async fn fan_outs(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
-    let (flow, report) = app.reconcile.flow(&run.plan, &run.flow, out_of_time).await?;
+    let (flow, report) = Reconcile::new(app).flow(&run.plan, &run.flow, out_of_time).await?;
     let mut answer = told("fan-outs", &report);
     answer["unfinished"] = json!(flow.unfinished);
     answer["resumed"] = json!(flow.resumed);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tidemark::reconcile::{FlowPlan, Plan, Position};
+use crate::{FlowPlan, Plan, Position};
 
 /// A fan-out younger than this is left to its workers.
 const OVERDUE_MS: u64 = 30_000;
@@ -74,7 +74,7 @@ pub(crate) enum RunError {
     OutOfBounds(&'static str),
     /// Not a position.
     #[error("from: {0}")]
-    From(#[from] tidemark::reconcile::ParsePositionError),
+    From(#[from] crate::ParsePositionError),
 }
 
 impl Run {

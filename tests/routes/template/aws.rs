@@ -58,7 +58,7 @@ fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
 
 /// Messages that metric filters look for, with the level at which the code logs them.
 fn watched_messages() -> BTreeMap<String, String> {
-    let files = ["shared/src/reconcile/flow.rs", "shared/src/views/breaker.rs", "shared/src/http/mod.rs"];
+    let files = ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"];
     let code: String = files.map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     let level = |filter: &Value| {

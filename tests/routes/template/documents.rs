@@ -143,7 +143,7 @@ fn alarms_over_functions_leave_none_out() {
 
 #[test]
 fn log_filters_look_for_what_the_code_says() {
-    let logged = ["shared/src/reconcile/flow.rs", "shared/src/views/breaker.rs", "shared/src/http/mod.rs"].map(read).concat();
+    let logged = ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"].map(read).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     for (id, filter) in &filters {
         let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();
@@ -158,8 +158,8 @@ fn log_filters_look_for_what_the_code_says() {
 
 #[test]
 fn alarms_on_what_reconcile_counts_name_its_metrics_and_jobs() {
-    let counted = ["shared/src/reconcile/report.rs", "shared/src/telemetry.rs"].map(read).concat();
-    let jobs = ["shared/src/reconcile/walk.rs", "shared/src/reconcile/flow.rs"].map(read).concat();
+    let counted = ["functions/reconcile/src/job/report.rs", "shared/src/telemetry.rs"].map(read).concat();
+    let jobs = ["functions/reconcile/src/job/walk.rs", "functions/reconcile/src/job/flow.rs"].map(read).concat();
     let mut watched = BTreeSet::new();
     for alarm in resources(&template_document(), "AWS::CloudWatch::Alarm").into_values() {
         let metrics = alarm["Properties"]["Metrics"].as_array().cloned().unwrap_or_default();

@@ -3,12 +3,7 @@
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::{
-    domain::{NoticeId, NoticeReads, PlatformHead, Slot, diff::View},
-    facts::schema,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
-    views::keys,
-};
+use tidemark::{domain::{NoticeId, NoticeReads, PlatformHead, Slot}, facts::schema, ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished}, views::keys::{self, View}};
 
 use super::{
     Damage, Scene,

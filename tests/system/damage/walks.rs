@@ -1,5 +1,6 @@
 //! What the walk leaves alone, what it does when it is stopped, and when a repair does not help.
 
+use tidemark_reconcile::{Reconcile, StoredFacts};
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
@@ -9,16 +10,8 @@ use std::{
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::{
-    domain::{
-        NoticeId,
-        diff::{FactDifference, Off, Recount},
-    },
-    facts::schema,
-    ports::NoticesPublished,
-    reconcile::Plan,
-    views::keys,
-};
+use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
+use tidemark_reconcile::{Plan, diff::{FactDifference, Off, Recount}};
 use tidemark_tests::{World, world};
 
 use super::{Scene, fire, listed, scene::n};
@@ -46,7 +39,7 @@ async fn miscounted(world: &World, scenes: u64) -> (Vec<Scene<'_>>, BTreeSet<Str
 async fn a_walk_that_its_deadline_stopped_goes_on_from_there() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 6).await;
-        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         // Each run has time for one step.
         let (mut found, mut repaired, mut steps, mut at) = (BTreeSet::new(), 0, 0, Vec::new());
         loop {
@@ -72,7 +65,7 @@ async fn a_walk_that_its_deadline_stopped_goes_on_from_there() {
 async fn the_minute_goes_on_with_the_days_walk() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
-        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let begun = reconcile.walk(&plan(false, 5), None, false, &|| true).await.unwrap().unwrap();
         assert!(begun.next.is_some());
         let minute = fire(world, json!({ "job": "minute", "share": 1.0, "settle_ms": 0 })).await;
@@ -88,7 +81,7 @@ async fn the_minute_goes_on_with_the_days_walk() {
 async fn a_dry_run_goes_on_by_its_own_answer_and_notes_nothing() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
-        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let (mut found, mut from) = (BTreeSet::new(), None);
         loop {
             let report = reconcile.walk(&plan(true, 10), from, false, &|| true).await.unwrap().unwrap();
@@ -106,7 +99,7 @@ async fn a_dry_run_goes_on_by_its_own_answer_and_notes_nothing() {
 async fn of_two_walks_at_once_one_gives_way() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
-        let reconcile = &world.stack.app("reconcile").unwrap().reconcile;
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let never = || false;
         let (plan, slow) = (plan(false, 10), Plan { settle: Duration::from_millis(50), ..plan(false, 10) });
         let (one, two) = futures::join!(reconcile.walk(&plan, None, false, &never), reconcile.walk(&slow, None, false, &never));
@@ -181,7 +174,7 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
-        let facts = &scene.app.reconcile.facts;
+        let facts = StoredFacts(scene.app.facts.clone());
         let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
         let edge = scene.app.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
         let record = facts.record("nothing").await.unwrap();

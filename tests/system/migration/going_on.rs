@@ -5,15 +5,12 @@ use std::collections::HashMap;
 use futures::future::join;
 use redis::Cmd;
 use serde_json::json;
-use tidemark::{
-    App,
-    domain::{Timestamp, legacy::Layout},
-    ports::{Followed, StoredProgress},
-};
+use tidemark::{App, domain::Timestamp, ports::Followed};
+use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
 use tidemark_tests::{LegacyRedis, world};
 
 use super::{
-    app, author_blogs, command, counts, edge, facts, id,
+    app, author_blogs, imports, command, counts, edge, facts, id,
     legacy::{Blog, THEN},
     migrate, zadd,
 };
@@ -25,8 +22,8 @@ fn blogs(count: u64) -> Vec<Blog> {
 }
 
 /// Blogs as the importer has read them.
-fn read(blogs: &[Blog]) -> Vec<tidemark::domain::legacy::Blog> {
-    let read = |blog: &Blog| tidemark::domain::legacy::Blog {
+fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
+    let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
         id: blog.id,
         author: id(AUTHOR),
         title: format!("Blog {}", blog.id),
@@ -38,7 +35,8 @@ fn read(blogs: &[Blog]) -> Vec<tidemark::domain::legacy::Blog> {
 #[tokio::test]
 async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_news() {
     world(async |world| {
-        let App { edges, posts, imports, clock, .. } = app(world);
+        let App { edges, posts, clock, .. } = app(world);
+    let imports = imports(world);
         let (blogs, author) = (read(&blogs(60)), id(AUTHOR));
         let follow = async |user: u64, heads: &HashMap<_, _>| {
             let followed = edges.follow(id(user), &[author], heads, clock.now()).await.unwrap().remove(0);
@@ -97,14 +95,14 @@ async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next()
         // The transaction of an import, and nothing after it.
         let posts = read(&blogs(30));
         let now = app(world).clock.now();
-        let imported = app(world).imports.import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
+        let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&answer, "author-blogs"), [30, 0, 30, 0]);
         world.idle().await;
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
-        assert!(app(world).imports.import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
+        assert!(imports(world).import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
     })
     .await;
 }
@@ -296,7 +294,7 @@ async fn follows_are_not_imported_when_unfollows_may_be_forgotten_unless_asked_f
         let mut event = json!({ "source": legacy.url(), "layout": ["u-follow"] });
         migrate(world, event.clone()).await;
         // The run as if it had begun a week ago.
-        let imports = &app(world).imports;
+        let imports = imports(world);
         let runs = world.dynamodb().await.scan().table_name("MigrationTable").send().await.unwrap();
         let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#").map(str::to_owned)).unwrap();
         let stored = imports.progress(&run).await.unwrap().unwrap();

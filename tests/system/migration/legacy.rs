@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use redis::{Cmd, cmd};
-use tidemark::domain::legacy::Layout;
+use tidemark_migrate::legacy::Layout;
 
 /// 2025-06-01, in milliseconds.
 pub(super) const THEN: u64 = 1_748_736_000_000;

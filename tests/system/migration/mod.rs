@@ -4,21 +4,25 @@ mod going_on;
 mod legacy;
 mod whole;
 
+use tidemark_migrate::Imports;
 use std::sync::Arc;
 
 use lambda_runtime::{Context, LambdaEvent};
 use redis::Cmd;
 use serde_json::{Value, json};
-use tidemark::{
-    App,
-    domain::{Edge, PostId, UserId, legacy::Layout},
-};
+use tidemark::{App, domain::{Edge, PostId, UserId}};
+use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, world};
 
 use legacy::{Blog, THEN, info};
 
 fn id(id: u64) -> UserId {
     UserId::new(id).unwrap()
+}
+
+/// The imports of the world's facts.
+fn imports(world: &World) -> Imports {
+    Imports(app(world).facts.clone())
 }
 
 fn app(world: &World) -> &App {
@@ -340,7 +344,7 @@ async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 400);
         let head = app(world).posts.heads(&[id(1_000)]).await.unwrap().remove(&id(1_000)).unwrap();
         assert_eq!((head.latest_seq, head.posts), (150, 150));
-        let mapped = app(world).imports.mapped(&(1..=150).collect::<Vec<_>>()).await.unwrap();
+        let mapped = imports(world).mapped(&(1..=150).collect::<Vec<_>>()).await.unwrap();
         assert!((1..=150).all(|blog| mapped[&blog] == PostId::new(id(1_000), blog)));
     })
     .await;

@@ -8,7 +8,8 @@ use std::{
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::domain::{Platform, legacy::Layout};
+use tidemark::domain::Platform;
+use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, world};
 
 use super::{app, facts, id, invoke, legacy::Legacy, legacy::title, migrate};

@@ -1,0 +1,357 @@
+//! What the five source systems left in Redis: every key, named here and nowhere else, and how its members are read. Pure; `migrate` does the reading.
+//!
+//! | layout | key | type | members | becomes |
+//! |---|---|---|---|---|
+//! | `author-blogs` | `author:blogs:{author}` | set | blog ids | posts, with what `blog:info` says of each |
+//! | `blog-info` | `blog:info:{blog}` | hash | `id`, `userId`, `title`, `createTime` (ms or RFC 3339) | posts that no author's set named |
+//! | `user-read` | `user:read:{user}` | set | blog ids | read marks |
+//! | `blog-read` | `blog:read:{user}` | sorted set | blog ids, any score | read marks |
+//! | `following` | `uf:flws:{user}` | sorted set | followees, score ms | follow edges |
+//! | `u-follow` | `u_follow:{user}` | sorted set | followees, score unix seconds | follow edges |
+//! | `fans` | `uf:fans:{user}` | sorted set | followers, score ms | follow edges |
+//! | `u-fans` | `u_fans:{user}` | sorted set | followers, score unix seconds | follow edges |
+//! | `feed` | `focusFeedKey{user}` | sorted set | blog ids, score creation ms; `0` with score 1 marks an empty feed | follow edges of users who have no list of their own |
+//! | `notices` | `notice:{platform}:{notice}` | bitmap | bit at offset = user id, from the first byte's highest bit | read marks of notices |
+//! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: asked for with every edge, what is in it stays unread |
+
+use serde::{Deserialize, Serialize};
+
+use tidemark_domain::{
+    ids::{UserId, parse_decimal},
+    notices::Platform,
+    time::Timestamp,
+};
+
+/// A post of the source systems.
+pub type BlogId = u64;
+
+/// Longest title, in characters, that a post may have.
+const MAX_TITLE: usize = 200;
+
+/// How far ahead of this system's clock a legacy time may be: another machine's clock, not garbage.
+const CLOCKS_DIFFER_MS: u64 = 24 * 3600 * 1000;
+
+/// A kind of legacy key, in the order of import: posts, then what was read of them, then who follows whom. A reader's view that opens with a new edge
+/// finds posts and read marks in place, and so counts right from its first moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// `author:blogs:{author}`
+    AuthorBlogs,
+    /// `blog:info:{blog}`
+    BlogInfo,
+    /// `user:read:{user}`
+    UserRead,
+    /// `blog:read:{user}`
+    BlogRead,
+    /// `uf:flws:{user}`
+    Following,
+    /// `u_follow:{user}`
+    UFollow,
+    /// `uf:fans:{user}`
+    Fans,
+    /// `u_fans:{user}`
+    UFans,
+    /// `focusFeedKey{user}`
+    Feed,
+    /// `notice:{platform}:{notice}`
+    Notices,
+}
+
+/// Why something was not imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The key does not end in an id.
+    KeyWithoutId,
+    /// The key holds another type than its layout says.
+    WrongType,
+    /// The member is not a decimal number from 1 to 2^64−1.
+    NotAnId,
+    /// The score is not a whole number of time units, or out of range.
+    NotATime,
+    /// The time lies ahead: it would hold back everything ordered after it.
+    TimeAhead,
+    /// A user who follows himself.
+    SelfFollow,
+    /// The follower has as many followees as allowed.
+    FollowingLimit,
+    /// The set names a blog that has no `blog:info`: it has expired, nothing is known of it.
+    NoInfo,
+    /// `blog:info` lacks a field, or its `id` is another.
+    InfoIncomplete,
+    /// The title is empty or longer than 200 characters.
+    TitleLength,
+    /// The set is another author's than `blog:info` says.
+    OtherAuthor,
+    /// A blog that is no post: it was never imported, or is unreadable itself.
+    UnknownPost,
+    /// The bitmap is of a notice that the event names no live one for.
+    UnknownNotice,
+    /// The feed has posts of an author whom the user's own list does not name: left over from an unfollow.
+    NotFollowed,
+}
+
+/// A blog as `blog:info` tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blog {
+    /// Its legacy id.
+    pub id: BlogId,
+    /// Who wrote it.
+    pub author: UserId,
+    /// 1 to 200 characters.
+    pub title: String,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// The fields of `blog:info`, in the order of [`Blog::read`].
+pub const BLOG_FIELDS: [&str; 4] = ["id", "userId", "title", "createTime"];
+
+/// A member of a feed that stands for no post.
+pub const EMPTY_FEED_MARKER: &[u8] = b"0";
+
+impl Layout {
+    /// All, in the order of import.
+    pub const ALL: [Self; 10] = [
+        Self::AuthorBlogs,
+        Self::BlogInfo,
+        Self::UserRead,
+        Self::BlogRead,
+        Self::Following,
+        Self::UFollow,
+        Self::Fans,
+        Self::UFans,
+        Self::Feed,
+        Self::Notices,
+    ];
+
+    /// What every key of the layout begins with; an id follows, of notices a platform and an id.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::AuthorBlogs => "author:blogs:",
+            Self::BlogInfo => "blog:info:",
+            Self::UserRead => "user:read:",
+            Self::BlogRead => "blog:read:",
+            Self::Following => "uf:flws:",
+            Self::UFollow => "u_follow:",
+            Self::Fans => "uf:fans:",
+            Self::UFans => "u_fans:",
+            Self::Feed => "focusFeedKey",
+            Self::Notices => "notice:",
+        }
+    }
+
+    /// Whether it becomes follow edges.
+    pub fn is_of_follows(self) -> bool {
+        (Self::Following..=Self::Feed).contains(&self)
+    }
+
+    /// The key of one user, author or blog.
+    pub fn key(self, id: u64) -> String {
+        format!("{}{id}", self.prefix())
+    }
+
+    /// The id in a key of this layout.
+    ///
+    /// # Errors
+    /// It does not end in one.
+    pub fn id_of(self, key: &str) -> Result<UserId, Reason> {
+        key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
+    }
+}
+
+/// A notice of the source systems: they number notices across platforms.
+pub type LegacyNotice = (Platform, u64);
+
+/// The notice in `notice:{platform}:{notice}`.
+///
+/// # Errors
+/// The key does not end in a platform from 1 to 65535 and an id.
+pub fn notice(key: &str) -> Result<LegacyNotice, Reason> {
+    let parts = key.strip_prefix(Layout::Notices.prefix()).and_then(|rest| rest.split_once(':'));
+    let read = |(platform, notice): (&str, &str)| Some((platform.parse().ok()?, id(notice.as_bytes()).ok()?));
+    parts.and_then(read).ok_or(Reason::KeyWithoutId)
+}
+
+/// The offsets of the bits that are set in `bytes`, whose first bit has offset `first`.
+pub fn bits(first: u64, bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let set = (first..).step_by(8).zip(bytes).filter(|(_, byte)| **byte != 0);
+    set.flat_map(|(offset, byte)| (0..8).filter(move |bit| byte & (0x80 >> bit) != 0).map(move |bit| offset + bit))
+}
+
+/// `user:unread:{user}:{author}`: what a user has not read of an author.
+pub fn unread_key(user: UserId, author: UserId) -> String {
+    format!("user:unread:{user}:{author}")
+}
+
+/// An id: a user or a blog.
+///
+/// # Errors
+/// It is not a decimal number from 1 to 2^64−1 without sign or leading zeros.
+pub fn id(member: &[u8]) -> Result<u64, Reason> {
+    std::str::from_utf8(member).ok().and_then(parse_decimal).filter(|id| *id > 0).ok_or(Reason::NotAnId)
+}
+
+/// The same as a user.
+///
+/// # Errors
+/// As [`id`].
+pub fn user(member: &[u8]) -> Result<UserId, Reason> {
+    UserId::new(id(member)?).ok_or(Reason::NotAnId)
+}
+
+/// The time in a score: units of `unit_ms` milliseconds.
+///
+/// # Errors
+/// It is not a whole number of units since 1970, or lies ahead of `now`.
+pub fn time_of_score(score: f64, unit_ms: u64, now: Timestamp) -> Result<Timestamp, Reason> {
+    // Beyond 2^53 a double holds no whole numbers of its own; no time lies there.
+    if !(0.0..9_007_199_254_740_992.0).contains(&score) || score.fract() != 0.0 {
+        return Err(Reason::NotATime);
+    }
+    time((score as u64).checked_mul(unit_ms).ok_or(Reason::NotATime)?, now)
+}
+
+fn time(ms: u64, now: Timestamp) -> Result<Timestamp, Reason> {
+    if ms > Timestamp::MAX.ms() {
+        Err(Reason::NotATime)
+    } else if ms > now.ms().saturating_add(CLOCKS_DIFFER_MS) {
+        Err(Reason::TimeAhead)
+    } else {
+        Ok(Timestamp::from_ms(ms))
+    }
+}
+
+impl Blog {
+    /// Reads `blog:info:{id}` from the values of [`BLOG_FIELDS`].
+    ///
+    /// # Errors
+    /// Nothing is there, a field is missing, or one cannot be read.
+    pub fn read(id: BlogId, fields: &[Option<Vec<u8>>], now: Timestamp) -> Result<Self, Reason> {
+        if fields.iter().all(Option::is_none) {
+            return Err(Reason::NoInfo);
+        }
+        let text = |index: usize| {
+            let bytes = fields.get(index).and_then(Option::as_ref).ok_or(Reason::InfoIncomplete)?;
+            std::str::from_utf8(bytes).map_err(|_| Reason::InfoIncomplete)
+        };
+        if text(0)? != id.to_string() {
+            return Err(Reason::InfoIncomplete);
+        }
+        let author = user(text(1)?.as_bytes())?;
+        let title = text(2)?;
+        if !(1..=MAX_TITLE).contains(&title.chars().count()) {
+            return Err(Reason::TitleLength);
+        }
+        let created = text(3)?;
+        let ms = parse_decimal(created).or_else(|| Timestamp::parse(created).map(Timestamp::ms)).ok_or(Reason::NotATime)?;
+        Ok(Self { id, author, title: title.to_owned(), created_at: time(ms, now)? })
+    }
+
+    /// Where a blog stands among its author's: by time, then by id.
+    pub fn order(&self) -> (Timestamp, BlogId) {
+        (self.created_at, self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::MAX;
+
+    fn now() -> Timestamp {
+        Timestamp::from_ms(1_800_000_000_000)
+    }
+
+    #[test]
+    fn keys_are_exactly_these() {
+        let keys: Vec<String> = Layout::ALL.iter().map(|layout| layout.key(1042)).collect();
+        let expected = [
+            "author:blogs:1042",
+            "blog:info:1042",
+            "user:read:1042",
+            "blog:read:1042",
+            "uf:flws:1042",
+            "u_follow:1042",
+            "uf:fans:1042",
+            "u_fans:1042",
+            "focusFeedKey1042",
+        ];
+        assert_eq!(keys[..9], expected);
+        for layout in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Notices) {
+            assert_eq!(layout.id_of(&layout.key(1042)), Ok(UserId::new(1042).unwrap()));
+            for bad in ["", "0", "01", "x", "18446744073709551616", "1:2"] {
+                assert_eq!(layout.id_of(&format!("{}{bad}", layout.prefix())), Err(Reason::KeyWithoutId), "{layout:?} {bad}");
+            }
+        }
+        assert_eq!(notice("notice:3:57"), Ok((Platform::new(3).unwrap(), 57)));
+        for bad in ["notice:", "notice:3", "notice:0:1", "notice:65536:1", "notice:3:0", "notice:3:x", "notice:3:1:2"] {
+            assert_eq!(notice(bad), Err(Reason::KeyWithoutId), "{bad}");
+        }
+        assert_eq!(unread_key(UserId::MIN, UserId::new(7).unwrap()), "user:unread:1:7");
+    }
+
+    #[test]
+    fn layouts_and_reasons_have_kebab_names() {
+        let names: Vec<String> = Layout::ALL.iter().map(|layout| serde_json::to_string(layout).unwrap()).collect();
+        assert_eq!(names[0], "\"author-blogs\"");
+        assert_eq!(names[5], "\"u-follow\"");
+        assert_eq!(serde_json::to_string(&Reason::NotATime).unwrap(), "\"not-a-time\"");
+        assert!(Layout::ALL.is_sorted(), "the order of import is the order of the names");
+    }
+
+    #[test]
+    fn ids_are_decimals_of_64_bits_without_zero() {
+        assert_eq!(id(b"18446744073709551615"), Ok(u64::MAX));
+        for bad in [&b"0"[..], b"", b"007", b"-1", b"1.5", b"18446744073709551616", b"abc", b"1\0", b"\xff"] {
+            assert_eq!(id(bad), Err(Reason::NotAnId), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bits_are_counted_from_the_highest_of_the_first_byte() {
+        assert_eq!(bits(0, &[0b1000_0001, 0, 0b0100_0000]).collect::<Vec<_>>(), [0, 7, 17]);
+        assert_eq!(bits(8_192, &[0xff]).collect::<Vec<_>>(), (8_192..8_200).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn scores_are_whole_units_that_do_not_lie_ahead() {
+        assert_eq!(time_of_score(1_700_000_000.0, 1000, now()), Ok(Timestamp::from_ms(1_700_000_000_000)));
+        assert_eq!(time_of_score(1_700_000_000_123.0, 1, now()), Ok(Timestamp::from_ms(1_700_000_000_123)));
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1.5, 1e300, 9_007_199_254_740_992.0] {
+            assert_eq!(time_of_score(bad, 1, NOW), Err(Reason::NotATime), "{bad}");
+        }
+        assert_eq!(
+            time_of_score(1_700_000_000_000.0, 1000, now()),
+            Err(Reason::NotATime),
+            "milliseconds where seconds should be"
+        );
+        assert_eq!(time_of_score(2_000_000_000_000.0, 1, now()), Err(Reason::TimeAhead));
+    }
+
+    #[test]
+    fn blog_infos_are_read_whole_or_refused_with_the_reason() {
+        let info = |fields: [&str; 4]| fields.map(|field| (field != "-").then(|| field.as_bytes().to_vec()));
+        let read = |fields: [&str; 4]| {
+            Blog::read(7, &info(fields), now()).map(|blog| (blog.author.get(), blog.title, blog.created_at.ms()))
+        };
+        assert_eq!(read(["7", "3", "Hello", "1700000000000"]), Ok((3, "Hello".to_owned(), 1_700_000_000_000)));
+        assert_eq!(read(["7", "3", "Hello", "2023-11-14T22:13:20Z"]), Ok((3, "Hello".to_owned(), 1_700_000_000_000)));
+        assert_eq!(read(["-", "-", "-", "-"]), Err(Reason::NoInfo));
+        assert_eq!(read(["8", "3", "Hello", "1700000000000"]), Err(Reason::InfoIncomplete));
+        for missing in 0..4 {
+            let mut fields = ["7", "3", "Hello", "1700000000000"];
+            fields[missing] = "-";
+            assert_eq!(read(fields), Err(Reason::InfoIncomplete));
+        }
+        assert_eq!(read(["7", "0", "Hello", "1700000000000"]), Err(Reason::NotAnId));
+        assert_eq!(read(["7", "3", "", "1700000000000"]), Err(Reason::TitleLength));
+        let [longest, longer] = [200, 201].map(|characters| "é".repeat(characters));
+        assert_eq!(read(["7", "3", &longest, "1700000000000"]).unwrap().1, longest);
+        assert_eq!(read(["7", "3", &longer, "1700000000000"]), Err(Reason::TitleLength));
+        assert_eq!(read(["7", "3", "Hello", "yesterday"]), Err(Reason::NotATime));
+        assert_eq!(read(["7", "3", "Hello", "9700000000000"]), Err(Reason::TimeAhead));
+    }
+}

@@ -1,0 +1,60 @@
+//! Every key and attribute of the migration table.
+//!
+//! | key | item | attributes |
+//! |---|---|---|
+//! | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S |
+//! | `key` S `author#<author>` | what was imported of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N |
+//! | `key` S `notice#<platform>#<legacy notice>#<block>` | which bits of a block of a legacy notice's bitmap were imported | `users` B (roaring) |
+//! | `key` S `run#<run>` | how far a migration is | `version` N, `progress` S (JSON) |
+
+use tidemark_domain::UserId;
+use tidemark_facts::{item::Item, schema::record};
+
+use crate::legacy::{BlogId, LegacyNotice};
+
+/// The post that a legacy blog became.
+pub fn mapping(blog: BlogId) -> Item {
+    record(&format!("blog#{blog}"))
+}
+
+/// The blog in a mapping's key.
+pub fn mapped_blog(key: &str) -> Option<BlogId> {
+    key.strip_prefix("blog#")?.parse().ok()
+}
+
+/// What was imported of an author.
+pub fn import_record(author: UserId) -> Item {
+    record(&format!("author#{author}"))
+}
+
+/// The author in a record's key.
+pub fn imported_author(key: &str) -> Option<UserId> {
+    key.strip_prefix("author#")?.parse().ok()
+}
+
+/// What was imported of a block of a legacy notice's bitmap.
+pub fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
+    record(&format!("notice#{platform}#{notice}#{block}"))
+}
+
+/// How far a run is.
+pub fn run(run: &str) -> Item {
+    record(&format!("run#{run}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_exactly_these() {
+        let author = UserId::new(7).unwrap();
+        let text = |item: &Item, name: &str| item[name].as_s().unwrap().clone();
+        assert_eq!(text(&mapping(u64::MAX), "key"), "blog#18446744073709551615");
+        assert_eq!(mapped_blog("blog#7"), Some(7));
+        assert_eq!(text(&import_record(author), "key"), "author#7");
+        assert_eq!(imported_author("author#7"), Some(author));
+        assert_eq!(text(&run("abc"), "key"), "run#abc");
+        assert_eq!(text(&imported_bits(("7".parse().unwrap(), 57), 2), "key"), "notice#7#57#2");
+    }
+}

@@ -1,0 +1,225 @@
+//! Notices: what is live against the notices themselves, read states against what was given to be read, and the views of both.
+//!
+//! Slots above a platform's latest were given by nobody, or by a head that was put back to an earlier state. The numbers of readers tell which: they move in the transaction that
+//! marks a slot read. A slot that is counted was given, so the head is behind and no such slot may be given again; one that is not counted is the reader's state's own mistake.
+
+use std::collections::BTreeSet;
+
+use super::{FactDifference, GRACE_SECONDS, Off, Stored, ViewDifference};
+use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
+
+/// Slots above a platform's latest whose readers are asked for. More than a platform has live notices were never given.
+pub const MOST_ABOVE: usize = 4_096;
+
+/// An item of a notice, as far as its head must agree with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredNotice {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// From when on it is in no list and no count.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What is wrong between a head and the notices there are.
+pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNotice], now: Timestamp) -> Vec<FactDifference> {
+    let items: BTreeSet<Seq> = stored.iter().map(|notice| notice.seq).collect();
+    let listed: BTreeSet<Seq> = head.live.iter().map(|notice| notice.seq).collect();
+    let id = |seq: Seq| NoticeId { platform, seq };
+    let missing = head.live_at(now).filter(|notice| !items.contains(&notice.seq));
+    let left = stored.iter().filter(|notice| {
+        // What has expired lately is the table's own to remove.
+        let expiring = |at: Timestamp| at <= now && at.seconds() + GRACE_SECONDS >= now.seconds();
+        !listed.contains(&notice.seq) && !notice.expires_at.is_some_and(expiring)
+    });
+    let missing = missing.map(|notice| FactDifference::NoticeMissing { notice: id(notice.seq) });
+    missing.chain(left.map(|notice| FactDifference::NoticeLeft { notice: id(notice.seq) })).collect()
+}
+
+/// Slots that a user has read and the head has not given.
+pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
+    reads.read.above(head.latest_slot).take(MOST_ABOVE).collect()
+}
+
+/// What is wrong with what a user has read. `counted` are those of the slots [`above`] the head's latest that the numbers of readers know of.
+pub fn of_reads(
+    user: UserId,
+    platform: Platform,
+    head: &PlatformHead,
+    reads: &NoticeReads,
+    counted: &SeqSet,
+) -> Vec<FactDifference> {
+    let given = counted.bounds().map_or(head.latest_slot, |(_, last)| last.max(head.latest_slot));
+    let behind = Off::of(head.latest_slot, given).map(|off| FactDifference::SlotsBehind { platform, off });
+    let beyond = reads.is_beyond(head.latest_seq, given);
+    let beyond = beyond.then_some(FactDifference::NoticeReadsBeyond { user, platform, latest: given });
+    behind.into_iter().chain(beyond).collect()
+}
+
+/// What a view says that a user has read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredSlots {
+    /// The version of the fact.
+    pub version: u64,
+    /// The slots.
+    pub read: SeqSet,
+}
+
+/// What is wrong with the view of what a user has read. Slots that are nobody's any more make no difference: each write may leave them out.
+pub fn of_slots(
+    user: UserId,
+    platform: Platform,
+    stored: &Stored<StoredSlots>,
+    head: &PlatformHead,
+    right: &NoticeReads,
+) -> Option<ViewDifference> {
+    let stored = match stored {
+        Stored::Absent => return None,
+        Stored::Damaged => return Some(ViewDifference::NoticeReadsDamaged { user, platform }),
+        Stored::Present(stored) => stored,
+    };
+    let version = right.version;
+    if stored.version < version {
+        return Some(ViewDifference::NoticeReadsBehind { user, platform, version });
+    }
+    let known = NoticeReads { read: stored.read.clone(), ..right.clone() };
+    let differs = stored.version > version || known.without_dead(head).read != right.without_dead(head).read;
+    differs.then_some(ViewDifference::NoticeReadsWrong { user, platform, version })
+}
+
+/// What is wrong with a cached head.
+pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<ViewDifference> {
+    match stored {
+        Stored::Absent => None,
+        Stored::Present(head) if head == right => None,
+        Stored::Damaged | Stored::Present(_) => Some(ViewDifference::PlatformHeadWrong { platform, version: right.version }),
+    }
+}
+
+/// A title and when its notice was published.
+pub type StoredTitle = (String, Timestamp);
+
+/// What is wrong with the title of a notice in one revision. Nobody asks for an earlier one than the notice has now, nor for one of a notice that is gone; one that is still to
+/// come would be taken for the notice's own.
+pub fn of_title(
+    notice: NoticeId,
+    revision: u64,
+    stored: &Stored<StoredTitle>,
+    head: &PlatformHead,
+    right: Option<&Notice>,
+) -> Option<ViewDifference> {
+    let stored = match stored {
+        Stored::Absent => return None,
+        Stored::Damaged => return Some(ViewDifference::TitleDamaged { notice, revision }),
+        Stored::Present(stored) => stored,
+    };
+    if notice.seq > head.latest_seq || revision > head.version {
+        return Some(ViewDifference::TitleOfNothing { notice, revision });
+    }
+    let right = right.filter(|right| right.revision == revision)?;
+    let differs = (&stored.0, stored.1) != (&right.content.title, right.created_at);
+    differs.then_some(ViewDifference::TitleWrong { notice, revision })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemark_domain::NoticeContent;
+
+    fn now() -> Timestamp {
+        Timestamp::from_ms(1_000_000_000_000)
+    }
+
+    fn platform() -> Platform {
+        Platform::new(7).unwrap()
+    }
+
+    fn user() -> UserId {
+        UserId::new(5).unwrap()
+    }
+
+    fn id(seq: Seq) -> NoticeId {
+        NoticeId { platform: platform(), seq }
+    }
+
+    fn head(notices: u64) -> PlatformHead {
+        let mut head = PlatformHead::default();
+        for _ in 0..notices {
+            head.publish(now(), None).unwrap();
+        }
+        head
+    }
+
+    fn set(slots: &[Slot]) -> SeqSet {
+        slots.iter().copied().collect()
+    }
+
+    #[test]
+    fn the_head_is_right_about_what_is_live_and_an_expired_item_is_given_its_time() {
+        let mut head = head(3);
+        head.remove(&[2]);
+        head.publish(now(), Some(now())).unwrap();
+        let item = |seq, expires_at| StoredNotice { seq, expires_at };
+        let past = |seconds: u64| Some(Timestamp::from_ms(now().ms() - seconds * 1_000));
+        assert_eq!(of_platform(platform(), &head, &[item(1, None), item(3, None)], now()), [], "an expired one needs no item");
+        let stored =
+            [item(1, None), item(2, None), item(5, past(60)), item(6, past(GRACE_SECONDS + 1)), item(9, Some(now().plus_ms(1)))];
+        assert_eq!(
+            of_platform(platform(), &head, &stored, now()),
+            [
+                FactDifference::NoticeMissing { notice: id(3) },
+                FactDifference::NoticeLeft { notice: id(2) },
+                FactDifference::NoticeLeft { notice: id(6) },
+                FactDifference::NoticeLeft { notice: id(9) },
+            ]
+        );
+    }
+
+    #[test]
+    fn of_slots_never_given_those_that_are_counted_tell_against_the_head() {
+        let head = head(3);
+        let found = |reads: &NoticeReads, counted: &[Slot]| of_reads(user(), platform(), &head, reads, &set(counted));
+        let reads = |slots: &[Slot]| NoticeReads { version: 1, read: set(slots), ..NoticeReads::default() };
+        let beyond = |latest| FactDifference::NoticeReadsBeyond { user: user(), platform: platform(), latest };
+        let behind = || FactDifference::SlotsBehind { platform: platform(), off: Off { seen: 3, right: 5 } };
+        assert_eq!(found(&reads(&[1, 3]), &[]), []);
+        assert_eq!(found(&reads(&[1, 5]), &[]), [beyond(3)]);
+        assert_eq!(found(&reads(&[1, 5]), &[5]), [behind()]);
+        assert_eq!(found(&reads(&[5, 8]), &[5]), [behind(), beyond(5)]);
+        assert_eq!(found(&NoticeReads { through: 4, ..reads(&[]) }, &[]), [beyond(3)]);
+        assert_eq!(found(&NoticeReads { through_slot: 4, ..reads(&[]) }, &[]), [beyond(3)]);
+        let mut cut = NoticeReads { through: 4, through_slot: 9, ..reads(&[2, 8]) };
+        cut.cut(3, 3);
+        assert_eq!(cut, NoticeReads { through: 3, through_slot: 3, ..reads(&[2]) });
+    }
+
+    #[test]
+    fn a_view_may_keep_or_lack_slots_that_are_nobodys() {
+        let mut head = head(4);
+        head.remove(&[2]);
+        let right = NoticeReads { version: 3, read: set(&[1, 2]), ..NoticeReads::default() };
+        let found = |version, slots: &[Slot]| {
+            let stored = Stored::Present(StoredSlots { version, read: set(slots) });
+            of_slots(user(), platform(), &stored, &head, &right)
+        };
+        let (user, platform) = (user(), platform());
+        let wrong = Some(ViewDifference::NoticeReadsWrong { user, platform, version: 3 });
+        assert_eq!([found(3, &[1]), found(3, &[1, 2])], [None, None]);
+        assert_eq!([found(3, &[1, 4]), found(3, &[]), found(4, &[1, 2])], [wrong.clone(), wrong.clone(), wrong]);
+        assert_eq!(found(2, &[1, 2]), Some(ViewDifference::NoticeReadsBehind { user, platform, version: 3 }));
+    }
+
+    #[test]
+    fn a_title_is_compared_with_its_own_revision_only() {
+        let head = head(2);
+        let content = NoticeContent { title: "right".to_owned(), body: None, expires_at: None };
+        let right = Notice { id: id(1), created_at: now(), revision: 2, content };
+        let found = |seq, revision, title: &str| {
+            let stored = Stored::Present((title.to_owned(), now()));
+            of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right))
+        };
+        assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None, None, None]);
+        assert_eq!(found(1, 2, "wrong"), Some(ViewDifference::TitleWrong { notice: id(1), revision: 2 }));
+        assert_eq!(found(1, 3, "right"), Some(ViewDifference::TitleOfNothing { notice: id(1), revision: 3 }));
+        assert_eq!(found(3, 2, "right"), Some(ViewDifference::TitleOfNothing { notice: id(3), revision: 2 }));
+    }
+}

@@ -1,0 +1,135 @@
+//! Notices as they are stored, and their repairs: one transaction each, on the condition of what was seen.
+
+use aws_sdk_dynamodb::types::{ConditionCheck, Delete, TransactWriteItem};
+
+use crate::facts::audit::listing;
+use crate::{diff::notices::StoredNotice, stored::Decoded};
+use tidemark_app::ports::{FactsError, Notices};
+use tidemark_domain::{NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, ids::MAX_SEQ};
+use super::StoredFacts;
+use tidemark_facts::{
+    DynamoFacts, build,
+    item::{Item, Reader},
+    notices::{put_if_version, reads_item},
+    number, schema, unavailable,
+};
+
+const OPERATION: &str = "repair_notices";
+
+impl StoredFacts {
+    /// The notices of a platform, whether or not its head lists them.
+    pub(super) async fn notices_of(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, FactsError> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.tables.notices)
+            .consistent_read(true)
+            .key_condition_expression("platform = :platform AND #item BETWEEN :first AND :last")
+            // Texts may be long.
+            .projection_expression("platform, #item, #until")
+            .expression_attribute_names("#item", "item")
+            .expression_attribute_names("#until", "until")
+            .expression_attribute_values(":platform", number(platform.get().into()))
+            .expression_attribute_values(":first", schema::notice_sort_key(0))
+            .expression_attribute_values(":last", schema::notice_sort_key(MAX_SEQ))
+            .into_paginator()
+            .items()
+            .send();
+        let mut items = Vec::new();
+        while let Some(item) = pages.next().await {
+            items.push(item.map_err(|error| unavailable("stored_notices", error))?);
+        }
+        let read_seq = |item: &Item| {
+            let reader = Reader { table: "notices", item };
+            schema::notice_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))
+        };
+        // Its key alone says that a notice is there.
+        let until = |item: &Item| Reader { table: "notices", item }.optional_number("until");
+        let expires_at = |item: &Item| until(item).ok().flatten().map(Timestamp::from_ms);
+        let stored = |item: &Item| Ok(StoredNotice { seq: read_seq(item)?, expires_at: expires_at(item) });
+        let Decoded { found, mut damaged } = listing(&items, stored)?;
+        damaged.extend(listing(&items, until)?.damaged);
+        Ok(Decoded { found, damaged })
+    }
+
+    /// Which of these slots the user's part of the numbers of readers counts anybody for.
+    pub(super) async fn slots_counted(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, FactsError> {
+        let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
+        blocks.dedup();
+        let keys = blocks.iter().map(|&block| schema::notice_readers(platform, schema::reader_shard(user), block)).collect();
+        let found = self.batch_get("counted_slots", vec![(self.tables.counters.clone(), keys)]).await?;
+        let mut counted = SeqSet::default();
+        for &slot in slots {
+            let (block, place) = schema::reader_block(slot);
+            let key = schema::notice_readers(platform, schema::reader_shard(user), block);
+            let Some(item) = found.iter().flatten().find(|item| item.get("counter") == key.get("counter")) else { continue };
+            if (Reader { table: "counters", item }).count(&schema::reader_count(place)) > 0 {
+                counted.insert(slot);
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Takes a notice that is not there out of its head.
+    pub(super) async fn unlist(&self, notice: NoticeId) -> Result<bool, FactsError> {
+        let before = self.head(notice.platform).await?;
+        let mut head = before.clone();
+        if !head.remove(&[notice.seq]) {
+            return Ok(false);
+        }
+        let check = ConditionCheck::builder().table_name(&self.tables.notices).set_key(Some(schema::notice(notice)));
+        let check = check.condition_expression("attribute_not_exists(title)");
+        let check = TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build();
+        self.both(self.put_head(notice.platform, &before, &head)?, check).await
+    }
+
+    /// Deletes a notice that the head does not list.
+    pub(super) async fn delete_left(&self, notice: NoticeId) -> Result<bool, FactsError> {
+        let head = self.head(notice.platform).await?;
+        if head.live.iter().any(|live| live.seq == notice.seq) {
+            return Ok(false);
+        }
+        let delete = Delete::builder().table_name(&self.tables.notices).set_key(Some(schema::notice(notice)));
+        let delete = TransactWriteItem::builder().delete(build(OPERATION, delete.build())?).build();
+        self.both(self.head_is_still(notice.platform, &head)?, delete).await
+    }
+
+    /// Raises a head's latest slot to one that was given; what is live keeps its slots.
+    pub(super) async fn raise_slots(&self, platform: Platform, given: Slot) -> Result<bool, FactsError> {
+        let before = self.head(platform).await?;
+        if before.latest_slot >= given {
+            return Ok(false);
+        }
+        let head = PlatformHead { version: before.version + 1, latest_slot: given, ..before.clone() };
+        let transaction = self.client.transact_write_items().transact_items(self.put_head(platform, &before, &head)?);
+        Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
+    }
+
+    /// Takes from a read state what lies beyond the head, as its next version. Nobody counts it, so no number of readers changes.
+    pub(super) async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, FactsError> {
+        let (head, before) = self.state(platform, user).await?;
+        if !before.is_beyond(head.latest_seq, head.latest_slot) {
+            return Ok(false);
+        }
+        let mut after = before.clone();
+        after.cut(head.latest_seq, head.latest_slot);
+        after.version += 1;
+        let put = put_if_version(OPERATION, &self.tables.notice_reads, reads_item(user, platform, &after), before.version)?;
+        self.both(self.head_is_still(platform, &head)?, put).await
+    }
+
+    /// A check that nobody has changed the head.
+    fn head_is_still(&self, platform: Platform, head: &PlatformHead) -> Result<TransactWriteItem, FactsError> {
+        let check = ConditionCheck::builder().table_name(&self.tables.notices).set_key(Some(schema::platform_head(platform)));
+        let check = match head.version {
+            0 => check.condition_expression("attribute_not_exists(version)"),
+            known => check.condition_expression("version = :known").expression_attribute_values(":known", number(known)),
+        };
+        Ok(TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build())
+    }
+
+    async fn both(&self, one: TransactWriteItem, other: TransactWriteItem) -> Result<bool, FactsError> {
+        let transaction = self.client.transact_write_items().transact_items(one).transact_items(other);
+        Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
+    }
+}

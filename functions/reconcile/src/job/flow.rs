@@ -1,0 +1,244 @@
+//! What should have moved: unfinished fan-outs, and stream records that the projector gave up.
+
+use std::collections::BTreeMap;
+
+use tracing::{error, info, warn};
+
+use super::{Plan, Reconcile, ReconcileError, Report};
+use crate::{
+    diff::{FactDifference, FlowDifference},
+    stored::{Decoded, Unfinished, UnfinishedAt},
+};
+use tidemark_app::{
+    fan_out::{Due, Inspected, LookPlan},
+    ports::Look,
+};
+use tidemark_domain::{AuthorHead, DeliveryState, Difference, Post, PostId, Timestamp, UserId};
+use tidemark_facts::schema::UNFINISHED_SHARDS;
+
+/// Posts of each shard of the index in one step.
+const STEP: usize = 200;
+
+/// The walk over unfinished fan-outs, as it is noted when time is up.
+const FAN_OUTS: &str = "fan-outs";
+
+/// Which fan-outs are resumed, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowPlan {
+    /// How long the pages of a publish may take, in ms; after attempt `k` they have 2ᵏ times as long.
+    pub overdue_ms: u64,
+    /// How often a fan-out is sent again before it is given up.
+    pub most_attempts: u32,
+    /// Whether those that were given up go on, unless they have used up `most_attempts`.
+    pub given_up_too: bool,
+}
+
+/// What became of unfinished fan-outs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowReport {
+    /// Older than they should be.
+    pub unfinished: usize,
+    /// Finished, or sent again.
+    pub resumed: usize,
+    /// Pages sent.
+    pub pages_sent: usize,
+    /// Left to their workers: they move, or wait in the queue, or were sent a while ago.
+    pub moving: usize,
+    /// Resumed as often as allowed, in this run or before.
+    pub given_up: u64,
+    /// Stream records that wait; `None` when that is not known.
+    pub stuck_records: Option<u64>,
+}
+
+/// One run.
+struct Run<'a> {
+    plan: &'a Plan,
+    look: LookPlan,
+    before: Timestamp,
+    flow: FlowReport,
+    report: Report,
+}
+
+impl Reconcile {
+    /// Looks at every fan-out that is not finished in time, newest first, and sends the pages of those that are lost; tells of fan-outs and stream records that were given up. When time is
+    /// up the next run begins with the newest again and then goes on from where this one has stopped, so that neither starve. What fails is counted and left to the next run.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn flow(
+        &self,
+        plan: &Plan,
+        of: &FlowPlan,
+        out_of_time: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(FlowReport, Report), ReconcileError> {
+        let now = self.readers.clock.now();
+        let mut report = Report::new(plan.dry_run);
+        // Before any progress is read: what a queue that is drained has held is done, or lost.
+        let drained = self.fan_outs.is_drained().await.unwrap_or_else(|error| {
+            report.failed += 1;
+            warn!(error = &error as &dyn std::error::Error, "the queue does not tell how full it is");
+            false
+        });
+        let look = LookPlan { now, wait_ms: of.overdue_ms, drained, most_attempts: of.most_attempts };
+        let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
+        let mut run = Run { plan, look, before, flow: FlowReport::default(), report };
+        let given_up_before = self.facts.given_up().await?;
+        if of.given_up_too && given_up_before > 0 {
+            self.each_unfinished(Unfinished::GivenUp, &BTreeMap::new(), &mut run, out_of_time).await?;
+        }
+        let revived = if plan.dry_run { 0 } else { (run.flow.resumed + run.flow.moving) as u64 };
+        let noted = if plan.dry_run { None } else { self.facts.walk(FAN_OUTS).await? };
+        let from = noted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let rest = self.each_unfinished(Unfinished::Open, &from, &mut run, out_of_time).await?;
+        let rest = (!rest.is_empty()).then(|| serde_json::to_string(&rest).unwrap_or_default());
+        if !plan.dry_run && rest != noted {
+            // Another run, if there is one, has looked at the same.
+            self.facts.note_walk(FAN_OUTS, noted.as_deref(), rest.as_deref()).await?;
+        }
+        let Run { mut flow, mut report, .. } = run;
+        flow.given_up += given_up_before.saturating_sub(revived);
+        if flow.given_up > 0 {
+            error!(posts = flow.given_up, "fan-out given up");
+            report.found([FlowDifference::FanOutsGivenUp { posts: flow.given_up }.into()].iter());
+        }
+        match self.failures.waiting().await {
+            Ok(records) => {
+                flow.stuck_records = Some(records);
+                if records > 0 {
+                    warn!(records, "stream records that the projector gave up wait in its failure queue");
+                    report.found([Difference::Flow(FlowDifference::RecordsGivenUp { records })].iter());
+                }
+            }
+            Err(error) => warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read"),
+        }
+        report.looked_at = flow.unfinished as u64;
+        if flow.unfinished > 0 {
+            let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
+            info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
+        }
+        report.emit(&*self.metrics, self.readers.clock.now(), "fan-outs");
+        Ok((flow, report))
+    }
+
+    /// Looks at all of one list, step by step over its shards side by side; after the first step `from` says where to go on. Where the shards are that are left.
+    async fn each_unfinished(
+        &self,
+        which: Unfinished,
+        from: &BTreeMap<u64, UnfinishedAt>,
+        run: &mut Run<'_>,
+        out_of_time: &(dyn Fn() -> bool + Sync),
+    ) -> Result<BTreeMap<u64, UnfinishedAt>, ReconcileError> {
+        let mut lanes: BTreeMap<u64, Option<UnfinishedAt>> = (0..UNFINISHED_SHARDS).map(|shard| (shard, None)).collect();
+        let mut first = true;
+        loop {
+            let (mut posts, mut next) = (Vec::new(), BTreeMap::new());
+            for (shard, after) in &lanes {
+                let part = self.facts.unfinished(which, *shard, run.before, after.as_ref(), STEP).await?;
+                run.report.damaged(part.damaged);
+                posts.extend(part.items);
+                // The older of the two, when the newest are done.
+                let mut at = part.next;
+                if first && let Some(noted) = from.get(shard) {
+                    at = at.map(|at| at.min(noted.clone()));
+                }
+                next.extend(at.map(|at| (*shard, at)));
+            }
+            self.look_at(which, posts, run).await?;
+            first = false;
+            if next.is_empty() || out_of_time() {
+                return Ok(next);
+            }
+            lanes = next.into_iter().map(|(shard, at)| (shard, Some(at))).collect();
+        }
+    }
+
+    async fn look_at(&self, which: Unfinished, ids: Vec<PostId>, run: &mut Run<'_>) -> Result<(), ReconcileError> {
+        let authors: Vec<UserId> = ids.iter().map(|id| id.author).collect();
+        let (posts, heads) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.stored_heads(&authors))?;
+        let Decoded { found: mut posts, damaged } = posts;
+        run.report.damaged(damaged.into_iter().map(|(_, item)| item));
+        run.report.damaged(heads.damaged.into_iter().map(|(_, item)| item));
+        run.flow.unfinished += ids.len();
+        for id in ids {
+            // Without its author's head nobody knows what a fan-out has to tell. The index may be late: the post says whether it is finished.
+            let (Some(stored), Some(head)) = (posts.remove(&id), heads.found.get(&id.author)) else { continue };
+            if !stored.unfinished {
+                continue;
+            }
+            if let Err(error) = self.flow_of(which, &stored.post, &head.head, run).await {
+                run.report.failed += 1;
+                warn!(post = %id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+            }
+        }
+        Ok(())
+    }
+
+    async fn flow_of(&self, which: Unfinished, post: &Post, head: &AuthorHead, run: &mut Run<'_>) -> Result<(), ReconcileError> {
+        let Run { plan, look, flow, report, .. } = run;
+        if !post.deleted && post.delivery.state == DeliveryState::Done {
+            return self.take_out(post, plan, report).await;
+        }
+        // An operator resumes what was given up.
+        let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
+        if due != Due::Now {
+            flow.moving += 1;
+            if due == Due::Unseen && !plan.dry_run {
+                self.fan_outs.posts.note_look(post, Look::Waiting(look.now)).await?;
+            }
+            return Ok(());
+        }
+        let inspected = self.fan_outs.inspect(post, head, look.most_attempts).await?;
+        let pages = match &inspected {
+            Inspected::Moving { .. } => None,
+            // Counted already.
+            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(()),
+            Inspected::Done(_) => Some(0),
+            Inspected::Missing { pages, .. } => Some(pages.len()),
+            Inspected::UsedUp { pages } => Some(*pages),
+        };
+        let difference = pages.map(|pages| difference(post, pages));
+        report.found(difference.iter());
+        if plan.dry_run {
+            flow.moving += usize::from(difference.is_none());
+            return Ok(());
+        }
+        self.fan_outs.resume(post, head, &inspected).await?;
+        match inspected {
+            Inspected::Moving { .. } => flow.moving += 1,
+            Inspected::Done(_) => {
+                flow.resumed += 1;
+                report.repaired(difference.iter());
+            }
+            // The next run sees whether that has helped.
+            Inspected::Missing { pages, .. } => {
+                flow.resumed += 1;
+                flow.pages_sent += pages.len();
+            }
+            Inspected::UsedUp { .. } => {
+                flow.given_up += 1;
+                error!(post = %post.id, attempts = post.delivery.attempts, "fan-out given up");
+            }
+        }
+        Ok(())
+    }
+
+    /// A finished fan-out that the index still lists.
+    async fn take_out(&self, post: &Post, plan: &Plan, report: &mut Report) -> Result<(), ReconcileError> {
+        let left = FactDifference::UnfinishedLeft { post: post.id };
+        let difference = [Difference::Fact(left.clone())];
+        report.found(difference.iter());
+        if !plan.dry_run && self.facts.repair(&left).await? {
+            report.repaired(difference.iter());
+        }
+        Ok(())
+    }
+}
+
+fn difference(post: &Post, pages: usize) -> Difference {
+    let post_id = post.id;
+    if post.deleted {
+        FlowDifference::RetractionUnfinished { post: post_id, pages }.into()
+    } else {
+        FlowDifference::DeliveryUnfinished { post: post_id, pages }.into()
+    }
+}

@@ -1,0 +1,164 @@
+//! The remedy of each difference: the operations that write the views anyway, and conditional writes for facts.
+
+use super::{Reconcile, ReconcileError};
+use crate::diff::{Difference, FactDifference, FlowDifference, Ghost, Side, ViewDifference};
+use tidemark_app::ports::FactsError;
+use tidemark_domain::{AuthorHead, Edge, FeedKey, NoticeId, PostId, Timestamp, UserId};
+use tidemark_views::keys::View;
+
+impl Reconcile {
+    /// Does what a difference needs; false if what was seen has changed since. Then nothing is wrong any more, or the next run finds it. May be repeated; whether it
+    /// has helped, the next look shows.
+    pub(super) async fn repair(&self, difference: &Difference) -> Result<bool, ReconcileError> {
+        match difference {
+            Difference::Fact(difference) => {
+                let done = self.facts.repair(difference).await?;
+                // Also when it was not: a first attempt, whose answer was lost, may have changed the fact.
+                self.after_fact(difference).await?;
+                Ok(done)
+            }
+            Difference::View(difference) => self.repair_view(difference).await.map(|()| true),
+            // Resumed by the job that has found it, or by nobody.
+            Difference::Flow(
+                FlowDifference::DeliveryUnfinished { .. }
+                | FlowDifference::RetractionUnfinished { .. }
+                | FlowDifference::FanOutsGivenUp { .. }
+                | FlowDifference::RecordsGivenUp { .. },
+            ) => Ok(false),
+        }
+    }
+
+    /// Brings in line what is kept of a fact.
+    async fn after_fact(&self, difference: &FactDifference) -> Result<(), ReconcileError> {
+        match *difference {
+            FactDifference::FollowerMissing { author, .. }
+            | FactDifference::FollowerGhost { author, .. }
+            | FactDifference::FollowerSince { author, .. } => {
+                self.views.forget(&View::Fans(author)).await?;
+                self.relations.forget_counters(author, None).await?;
+            }
+            FactDifference::FollowingsCount { user: author, .. }
+            | FactDifference::FollowersCount { author, .. }
+            | FactDifference::HeadPosts { author, .. }
+            | FactDifference::AuthorReactions { author, .. } => self.relations.forget_counters(author, None).await?,
+            FactDifference::HeadDeletion { post, .. } => self.views.forget(&View::Head(post.author)).await?,
+            FactDifference::ReadsBeyond { user, author, .. } => self.readers.sync_reads(user, author).await?,
+            FactDifference::NoticeMissing { notice: NoticeId { platform, .. } }
+            | FactDifference::SlotsBehind { platform, .. } => {
+                self.notices.sync(platform, None).await?;
+            }
+            FactDifference::NoticeReadsBeyond { user, platform, .. } => self.notices.sync(platform, Some(user)).await?,
+            FactDifference::NoticeLeft { .. }
+            | FactDifference::PostReactions { .. }
+            | FactDifference::UnfinishedLeft { .. }
+            | FactDifference::UnfinishedMissing { .. }
+            | FactDifference::BodyLeft { .. }
+            | FactDifference::RecordExpired { .. }
+            | FactDifference::RecordDamaged { .. }
+            | FactDifference::RecordOfNothing { .. }
+            | FactDifference::TombstoneExpired { .. }
+            | FactDifference::ItemDamaged { .. } => {}
+        }
+        Ok(())
+    }
+
+    async fn repair_view(&self, difference: &ViewDifference) -> Result<(), ReconcileError> {
+        let readers = &self.readers;
+        match *difference {
+            ViewDifference::FieldMissing { user, author }
+            | ViewDifference::FieldOpening { user, author }
+            | ViewDifference::FieldOld { user, author } => Ok(readers.sync(user, &[author]).await?),
+            ViewDifference::FieldGhost { user, author, rev } => self.drop_author(user, author, rev).await,
+            ViewDifference::ReadsBehind { user, author, .. }
+            | ViewDifference::ReadsWrong { user, author }
+            | ViewDifference::BaseWrong { user, author }
+            | ViewDifference::FloorWrong { user, author }
+            | ViewDifference::ModesBehind { user, author } => Ok(readers.sync_reads(user, author).await?),
+            ViewDifference::Undelivered { user, post } | ViewDifference::EntryMissing { user, post } => {
+                let (key, head) = self.post(post).await?;
+                Ok(readers.views.deliver(&[user], key, head.modes).await.map(|_| ())?)
+            }
+            ViewDifference::DeletionMissing { user, post } => {
+                let (key, head) = self.post(post).await?;
+                Ok(readers.views.retract(&[user], key, head.deletions(), head.modes).await.map(|_| ())?)
+            }
+            ViewDifference::EntryGhost { user, post, why: Ghost::Deleted, at } => {
+                let (_, head) = self.post(post).await?;
+                Ok(readers.views.retract(&[user], FeedKey { at, post }, head.deletions(), head.modes).await.map(|_| ())?)
+            }
+            ViewDifference::EntryGhost { user, post, why: Ghost::Unfollowed, .. } => self.drop_author(user, post.author, 0).await,
+            ViewDifference::EntryGhost { user, why: Ghost::Unknown, .. }
+            | ViewDifference::FieldAhead { user, .. }
+            | ViewDifference::DeliveredAhead { user, .. }
+            | ViewDifference::FeedIncomplete { user }
+            | ViewDifference::FeedDisordered { user }
+            | ViewDifference::FeedDamaged { user }
+            | ViewDifference::FeedUnannounced { user }
+            | ViewDifference::FeedLost { user }
+            | ViewDifference::StateDamaged { user } => Ok(readers.rebuild(user, true).await.map(|_| ())?),
+            ViewDifference::RebuildAbandoned { user } => Ok(readers.rebuild(user, false).await.map(|_| ())?),
+            ViewDifference::FeedShortLived { user } => Ok(readers.views.touch(user, readers.clock.now()).await?),
+            ViewDifference::FeedOrphan { user } | ViewDifference::StateHeadless { user } => {
+                self.forget(&View::Reader(user)).await
+            }
+            ViewDifference::ListMissing { user, list, .. }
+            | ViewDifference::ListGhost { user, list, .. }
+            | ViewDifference::ListTime { user, list, .. }
+            | ViewDifference::ListDamaged { user, list } => match list {
+                Side::Following => self.forget(&View::Following(user)).await,
+                Side::Fans => self.forget(&View::Fans(user)).await,
+            },
+            ViewDifference::CountersWrong { user } | ViewDifference::CountersDamaged { user } => {
+                self.forget(&View::Counters(user)).await
+            }
+            ViewDifference::ReactionsBehind { user, author, .. } => Ok(readers.sync_reactions(user, author).await?),
+            ViewDifference::ReactionsWrong { user, .. } | ViewDifference::ReactionsDamaged { user } => {
+                self.forget(&View::Reactions(user)).await
+            }
+            ViewDifference::HeadWrong { author } => self.forget(&View::Head(author)).await,
+            ViewDifference::SummaryOfDeleted { post } => Ok(readers.post_views.bury(self.post(post).await?.0).await?),
+            ViewDifference::SummaryWrong { post }
+            | ViewDifference::SummaryDamaged { post }
+            | ViewDifference::SummaryOfNothing { post } => self.forget(&View::Summary(post)).await,
+            ViewDifference::NoticeReadsBehind { user, platform, .. } => Ok(self.notices.sync(platform, Some(user)).await?),
+            ViewDifference::NoticeReadsWrong { user, platform, .. } | ViewDifference::NoticeReadsDamaged { user, platform } => {
+                self.forget(&View::NoticeReads(user, platform)).await
+            }
+            ViewDifference::PlatformHeadWrong { platform, .. } => self.forget(&View::Platform(platform)).await,
+            ViewDifference::TitleWrong { notice, revision }
+            | ViewDifference::TitleDamaged { notice, revision }
+            | ViewDifference::TitleOfNothing { notice, revision } => self.forget(&View::Title(notice, revision)).await,
+            ViewDifference::KeyOfWrongType { ref view, .. } | ViewDifference::KeyWithoutLifetime { ref view, .. } => {
+                self.forget(view).await
+            }
+            ViewDifference::KeyAstray { ref key } => self.forget(&View::Key(key.clone())).await,
+        }
+    }
+
+    async fn forget(&self, view: &View) -> Result<(), ReconcileError> {
+        Ok(self.views.forget(view).await?)
+    }
+
+    /// Takes an author out who is not followed. A follow meanwhile has a later revision, and stays.
+    async fn drop_author(&self, user: UserId, author: UserId, known: u32) -> Result<(), ReconcileError> {
+        let edge = self.readers.edges.edges(user, &[author]).await?.remove(&author);
+        if edge.as_ref().is_some_and(|edge| edge.following) {
+            return Ok(());
+        }
+        let rev = edge.map_or(known, |edge| edge.rev.max(known));
+        let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0 };
+        Ok(self.readers.views.drop_author(&tombstone).await?)
+    }
+
+    /// A post's place in feeds and its author's head.
+    async fn post(&self, id: PostId) -> Result<(FeedKey, AuthorHead), ReconcileError> {
+        let (ids, authors) = ([id], [id.author]);
+        let (mut posts, mut heads) = futures::try_join!(self.readers.posts.posts(&ids), self.readers.posts.heads(&authors))?;
+        let post = posts.remove(&id).ok_or(FactsError::Damaged {
+            table: "posts",
+            key: id.to_string(),
+            detail: format!("no post {id}"),
+        })?;
+        Ok((post.key(), heads.remove(&id.author).unwrap_or_default()))
+    }
+}

@@ -1,0 +1,205 @@
+//! A walk over everybody, in steps, going on where an earlier run has stopped: first whoever has anything in Redis, which are the readers of the last 60 hours and the
+//! authors of what they were shown, then a sample of all edges, then all idempotency records.
+
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use super::{Plan, Reconcile, ReconcileError, Report, Subject};
+use crate::diff::facts;
+use tidemark_domain::{UserId, ids::BUCKETS};
+
+/// The walk over users, as it is noted.
+const USERS: &str = "users";
+
+/// The walk over building marks, as it is noted.
+const MARKS: &str = "marks";
+
+/// Milliseconds of a day: each has another sample.
+const DAY: u64 = 24 * 3600 * 1000;
+
+/// Where a walk is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Position {
+    /// Among the keys of Redis, at this cursor.
+    Keys(u64),
+    /// Among the edges, after this one.
+    Edges(Option<(String, String)>),
+    /// Among the idempotency records, after this one.
+    Records(Option<String>),
+}
+
+/// The text is not a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a position of a walk")]
+pub struct ParsePositionError;
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keys(cursor) => write!(f, "keys {cursor}"),
+            Self::Edges(None) => f.write_str("edges"),
+            Self::Edges(Some((user, author))) => write!(f, "edges {user} {author}"),
+            Self::Records(None) => f.write_str("records"),
+            Self::Records(Some(key)) => write!(f, "records {key}"),
+        }
+    }
+}
+
+impl FromStr for Position {
+    type Err = ParsePositionError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePositionError> {
+        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let position = match (kind, rest) {
+            ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
+            ("edges", None) => Some(Self::Edges(None)),
+            ("edges", Some(pair)) => {
+                // Numbers as they are stored: the edge may be one that cannot be read.
+                let is_number = |text: &str| text.parse::<f64>().is_ok();
+                let pair = pair.split_once(' ').filter(|(user, author)| is_number(user) && is_number(author));
+                pair.map(|(user, author)| Self::Edges(Some((user.to_owned(), author.to_owned()))))
+            }
+            ("records", key) => Some(Self::Records(key.map(str::to_owned))),
+            _ => None,
+        };
+        position.ok_or(ParsePositionError)
+    }
+}
+
+impl Reconcile {
+    /// Walks on from where the last run has stopped, or from the beginning, until everything is done or time is up. `only_on` does nothing when no walk is under
+    /// way. A dry run does not note where it is: `from` says where it begins.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer, or somebody else walks; the walk goes on from its last step.
+    pub async fn walk(
+        &self,
+        plan: &Plan,
+        from: Option<Position>,
+        only_on: bool,
+        out_of_time: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Report>, ReconcileError> {
+        let mut report = Report::new(plan.dry_run);
+        let mut noted = if plan.dry_run { None } else { self.facts.walk(USERS).await? };
+        if only_on && noted.is_none() {
+            return Ok(None);
+        }
+        // What an older version has noted begins anew.
+        let mut position = from.or_else(|| noted.as_deref().and_then(|text| text.parse().ok())).unwrap_or(Position::Keys(0));
+        // Of one user there are keys in many steps.
+        let mut looked_at = BTreeSet::new();
+        loop {
+            let next = self.step(&position, plan, &mut looked_at, &mut report).await?;
+            let text = next.as_ref().map(Position::to_string);
+            if !plan.dry_run {
+                if !self.facts.note_walk(USERS, noted.as_deref(), text.as_deref()).await? {
+                    return Err(ReconcileError::Overtaken);
+                }
+                noted.clone_from(&text);
+            }
+            report.next = text;
+            match next {
+                Some(next) if !out_of_time() => position = next,
+                _ => break,
+            }
+        }
+        report.emit(&*self.metrics, self.readers.clock.now(), USERS);
+        Ok(Some(report))
+    }
+
+    /// One step over what was not `looked_at` yet; where the next one begins.
+    async fn step(
+        &self,
+        position: &Position,
+        plan: &Plan,
+        looked_at: &mut BTreeSet<Subject>,
+        report: &mut Report,
+    ) -> Result<Option<Position>, ReconcileError> {
+        let day = self.readers.clock.now().ms() / DAY;
+        let mut news = |mut subjects: Vec<Subject>| {
+            subjects.retain(|subject| looked_at.insert(subject.clone()));
+            subjects
+        };
+        match position {
+            Position::Keys(cursor) => {
+                let (owners, next) = self.views.owners(*cursor, plan.slice).await?;
+                let (facts, views) = self.of_owners(owners, plan, day);
+                self.reconcile(news(facts), news(views), plan, report).await;
+                Ok(Some(if next == 0 { Position::Edges(None) } else { Position::Keys(next) }))
+            }
+            Position::Edges(after) => {
+                let part = self.facts.some_edges(after.clone(), plan.slice).await?;
+                report.damaged(part.damaged);
+                let now = self.readers.clock.now();
+                let sampled = |user: &UserId| in_sample(*user, plan.share, day);
+                let mut subjects: BTreeSet<Subject> =
+                    part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Subject::Facts).collect();
+                let expired = part.items.iter().filter(|edge| facts::of_tombstone(edge, now).is_some());
+                subjects.extend(expired.map(|edge| Subject::Tombstone(edge.user, edge.author)));
+                self.reconcile(news(subjects.into_iter().collect()), Vec::new(), plan, report).await;
+                Ok(Some(part.next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
+            }
+            Position::Records(after) => {
+                let part = self.facts.some_records(after.clone(), plan.slice).await?;
+                let records = part.items.into_iter().map(Subject::Record).collect();
+                self.reconcile(records, Vec::new(), plan, report).await;
+                Ok(part.next.map(|next| Position::Records(Some(next))))
+            }
+        }
+    }
+
+    /// Looks for rebuilds that were abandoned, in one step over a part of the readers; the next run looks at the next part. A reader who comes back meanwhile takes
+    /// over the own one, so that none has to wait for this.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer.
+    pub async fn marks(&self, plan: &Plan) -> Result<Report, ReconcileError> {
+        let mut report = Report::new(plan.dry_run);
+        let noted = self.facts.walk(MARKS).await?;
+        let cursor = noted.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let (users, next) = self.views.abandoned(cursor, plan.slice, self.readers.clock.now()).await?;
+        self.reconcile(Vec::new(), users.into_iter().map(Subject::Views).collect(), plan, &mut report).await;
+        report.next = (next != 0).then(|| next.to_string());
+        if !plan.dry_run && report.next != noted {
+            // Whoever was faster has looked at the same.
+            self.facts.note_walk(MARKS, noted.as_deref(), report.next.as_deref()).await?;
+        }
+        report.emit(&*self.metrics, self.readers.clock.now(), MARKS);
+        Ok(report)
+    }
+}
+
+/// Whether a user belongs to the day's sample: buckets go round, so that everybody's turn comes.
+pub(super) fn in_sample(user: UserId, share: f64, day: u64) -> bool {
+    let buckets = f64::from(BUCKETS);
+    let (size, first) = ((share * buckets).ceil(), (day as f64 * share * buckets) % buckets);
+    let offset = (f64::from(user.bucket()) - first.floor()).rem_euclid(buckets);
+    offset < size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_come_back() {
+        for text in ["keys 0", "keys 18446744073709551615", "edges", "edges 1 2", "records", "records 7#publish#a b"] {
+            assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
+        }
+        for bad in ["", "keys", "keys x", "edges 1", "edges 1 x", "other 1"] {
+            assert!(bad.parse::<Position>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn everybodys_turn_comes() {
+        let users: Vec<UserId> = (1..=5_000).filter_map(UserId::new).collect();
+        for share in [0.05, 0.3, 1.0] {
+            let days = f64::ceil(1.0 / share) as u64;
+            let turns = |user: &UserId| (1_000..1_000 + days).filter(|&day| in_sample(*user, share, day)).count();
+            assert!(users.iter().all(|user| turns(user) > 0), "{share}");
+            let a_day = users.iter().filter(|user| in_sample(**user, share, 1_000)).count() as f64;
+            assert!((a_day / 5_000.0 - share).abs() < 0.03, "{share}: {a_day}");
+        }
+        assert!(users.iter().all(|user| !in_sample(*user, 0.0, 7)));
+    }
+}

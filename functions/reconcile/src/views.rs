@@ -1,0 +1,296 @@
+//! The views as they are stored, whatever state they are in.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Deref,
+};
+
+use crate::{
+    diff::{
+        Stored,
+        notices::{StoredSlots, StoredTitle},
+        reader::StoredReader,
+        views::{StoredKey, StoredList},
+    },
+    stored::{StoredPostViews, StoredUser, StoredView},
+};
+use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
+use tidemark_app::ports::{List, ViewError};
+use tidemark_domain::{
+    FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
+    feed::author_of_prefix,
+    reader_state::{META_FIELD, ReaderMeta},
+};
+use tidemark_views::keys::{Owner, View};
+use tidemark_views::{
+    Redis, heads,
+    keys::{self, KeyType},
+    notices, posts,
+    relations::{self, is_marker, is_marker_of},
+};
+
+/// The views, key by key.
+#[derive(Debug, Clone)]
+pub struct StoredViews(pub Redis);
+
+impl Deref for StoredViews {
+    type Target = Redis;
+
+    fn deref(&self) -> &Redis {
+        &self.0
+    }
+}
+
+/// A hash as Redis answers it.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Members of a sorted set and their scores.
+type Scores = Vec<(Vec<u8>, f64)>;
+
+/// Bytes of a reader's token of reactions, and the epoch behind it.
+const TOKEN: usize = size_of::<u64>() + EPOCH_BYTES;
+
+/// A key as it was found.
+struct FoundKey {
+    key: String,
+    view: View,
+    expected: KeyType,
+    /// `none` when it is not there.
+    kind: String,
+    /// Milliseconds; negative for ever.
+    lifetime: i64,
+}
+
+/// Keys as they were found.
+struct Found(Vec<FoundKey>);
+
+impl FoundKey {
+    fn is_there(&self) -> bool {
+        self.kind != "none"
+    }
+
+    fn has_right_type(&self) -> bool {
+        self.kind == self.expected.name()
+    }
+}
+
+impl Found {
+    fn keys(&self) -> Vec<StoredKey> {
+        let there = self.0.iter().filter(|found| found.is_there());
+        let stored = |found: &FoundKey| StoredKey {
+            key: found.key.clone(),
+            view: found.view.clone(),
+            right_type: found.has_right_type(),
+            expires: found.lifetime >= 0,
+        };
+        there.map(stored).collect()
+    }
+
+    /// The key, or one that is never there when its value cannot be read as what it should be.
+    fn readable(&self, key: String) -> String {
+        let wrong = |found: &FoundKey| found.key == key && found.is_there() && !found.has_right_type();
+        if self.0.iter().any(wrong) { format!("{key}:unreadable") } else { key }
+    }
+
+    fn lifetime(&self, key: &str) -> i64 {
+        self.0.iter().find(|found| found.key == key).map_or(-2, |found| found.lifetime)
+    }
+}
+
+impl StoredViews {
+    /// Whose are the next keys, some `count` of them; and where to go on, zero at the end. Goes over everything, bit by bit; what is there all the time is found.
+    pub async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), ViewError> {
+        let (next, found) = self.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
+        let owners: BTreeSet<Owner> = found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect();
+        Ok((owners.into_iter().collect(), next))
+    }
+
+    /// Readers among the next keys whose view is being rebuilt since longer than it may be; and where to go on.
+    pub async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), ViewError> {
+        let options = ["MATCH", keys::ANY_READER_STATE, "COUNT", &count.to_string(), "TYPE", KeyType::Hash.name()];
+        let (next, found) = self.scan("abandoned", cursor, &options).await?;
+        let user = |key: &Vec<u8>| match keys::owner(std::str::from_utf8(key).ok()?) {
+            Some(Owner::User(user)) => Some(user),
+            _ => None,
+        };
+        let users: Vec<UserId> = found.iter().filter_map(user).collect();
+        if users.is_empty() {
+            return Ok((users, next));
+        }
+        let get = |user: &UserId| redis::cmd("HGET").arg(keys::reader_state(*user)).arg(META_FIELD).clone();
+        let metas: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
+        let abandoned = |(meta, epoch): &(Option<Vec<u8>>, Epoch)| {
+            let meta = meta.as_deref().and_then(ReaderMeta::decode);
+            meta.is_some_and(|meta| meta.building && meta.deadline < now && meta.epoch == epoch.as_bytes())
+        };
+        Ok((users.into_iter().zip(metas).filter(|(_, meta)| abandoned(meta)).map(|(user, _)| user).collect(), next))
+    }
+
+    /// What there is of a user.
+    pub async fn of_user(&self, user: UserId) -> Result<StoredUser, ViewError> {
+        let found = self.found(keys::of_user(user)).await?;
+        if found.keys().is_empty() {
+            return Ok(StoredUser::default());
+        }
+        let (state, feed) = (keys::reader_state(user), keys::feed(user));
+        let [following, ..] = keys::list(List::Following(user));
+        let [fans, ..] = keys::list(List::Fans(user));
+        let [counters, _] = keys::counters(user);
+        let get = |name: &str, key: String| redis::cmd(name).arg(found.readable(key)).clone();
+        let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
+        // A transaction, as for a page: state and feed of one moment.
+        let commands = vec![
+            redis::cmd("MULTI"),
+            get("HGETALL", state.clone()),
+            range("LRANGE", feed.clone()),
+            range("ZRANGE", following).arg("WITHSCORES").clone(),
+            range("ZRANGE", fans).arg("WITHSCORES").clone(),
+            get("GET", counters),
+            get("GET", keys::head(user)),
+            get("HGETALL", keys::reactions(user)),
+            redis::cmd("EXEC"),
+        ];
+        type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Fields);
+        let (all, epoch): (All, _) = self.query_in_epoch("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
+        let (fields, entries, following, fans, counters, head, reactions) = all;
+        let outlives = found.lifetime(&feed) < 0 || found.lifetime(&feed) >= found.lifetime(&state);
+        Ok(StoredUser {
+            keys: found.keys(),
+            reader: reader(fields, &entries, outlives, epoch),
+            following: list(&following, epoch),
+            fans: list(&fans, epoch),
+            counters: in_epoch(counters, epoch, relations::decode),
+            reactions: reactions_of(&reactions, epoch),
+            head: in_epoch(head, epoch, heads::decode),
+        })
+    }
+
+    /// What there is of a post.
+    pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, ViewError> {
+        let found = self.found(keys::of_post(post)).await?;
+        let key = found.readable(keys::post(post));
+        let (summary, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("of_post", redis::cmd("GET").arg(key).clone()).await?;
+        Ok(StoredPostViews { keys: found.keys(), summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)) })
+    }
+
+    /// The head of a platform.
+    pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, ViewError> {
+        self.record("of_platform", View::Platform(platform), notices::decode_head).await
+    }
+
+    /// What a user has read on a platform.
+    pub async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, ViewError> {
+        let decode = |record: &[u8]| {
+            let read = notices::decode_reads(record)?;
+            Some(StoredSlots { version: notices::version(record)?.0, read })
+        };
+        self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
+    }
+
+    /// The title of a notice in a revision.
+    pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, ViewError> {
+        let found = self.found(vec![View::Title(notice, revision)]).await?;
+        let key = found.readable(keys::notice_title(notice, revision));
+        let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
+        Ok(StoredView { keys: found.keys(), record: Stored::read(title, |title| notices::decode_title(&title)) })
+    }
+
+    /// Whether a key is there.
+    pub async fn exists(&self, key: &str) -> Result<bool, ViewError> {
+        self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
+    }
+
+    /// Throws views away: they are made again when they are needed.
+    pub async fn forget(&self, view: &View) -> Result<(), ViewError> {
+        let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
+        self.each::<u64>("forget", keys.iter().map(redis::Cmd::unlink).collect()).await.map(|_| ())
+    }
+}
+
+impl StoredViews {
+    /// A view whose first key is a string that holds all of it.
+    async fn record<T>(
+        &self,
+        operation: &'static str,
+        view: View,
+        decode: impl FnOnce(&[u8]) -> Option<T> + Send,
+    ) -> Result<StoredView<T>, ViewError> {
+        let found = self.found(vec![view]).await?;
+        let key = found.0.first().map(|found| found.key.clone()).unwrap_or_default();
+        let get = redis::cmd("GET").arg(found.readable(key)).clone();
+        let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch(operation, get).await?;
+        Ok(StoredView { keys: found.keys(), record: in_epoch(record, epoch, decode) })
+    }
+
+    /// Type and lifetime of all keys of these views, in one round trip.
+    async fn found(&self, views: Vec<View>) -> Result<Found, ViewError> {
+        let keys =
+            views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
+        let keys: Vec<(String, &View, KeyType)> = keys.collect();
+        let ask = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
+        let answers: Vec<redis::Value> = self.each("found", keys.iter().flat_map(ask).collect()).await?;
+        let damaged = |_| ViewError::Damaged { detail: "type or lifetime of a key".to_owned() };
+        let mut found = Vec::with_capacity(keys.len());
+        for ((key, view, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {
+            let kind = redis::from_redis_value_ref(&answer[0]).map_err(damaged)?;
+            let lifetime = redis::from_redis_value_ref(&answer[1]).map_err(damaged)?;
+            found.push(FoundKey { key, view: view.clone(), expected, kind, lifetime });
+        }
+        Ok(Found(found))
+    }
+}
+
+/// A record without the epoch that it ends with. One of another epoch is as good as absent, if it can be read at all.
+fn in_epoch<T>(record: Option<Vec<u8>>, epoch: Epoch, decode: impl FnOnce(&[u8]) -> Option<T>) -> Stored<T> {
+    let Some(record) = record else { return Stored::Absent };
+    let read = record.len().checked_sub(epoch.as_bytes().len()).and_then(|end| decode(&record[..end]));
+    match (read, epoch.current(&record)) {
+        (None, _) => Stored::Damaged,
+        (Some(_), None) => Stored::Absent,
+        (Some(read), Some(_)) => Stored::Present(read),
+    }
+}
+
+fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool, epoch: Epoch) -> StoredReader {
+    let there = !fields.is_empty();
+    let (state, headless) = match ReaderState::decode(fields) {
+        // Nobody reads it, and the next read begins anew.
+        Ok(Some(state)) if state.meta.epoch != epoch.as_bytes() => return StoredReader::default(),
+        Ok(Some(state)) => (Stored::Present(state), false),
+        Ok(None) => (Stored::Absent, there),
+        Err(_) => (Stored::Damaged, false),
+    };
+    let feed = Stored::read((!entries.is_empty()).then_some(entries), |entries| {
+        entries.iter().map(|entry| FeedKey::from_entry(entry)).collect()
+    });
+    StoredReader { state, headless, feed, feed_outlives }
+}
+
+fn list(scores: &Scores, epoch: Epoch) -> Stored<StoredList> {
+    let of_another = |(member, _): &(Vec<u8>, f64)| is_marker(member) && !is_marker_of(member, epoch);
+    if scores.iter().any(of_another) {
+        return Stored::Absent;
+    }
+    Stored::read((!scores.is_empty()).then_some(scores), |scores| {
+        let at = |score: f64| Timestamp::from_ms(score as u64);
+        let low = scores.iter().find(|(member, _)| is_marker(member)).map(|(_, score)| at(*score))?;
+        let members = scores.iter().filter(|(member, _)| !is_marker(member));
+        let members = members.map(|(member, score)| Some(Relation { since: at(*score), user: author_of_prefix(member)? }));
+        Some(StoredList { low, members: members.collect::<Option<_>>()? })
+    })
+}
+
+fn reactions_of(fields: &Fields, epoch: Epoch) -> Stored<HashMap<UserId, ReactionState>> {
+    let is_token = |field: &[u8]| field == META_FIELD.as_bytes();
+    if fields.iter().any(|(field, token)| is_token(field) && token.len() == TOKEN && epoch.current(token).is_none()) {
+        return Stored::Absent;
+    }
+    Stored::read((!fields.is_empty()).then_some(fields), |fields| {
+        fields.iter().find(|(field, value)| is_token(field) && value.len() == TOKEN)?;
+        let states = fields
+            .iter()
+            .filter(|(field, _)| !is_token(field))
+            .map(|(field, value)| Some((std::str::from_utf8(field).ok()?.parse().ok()?, ReactionState::decode(value).ok()?)));
+        states.collect()
+    })
+}

@@ -1,0 +1,92 @@
+//! Small authors, alone and while a big fan-out runs.
+
+use std::time::{Duration, Instant};
+
+use futures::future::{join_all, try_join};
+use rand::Rng;
+use rand::rngs::StdRng;
+use tidemark::domain::PostId;
+use tokio::sync::watch;
+
+use super::cast::Author;
+use super::delivery::{Delivery, follow, publish};
+use tidemark_tools::api::Api;
+use tidemark_tools::progress::Progress;
+
+const POLL: Duration = Duration::from_millis(5);
+const POLL_BIG: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE_MS: u64 = 50;
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The big post's delivery and the small posts that were published meanwhile.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    /// How the big one ended.
+    pub big: Delivery,
+    /// How long the big one took, from the publish's answer.
+    pub took: Duration,
+    /// The small publishes.
+    pub small: Vec<Small>,
+}
+
+/// One small publish, both times from sending the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Small {
+    /// Until it was answered.
+    pub answered: Duration,
+    /// Until all followers had the post.
+    pub done: Duration,
+}
+
+/// Each author publishes once with nothing beside it.
+pub async fn alone(api: &Api, authors: &[Author], random: &mut StdRng) -> anyhow::Result<Vec<Small>> {
+    let mut took = Vec::with_capacity(authors.len());
+    for author in authors {
+        tokio::time::sleep(Duration::from_millis(random.random_range(0..LONGEST_PAUSE_MS))).await;
+        took.push(delivered(api, author, "alone").await?);
+    }
+    Ok(took)
+}
+
+/// Follows the big post to its end, while each of the authors publishes once, at a moment that chance picks from the first nine
+/// tenths of the pages. Who has not begun when the big one ends is left out.
+pub async fn beside(
+    api: &Api,
+    post: PostId,
+    published: Instant,
+    limit: Duration,
+    authors: &[Author],
+    random: &mut StdRng,
+) -> anyhow::Result<Beside> {
+    let (sender, moments) = watch::channel(Delivery::default());
+    let small = join_all(authors.iter().map(|author| {
+        let (share, mut moments) = (random.random_range(0.0..0.9), moments.clone());
+        async move {
+            let begun = |big: &Delivery| big.is_done() || (big.pages > 0 && big.pages_done as f64 >= big.pages as f64 * share);
+            let running = moments.wait_for(begun).await.is_ok_and(|big| !big.is_done());
+            if running { delivered(api, author, "beside").await.map(Some) } else { Ok(None) }
+        }
+    }));
+    let mut progress = Progress::start("fan-out", "pages");
+    let big = async {
+        let seen = |big: &Delivery| {
+            progress.set(big.pages_done, big.pages, "");
+            sender.send_replace(big.clone());
+        };
+        let big = follow(api, post, POLL_BIG, limit, seen, Delivery::is_done).await;
+        // Whoever still waits for a moment waits for nothing when this failed.
+        drop(sender);
+        big.map(|big| (big, published.elapsed()))
+    };
+    let small = async { small.await.into_iter().collect::<anyhow::Result<Vec<_>>>() };
+    let ((big, took), small) = try_join(big, small).await?;
+    Ok(Beside { big, took, small: small.into_iter().flatten().collect() })
+}
+
+/// Publishes, and follows the post until it has reached all followers.
+async fn delivered(api: &Api, author: &Author, title: &str) -> anyhow::Result<Small> {
+    let started = Instant::now();
+    let (post, answered) = publish(api, author.id, title).await?;
+    follow(api, post, POLL, LIMIT, |_| (), Delivery::is_done).await?;
+    Ok(Small { answered, done: started.elapsed() })
+}

@@ -1,0 +1,76 @@
+//! What readers have of the big post.
+
+use anyhow::Context;
+use futures::{StreamExt, stream};
+use tidemark::App;
+use tidemark::domain::{PostId, UserId};
+
+use tidemark_tools::api::{Api, Call};
+use tidemark_tools::progress::Progress;
+use tidemark_tools::verify::ledger::{Checks, Ledger};
+
+/// Newest entries asked of a view: more than one holds.
+const WHOLE_VIEW: usize = 2_000;
+const SIDE_BY_SIDE: usize = 32;
+
+/// What a reader has to have: the post, once, unread, among so many unread ones of its author.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected {
+    /// The post.
+    pub post: PostId,
+    /// Posts of its author that the reader has not read.
+    pub unread: u64,
+}
+
+/// Looks into the views that are there; nothing is built.
+pub async fn views(app: &App, readers: &[UserId], expected: Expected) -> Ledger {
+    judge("views", readers, |user| of_view(app, user, expected)).await
+}
+
+/// Opens the feeds of readers through the API.
+pub async fn feeds(api: &Api, readers: &[UserId], expected: Expected) -> Ledger {
+    judge("feeds", readers, |user| of_feed(api, user, expected)).await
+}
+
+async fn judge<F: Future<Output = Checks>>(title: &str, readers: &[UserId], look: impl Fn(UserId) -> F) -> Ledger {
+    let mut progress = Progress::start(title, "readers");
+    let mut looks = stream::iter(readers).map(|user| look(*user)).buffer_unordered(SIDE_BY_SIDE);
+    let (mut ledger, mut done) = (Ledger::default(), 0);
+    while let Some(checks) = looks.next().await {
+        ledger.add(checks);
+        done += 1;
+        progress.set(done, readers.len() as u64, "");
+    }
+    progress.finish();
+    ledger
+}
+
+async fn of_view(app: &App, user: UserId, expected: Expected) -> Checks {
+    let mut checks = Checks::of(user.get());
+    let view = app.views.view(user, WHOLE_VIEW).await.context("the view").and_then(|view| view.context("there is no view"));
+    match view {
+        Ok(view) => {
+            let times = view.entries.iter().filter(|entry| entry.post == expected.post).count();
+            checks.equal("view: times in the feed", 1, times);
+            checks.equal("view: unread", true, view.state.is_unread(expected.post));
+            checks.equal("view: unread of the author", expected.unread, view.state.unread_of(expected.post.author));
+        }
+        Err(error) => checks.failed(&error),
+    }
+    checks
+}
+
+async fn of_feed(api: &Api, user: UserId, expected: Expected) -> Checks {
+    let mut checks = Checks::of(user.get());
+    match api.fetch(Call::get("/v1/feed?limit=100").caller(user.get()), 200).await {
+        Ok(page) => {
+            let (id, items) = (expected.post.to_string(), page["items"].as_array().map_or(&[][..], Vec::as_slice));
+            let found: Vec<Option<bool>> =
+                items.iter().filter(|item| item["id"] == id.as_str()).map(|item| item["read"].as_bool()).collect();
+            checks.equal("feed: the post once, unread", vec![Some(false)], found);
+            checks.equal("feed: unread_total", Some(expected.unread), page["unread_total"].as_u64());
+        }
+        Err(error) => checks.failed(&error),
+    }
+    checks
+}

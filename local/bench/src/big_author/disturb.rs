@@ -1,0 +1,79 @@
+//! A fan-out with everything against it: a restart, every message twice, Redis emptied.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use serde_json::json;
+use tidemark::domain::PostId;
+
+use super::delivery::{Delivery, follow, status};
+use super::stack::OwnStack;
+use tidemark_tools::progress::Progress;
+use tidemark_tools::verify::disturb::{double, flush, held};
+
+/// Where in the fan-out each one happens, in shares of the pages.
+const RESTART: f64 = 0.2;
+const DOUBLE: f64 = 0.4;
+const FLUSH: f64 = 0.6;
+const POLL: Duration = Duration::from_millis(20);
+
+/// What the disturbances met.
+#[derive(Debug, Clone, Default)]
+pub struct Disturbed {
+    /// How the delivery ended.
+    pub delivery: Delivery,
+    /// Pages done when the stack was restarted, when the messages were sent twice, when Redis was emptied.
+    pub pages_done: [u64; 3],
+    /// Messages that were sent twice.
+    pub doubled: u64,
+    /// Pages that reconcile sent again.
+    pub resumed: u64,
+    /// From the first look to the end of the delivery.
+    pub took: Duration,
+}
+
+/// Disturbs a fan-out that has just begun, three times, and resumes it until it is done. The stack is another one afterwards.
+pub async fn disturb(
+    mut own: OwnStack,
+    post: PostId,
+    limit: Duration,
+    random: &mut StdRng,
+) -> anyhow::Result<(OwnStack, Disturbed)> {
+    let started = Instant::now();
+    let mut disturbed = Disturbed::default();
+    let mut progress = Progress::start("disturbed fan-out", "pages");
+
+    disturbed.pages_done[0] = reach(&own, post, RESTART, limit, &mut progress).await?;
+    own = own.restart().await?;
+
+    disturbed.pages_done[1] = reach(&own, post, DOUBLE, limit, &mut progress).await?;
+    disturbed.doubled = held(&own.api, double(&own.api, random)).await? as u64;
+
+    disturbed.pages_done[2] = reach(&own, post, FLUSH, limit, &mut progress).await?;
+    flush(own.stack.redis_url()).await?;
+
+    loop {
+        // What is still queued is not missing: resumed only when it is gone, or the pages would be sent again and again.
+        while own.fan_out_messages()? > 0 && started.elapsed() < limit {
+            let now = status(&own.api, post).await?;
+            progress.set(now.pages_done, now.pages, "");
+            tokio::time::sleep(POLL).await;
+        }
+        disturbed.delivery = status(&own.api, post).await?;
+        if disturbed.delivery.is_done() || started.elapsed() >= limit {
+            break;
+        }
+        let answer = own.stack.fire("reconcile", Some(json!({"job": "fan-outs", "overdue_ms": 0}))).await?;
+        disturbed.resumed += answer["pages_sent"].as_u64().unwrap_or_default();
+        tokio::time::sleep(POLL).await;
+    }
+    progress.finish();
+    disturbed.took = started.elapsed();
+    Ok((own, disturbed))
+}
+
+async fn reach(own: &OwnStack, post: PostId, share: f64, limit: Duration, progress: &mut Progress) -> anyhow::Result<u64> {
+    let seen = |now: &Delivery| progress.set(now.pages_done, now.pages, "");
+    let far = |now: &Delivery| now.is_done() || now.pages_done as f64 >= now.pages as f64 * share;
+    Ok(follow(&own.api, post, POLL, limit, seen, far).await?.pages_done)
+}

@@ -1,0 +1,79 @@
+//! Making followers, and making some of them live.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use tidemark::App;
+use tidemark::domain::{AuthorHead, Edge, UserId};
+use tidemark::reader::Origin;
+
+use super::cast::{Author, Cast};
+use super::edge_writer::EdgeWriter;
+use tidemark_tools::progress::Progress;
+use tidemark_tools::verify::ledger::{Checks, Ledger};
+
+/// Followers whose edges are looked up.
+const SAMPLE: usize = 1_000;
+const LOOKUPS_SIDE_BY_SIDE: usize = 16;
+const REBUILDS_SIDE_BY_SIDE: usize = 64;
+
+/// Writes all edges of the cast, as if everybody had followed now. Says how many items that were and how long it took.
+pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Result<(u64, Duration)> {
+    let ids: Vec<UserId> = cast.authors().map(|author| author.id).collect();
+    let heads = app.posts.heads(&ids).await?;
+    let (now, unpublished) = (app.clock.now(), AuthorHead::default());
+    let edges: Vec<Edge> = cast
+        .authors()
+        .flat_map(|author| author.followers.iter().map(|user| (*user, author.id)))
+        .map(|(user, author)| {
+            let head = heads.get(&author).unwrap_or(&unpublished);
+            let (rev, floor) = (u32::try_from(now.seconds()).unwrap_or(u32::MAX), head.backlog_floor());
+            Edge { user, author, following: true, since: now, rev, base: head.latest_seq, floor }
+        })
+        .collect();
+    let mut progress = Progress::start("edges", "items");
+    let items = writer.write(&edges, |done, total| progress.set(done, total, "")).await?;
+    Ok((items, progress.finish()))
+}
+
+/// Compares a sample of the followers with what the facts say of them, in both directions.
+pub async fn compare(app: &App, author: &Author, random: &mut StdRng) -> anyhow::Result<Ledger> {
+    let sample: Vec<UserId> = author.followers.choose_multiple(random, SAMPLE).copied().collect();
+    let pairs: Vec<(UserId, UserId)> = sample.iter().map(|user| (*user, author.id)).collect();
+    let live: HashSet<(UserId, UserId)> = app.edges.live(&pairs).await?;
+    let lookups = stream::iter(sample).map(|user| {
+        let live = live.contains(&(user, author.id));
+        async move {
+            let bucket = user.bucket();
+            let listed = app.edges.followers_in(author.id, bucket..bucket + 1).await?;
+            let followings = app.edges.followings(user).await?;
+            let mut checks = Checks::of(user.get());
+            checks.equal("follows", true, live);
+            checks.equal("times among the followers", 1, listed.iter().filter(|listed| **listed == user).count());
+            checks.equal("followings", 1, followings);
+            anyhow::Ok(checks)
+        }
+    });
+    let mut lookups = lookups.buffer_unordered(LOOKUPS_SIDE_BY_SIDE);
+    let mut ledger = Ledger::default();
+    while let Some(checks) = lookups.try_next().await? {
+        ledger.add(checks);
+    }
+    Ok(ledger)
+}
+
+/// Gives these readers a view, as their first read would. Says how many have one, and how long it took.
+pub async fn enliven(app: &App, readers: &[UserId], title: &str) -> anyhow::Result<(u64, Duration)> {
+    let mut progress = Progress::start(title, "readers");
+    let mut snapshots = stream::iter(readers).map(|user| app.readers.snapshot(*user)).buffer_unordered(REBUILDS_SIDE_BY_SIDE);
+    let (mut done, mut live) = (0, 0);
+    while let Some(snapshot) = snapshots.try_next().await? {
+        done += 1;
+        live += u64::from(snapshot.origin == Origin::View);
+        progress.set(done, readers.len() as u64, "");
+    }
+    Ok((live, progress.finish()))
+}

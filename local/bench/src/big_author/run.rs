@@ -1,0 +1,218 @@
+//! The run: prepare, measure, check, one after the other.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use tidemark::domain::UserId;
+
+use super::beside::{Small, alone, beside};
+use super::cast::{Cast, FOLLOWERS_BESIDE};
+use super::check::{Expected, feeds, views};
+use super::delivery::{Delivery, publish};
+use super::disturb::disturb;
+use super::edge_writer::EdgeWriter;
+use super::followers::{compare, enliven, write};
+use super::latency::{self, Counted};
+use super::report::Report;
+use super::stack::OwnStack;
+use tidemark_tools::progress::Progress;
+use tidemark_tools::text::{rate, short, thousands};
+use tidemark_tools::verify::latency::{Comparison, Sample};
+
+/// Readers without a view whose first read is looked at.
+const FIRST_READS: usize = 2_000;
+const PUBLISH_AIM: f64 = 1.5;
+const BESIDE_AIM: f64 = 3.0;
+const DRAIN_POLL: Duration = Duration::from_millis(100);
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Followers of the big author.
+    pub followers: usize,
+    /// How many of them have a view.
+    pub live: usize,
+    /// Publishes of each author whose latency is compared.
+    pub publishes: u32,
+    /// Small authors that publish beside the fan-out.
+    pub beside: usize,
+    /// Disturb another fan-out afterwards.
+    pub disturb: bool,
+    /// How long a fan-out may take.
+    pub limit: Duration,
+    /// What chance is made of.
+    pub seed: u64,
+    /// The template that the stack embodies.
+    pub template: PathBuf,
+}
+
+/// Runs all of it on a stack of its own.
+///
+/// # Errors
+/// The stack does not start, or something is not answered; what is answered wrongly is in the report.
+pub async fn run(options: &Options) -> anyhow::Result<Report> {
+    if options.live > options.followers {
+        bail!("of {} followers {} cannot be live", options.followers, options.live);
+    }
+    let cast = Cast::of(options.followers, options.beside).context("not so many ids")?;
+    let own = OwnStack::start(options.template.clone()).await?;
+    let mut run = Run { options, cast, random: StdRng::seed_from_u64(options.seed), report: Report::default() };
+    run.prepare(&own).await?;
+    run.publish_latency(&own).await?;
+    run.fan_out(&own).await?;
+    let own = if options.disturb { run.disturbed_fan_out(own).await? } else { own };
+    own.stop().await?;
+    Ok(run.report)
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    cast: Cast,
+    random: StdRng,
+    report: Report,
+}
+
+impl Run<'_> {
+    fn live(&self) -> &[UserId] {
+        &self.cast.big.followers[..self.options.live]
+    }
+
+    async fn prepare(&mut self, own: &OwnStack) -> anyhow::Result<()> {
+        let (app, readers) = (own.app("publish")?, own.app("read-feed")?);
+        let big = self.cast.big.id;
+        // One post before anybody follows: readers with nothing to see would be remembered for minutes only.
+        publish(&own.api, big, "Before").await?;
+        let writer = EdgeWriter::new(own.stack.dynamodb_endpoint(), app.settings.tables.clone());
+        let (items, took) = write(app, &writer, &self.cast).await?;
+        let edges = self.cast.authors().map(|author| author.followers.len()).sum::<usize>() as u64;
+        self.report.figure("edges written", thousands(edges));
+        self.report.figure("  in", short(took));
+        self.report.figure("  edges per second", thousands(rate(edges, took)));
+        self.report.figure("  items per second", thousands(rate(items, took)));
+        let counts = app.edges.follower_counts(big).await?;
+        self.report.equal("followers counted", self.options.followers as u64, counts.iter().sum());
+        let compared = compare(app, &self.cast.big, &mut self.random).await?;
+        self.report.compared("edges of a sample, both directions", &compared);
+        writer.write_follower_counts(self.cast.hollow, &counts).await?;
+
+        let (live, took) = enliven(readers, self.live(), "live readers").await?;
+        self.report.equal("live readers", self.options.live as u64, live);
+        self.report.figure("views built per second", thousands(rate(live, took)));
+        let others: Vec<UserId> =
+            self.cast.beside.iter().chain([&self.cast.few]).flat_map(|author| author.followers.iter().copied()).collect();
+        let (live, _) = enliven(readers, &others, "other live readers").await?;
+        self.report.equal("live readers of the small authors", others.len() as u64, live);
+        Ok(())
+    }
+
+    async fn publish_latency(&mut self, own: &OwnStack) -> anyhow::Result<()> {
+        let few = Counted { author: self.cast.few.id, followers: self.cast.few.followers.len() as u64 };
+        let many = Counted { author: self.cast.hollow, followers: self.options.followers as u64 };
+        own.stack.pause("fan-out").await?;
+        let compared = latency::measure(&own.api, [few, many], self.options.publishes, &mut self.random).await?;
+        own.stack.resume("fan-out")?;
+        for sample in compared.samples() {
+            let [median, p99] = [0.5, 0.99].map(|share| short(sample.quantile(share)));
+            let followers = thousands(sample.followers());
+            self.report.figure(format!("publish with {followers} followers, median"), median);
+            self.report.figure(format!("publish with {followers} followers, p99"), p99);
+        }
+        self.report.ratio("  ratio of the medians", compared.ratio(), PUBLISH_AIM);
+        self.drain(own).await
+    }
+
+    /// Waits until no message of an earlier fan-out is left.
+    async fn drain(&self, own: &OwnStack) -> anyhow::Result<()> {
+        let mut progress = Progress::start("wait for the queue", "messages");
+        let (started, mut most) = (Instant::now(), 0);
+        loop {
+            let left = own.fan_out_messages()?;
+            if left == 0 {
+                progress.finish();
+                return Ok(());
+            }
+            if started.elapsed() >= self.options.limit {
+                bail!("{left} messages are left in the queue");
+            }
+            most = most.max(left);
+            progress.set(most - left, most, "");
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+    }
+
+    async fn fan_out(&mut self, own: &OwnStack) -> anyhow::Result<()> {
+        let before = alone(&own.api, &self.cast.beside, &mut self.random).await?;
+        let (post, _) = publish(&own.api, self.cast.big.id, "To everybody").await?;
+        let published = Instant::now();
+        let limit = self.options.limit;
+        let meanwhile = beside(&own.api, post, published, limit, &self.cast.beside, &mut self.random).await?;
+        self.report.figure("fan-out, from answer to done", short(meanwhile.took));
+        self.report.figure("  followers per second", thousands(rate(meanwhile.big.delivered, meanwhile.took)));
+        self.delivered("fan-out", &meanwhile.big);
+        self.report.figure("small publishes beside it", meanwhile.small.len().to_string());
+        let [answered, done] = [|small: &Small| small.answered, |small: &Small| small.done].map(|time| {
+            let sample = |all: &[Small]| Sample::of(FOLLOWERS_BESIDE as u64, all.iter().map(time).collect());
+            Comparison::new(sample(&before), sample(&meanwhile.small))
+        });
+        for (compared, what) in [(&answered, "answered"), (&done, "to done")] {
+            for (sample, when) in compared.samples().iter().zip(["alone", "beside it"]) {
+                for (share, name) in [(0.5, "median"), (0.9, "p90")] {
+                    self.report.figure(format!("small publish {what} {when}, {name}"), short(sample.quantile(share)));
+                }
+            }
+        }
+        self.report.ratio("  ratio of the medians to done", done.ratio(), BESIDE_AIM);
+        self.report.ratio("  ratio of the p90 to done", done.ratio_at(0.9), BESIDE_AIM);
+
+        let expected = Expected { post, unread: 1 };
+        let found = views(own.app("read-feed")?, self.live(), expected).await;
+        self.report.compared("views of live readers", &found);
+        self.first_reads(own, "first reads of others", expected).await;
+        Ok(())
+    }
+
+    async fn disturbed_fan_out(&mut self, own: OwnStack) -> anyhow::Result<OwnStack> {
+        let (post, _) = publish(&own.api, self.cast.big.id, "Through a storm").await?;
+        let (own, disturbed) = disturb(own, post, self.options.limit, &mut self.random).await?;
+        let [restarted, doubled, flushed] = disturbed.pages_done.map(thousands);
+        self.report.figure("disturbed fan-out", short(disturbed.took));
+        self.report.figure("  pages done at the restart", restarted);
+        self.report.figure("  pages done at the doubling", doubled);
+        self.report.figure("  messages sent twice", thousands(disturbed.doubled));
+        self.report.figure("  pages done when Redis was emptied", flushed);
+        self.report.figure("  pages sent again by reconcile", thousands(disturbed.resumed));
+        self.delivered("disturbed fan-out", &disturbed.delivery);
+
+        // Redis was emptied: the live readers' views come back with their next read.
+        let readers = own.app("read-feed")?;
+        let (live, took) = enliven(readers, self.live(), "live readers again").await?;
+        self.report.equal("live readers again", self.options.live as u64, live);
+        self.report.figure("  views built again per second", thousands(rate(live, took)));
+        let expected = Expected { post, unread: 2 };
+        let found = views(readers, self.live(), expected).await;
+        self.report.compared("views after the disturbed fan-out", &found);
+        self.first_reads(&own, "reads of others after it", expected).await;
+        Ok(own)
+    }
+
+    fn delivered(&mut self, what: &str, delivery: &Delivery) {
+        self.report.same(format!("{what}: mode"), "push", &delivery.mode);
+        self.report.same(format!("{what}: state"), "done", &delivery.state);
+        self.report.equal(format!("{what}: pages done"), delivery.pages, delivery.pages_done);
+        self.report.equal(format!("{what}: delivered"), self.options.followers as u64, delivery.delivered);
+    }
+
+    async fn first_reads(&mut self, own: &OwnStack, what: &str, expected: Expected) {
+        let others = &self.cast.big.followers[self.options.live..];
+        if others.is_empty() {
+            return;
+        }
+        let sample: Vec<UserId> = others.choose_multiple(&mut self.random, FIRST_READS).copied().collect();
+        let found = feeds(&own.api, &sample, expected).await;
+        self.report.compared(what, &found);
+    }
+}

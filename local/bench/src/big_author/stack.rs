@@ -1,0 +1,90 @@
+//! The stack that is measured: in this process, in RAM where that is possible, and gone afterwards.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tempfile::TempDir;
+use tidemark::App;
+
+use tidemark_tools::api::Api;
+use tidemark_local::{Options, Stack};
+
+const IN_RAM: &str = "/dev/shm";
+/// Above any number of followers, so that posts are pushed.
+const NEVER_PULLED: u64 = 1 << 40;
+/// What its stream holds is the edges that were written past the API: they are no news to any view.
+const PROJECTOR: &str = "relation-projector";
+
+/// A stack of its own.
+#[derive(Debug)]
+pub struct OwnStack {
+    /// The stack.
+    pub stack: Stack,
+    /// A client of it.
+    pub api: Api,
+    options: Options,
+    folder: TempDir,
+}
+
+impl OwnStack {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// No folder can be made, or the stack does not start.
+    pub async fn start(template: PathBuf) -> anyhow::Result<Self> {
+        let ram = Path::new(IN_RAM);
+        let mut name = tempfile::Builder::new();
+        name.prefix("tidemark-big-author-");
+        let folder = if ram.is_dir() { name.tempdir_in(ram) } else { name.tempdir() }.context("no temporary folder")?;
+        let mut options = Options::new(folder.path());
+        options.template = template;
+        options.schedules = false;
+        options.parameters.insert("PullThreshold".to_owned(), NEVER_PULLED.to_string());
+        let (stack, api) = started(&options).await?;
+        Ok(Self { stack, api, options, folder })
+    }
+
+    /// Stops it, whatever it is doing, and starts it again on the same data; the client is a new one.
+    ///
+    /// # Errors
+    /// It does not stop, or not start again.
+    pub async fn restart(self) -> anyhow::Result<Self> {
+        self.stack.stop().await?;
+        let (stack, api) = started(&self.options).await?;
+        Ok(Self { stack, api, ..self })
+    }
+
+    /// Stops it and removes its data.
+    ///
+    /// # Errors
+    /// It does not stop, or the data cannot be removed.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.stack.stop().await?;
+        self.folder.close().context("cannot remove the stack's data")
+    }
+
+    /// A function's view of the stores.
+    ///
+    /// # Errors
+    /// There is no such function in this process.
+    pub fn app(&self, function: &str) -> anyhow::Result<&App> {
+        self.stack.app(function).with_context(|| format!("`{function}` does not run in this process"))
+    }
+
+    /// How many messages of fan-outs are queued or being worked on.
+    ///
+    /// # Errors
+    /// The stack does not tell.
+    pub fn fan_out_messages(&self) -> anyhow::Result<u64> {
+        let status = self.stack.status()?;
+        let counts = status.queues.get("FanOutQueue").context("the stack has no FanOutQueue")?;
+        Ok((counts.visible + counts.in_flight + counts.delayed) as u64)
+    }
+}
+
+async fn started(options: &Options) -> anyhow::Result<(Stack, Api)> {
+    let stack = Stack::start(options.clone()).await?;
+    stack.pause(PROJECTOR).await?;
+    let address = stack.base_url().parse().map_err(anyhow::Error::msg)?;
+    Ok((stack, Api::new(&address)?))
+}

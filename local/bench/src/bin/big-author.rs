@@ -1,0 +1,72 @@
+//! `make big-author [N=followers] [LIVE=readers]`: what an author with a million followers costs, on a stack of its own.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tidemark_bench::big_author::run::{Options, run};
+use tidemark_tools::{Verdict, exit};
+use tracing_subscriber::EnvFilter;
+
+/// Measures an author with very many followers, on a stack of its own that is gone afterwards.
+///
+/// The followers are written straight into the facts, some are made live. Then: publish latency against an author with ten
+/// followers, one whole fan-out with small authors publishing beside it, and whether every reader has the post once. Exit code:
+/// 0 if all checks hold, whether or not the aims are met; 1 if one does not; 2 if it could not run.
+#[derive(Debug, Parser)]
+#[command(name = "big-author")]
+struct Args {
+    /// Followers of the author.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=30_000_000))]
+    followers: u32,
+    /// How many of them are live: have a view that the fan-out reaches.
+    #[arg(long, default_value_t = 100_000)]
+    live: u32,
+    /// How often each of the two authors publishes whose latency is compared.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    publishes: u32,
+    /// Small authors that publish once each beside the fan-out.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    beside: u16,
+    /// Afterwards one more fan-out, with the stack restarted, all its messages sent twice and Redis emptied in the middle of it.
+    #[arg(long)]
+    disturb: bool,
+    /// How long a fan-out may take.
+    #[arg(long, default_value_t = 1_800, value_name = "SECONDS")]
+    limit: u64,
+    /// What chance is made of; printed, so that a run can be repeated.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The template to embody.
+    #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
+    template: PathBuf,
+    /// What is logged, in the syntax of `tracing_subscriber::EnvFilter`.
+    #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error")]
+    log: String,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_new(&args.log).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    exit("big-author", measure(args).await)
+}
+
+async fn measure(args: Args) -> anyhow::Result<Verdict> {
+    let options = Options {
+        followers: args.followers as usize,
+        live: args.live as usize,
+        publishes: args.publishes,
+        beside: args.beside.into(),
+        disturb: args.disturb,
+        limit: Duration::from_secs(args.limit),
+        seed: args.seed.unwrap_or_else(|| rand::random::<u64>() >> 1),
+        template: args.template,
+    };
+    println!("seed {}", options.seed);
+    let report = run(&options).await?;
+    println!("{report}");
+    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
+}

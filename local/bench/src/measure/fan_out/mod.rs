@@ -1,0 +1,102 @@
+//! Fan-out: this project's worker from the SQS event to Redis, beside the sequence of commands that it replaces and beside bare `ZADD`.
+
+mod latency;
+mod picture;
+mod report;
+mod source;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use tidemark::domain::{UserId, feed::FEED_CAP};
+
+pub(super) use self::report::FanOutReport;
+use self::report::{Cost, Kind, Population};
+use self::source::Source;
+use self::worker::Worker;
+use super::Options;
+use super::info::Info;
+use super::server::{Server, info};
+use tidemark_tools::progress::Progress;
+
+/// Followers of a page.
+const PAGE: usize = 1_000;
+
+/// Followers, all with a live feed.
+struct Readers {
+    /// In the order of their buckets, as pages list them.
+    listed: Vec<UserId>,
+    /// In no order: that is how their feeds come to lie in memory.
+    shuffled: Vec<UserId>,
+    /// Entries in every feed before the first post.
+    entries: usize,
+}
+
+/// Measures feeds that are not full, then a fifth of the readers with feeds that are.
+pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<FanOutReport> {
+    let version = server.info(&["server"]).await?.text("redis_version")?.to_owned();
+    let mut populations = Vec::new();
+    for (followers, entries) in [(options.followers, 200), (options.followers / 5, FEED_CAP)] {
+        server.flush().await?;
+        populations.push(population(server, options, &Readers::new(options.seed, followers, entries)).await?);
+    }
+    Ok(FanOutReport::new(version, options.rounds, populations))
+}
+
+/// Measures all kinds in shuffled rounds, then a reader's latency.
+async fn population(server: &Server, options: &Options, readers: &Readers) -> anyhow::Result<Population> {
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let mut progress = Progress::start(format!("fan-out to feeds of {}", readers.entries), "measurements");
+    let worker = Arc::new(Worker::prepare(server, readers).await?);
+    let mut source = Source::prepare(server, readers).await?;
+    let mut watch = server.connect().await?;
+    let mut costs: Vec<(Kind, Vec<Cost>)> = Kind::ALL.map(|kind| (kind, Vec::new())).to_vec();
+    let total = u64::from(options.rounds + 1) * costs.len() as u64;
+    // The first round of all warms up and does not count.
+    for round in 0..=options.rounds {
+        costs.shuffle(&mut random);
+        for (done, (kind, costs)) in costs.iter_mut().enumerate() {
+            let prepared = if *kind == Kind::Worker { Some(worker.events().await?) } else { None };
+            let before = info(&mut watch, &["cpu"]).await?;
+            let started = Instant::now();
+            let handled = match (*kind, prepared) {
+                (Kind::Worker, Some(events)) => worker.work(events).await?,
+                (Kind::Sequential, _) => source.sequential(round).await?,
+                (Kind::Pipelined, _) => source.pipelined(round).await?,
+                _ => source.zadd(round).await?,
+            };
+            let seconds = started.elapsed().as_secs_f64();
+            let cost = Cost::new(handled, seconds, main_thread_us(&before, &info(&mut watch, &["cpu"]).await?));
+            if round > 0 {
+                costs.push(cost);
+            }
+            progress.set(u64::from(round) * Kind::ALL.len() as u64 + done as u64 + 1, total, "");
+        }
+    }
+    progress.finish();
+    let latency = latency::measure(&worker, &readers.listed).await?;
+    Arc::into_inner(worker).context("the worker is still at it")?.stop().await?;
+    Ok(Population::new(readers, costs, latency))
+}
+
+fn main_thread_us(before: &Info, after: &Info) -> Option<f64> {
+    Some(after.main_thread_us()? - before.main_thread_us()?)
+}
+
+impl Readers {
+    fn new(seed: u64, count: usize, entries: usize) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let ids = std::iter::repeat_with(|| rand::Rng::random::<u64>(&mut random)).filter_map(UserId::new);
+        let mut listed: Vec<UserId> = ids.take(count).collect();
+        listed.sort_unstable_by_key(|user| (user.bucket(), *user));
+        listed.dedup();
+        let mut shuffled = listed.clone();
+        shuffled.shuffle(&mut random);
+        Self { listed, shuffled, entries }
+    }
+}

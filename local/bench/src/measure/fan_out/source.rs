@@ -1,0 +1,173 @@
+//! What is replaced: the commands of the source designs for each follower, one by one or a page in one pipeline, and bare `ZADD`.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, cmd};
+use tidemark::domain::{UserId, feed::FEED_CAP};
+
+use super::worker::{AUTHOR, OTHERS};
+use super::{PAGE, Readers};
+use crate::measure::server::Server;
+
+/// Followers that the sequential form handles in a round: it takes long enough.
+const SEQUENTIAL: usize = 500;
+/// Commands in a pipeline of bare `ZADD`, as `redis-benchmark -P 16` sends them.
+const DEPTH: usize = 16;
+/// Lifetimes in seconds: 60 hours for feeds, 30 days for unread state.
+const FEED_SECONDS: u64 = 60 * 3600;
+const UNREAD_SECONDS: u64 = 30 * 24 * 3600;
+/// Ids and times of what is in the feeds, and of what is published from then on.
+const FIRST_ID: u64 = 1_800_000_000_000_000_000;
+const START_MS: u64 = 1_720_000_000_000;
+
+/// The same readers in the source's layout, and one feed each for bare `ZADD`.
+pub(super) struct Source {
+    connection: MultiplexedConnection,
+    followers: Vec<UserId>,
+    /// Entries in every feed before the first post.
+    entries: usize,
+}
+
+impl Source {
+    /// Every follower has read nothing yet of what is in the feed, as in the worker's views.
+    pub(super) async fn prepare(server: &Server, readers: &Readers) -> anyhow::Result<Self> {
+        let mut connection = server.connect().await?;
+        for users in readers.shuffled.chunks(100) {
+            pipeline(users.iter().flat_map(|&user| reader(user, readers.entries))).exec_async(&mut connection).await?;
+        }
+        Ok(Self { connection, followers: readers.listed.clone(), entries: readers.entries })
+    }
+
+    /// Each command awaited.
+    pub(super) async fn sequential(&mut self, round: u32) -> anyhow::Result<usize> {
+        for &user in self.followers.iter().take(SEQUENTIAL) {
+            for command in commands(user, self.entries, round) {
+                command.exec_async(&mut self.connection).await?;
+            }
+        }
+        Ok(SEQUENTIAL)
+    }
+
+    /// A page of followers in one pipeline.
+    pub(super) async fn pipelined(&mut self, round: u32) -> anyhow::Result<usize> {
+        for users in self.followers.chunks(PAGE) {
+            let pipeline = pipeline(users.iter().flat_map(|&user| commands(user, self.entries, round)));
+            pipeline.exec_async(&mut self.connection).await?;
+        }
+        Ok(self.followers.len())
+    }
+
+    /// Nothing but `ZADD` into one feed a follower.
+    pub(super) async fn zadd(&mut self, round: u32) -> anyhow::Result<usize> {
+        for users in self.followers.chunks(DEPTH) {
+            let pipeline = pipeline(users.iter().map(|&user| zadd(bare(user), self.entries, round)));
+            pipeline.exec_async(&mut self.connection).await?;
+        }
+        Ok(self.followers.len())
+    }
+}
+
+fn pipeline(commands: impl Iterator<Item = Cmd>) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    for command in commands {
+        pipeline.add_command(command).ignore();
+    }
+    pipeline
+}
+
+/// What a follower has before the first post: feeds, and of each of the other authors the unread posts and how many these are.
+fn reader(user: UserId, entries: usize) -> Vec<Cmd> {
+    let mut commands = Vec::new();
+    for key in [feed(user), bare(user)] {
+        let mut zadd = cmd("ZADD");
+        zadd.arg(key);
+        for number in 0..entries as u64 {
+            zadd.arg(START_MS + number).arg(FIRST_ID + number);
+        }
+        commands.push(zadd);
+    }
+    let mut hset = cmd("HSET");
+    hset.arg(counts(user)).arg(AUTHOR).arg(0);
+    for other in 0..OTHERS {
+        let author = AUTHOR + 1 + other;
+        let posts: Vec<u64> = (other..entries as u64).step_by(OTHERS as usize).map(|number| FIRST_ID + number).collect();
+        hset.arg(author).arg(posts.len());
+        commands.push(cmd("SADD").arg(unread(user, author)).arg(posts).to_owned());
+        commands.push(expire(&unread(user, author), UNREAD_SECONDS));
+    }
+    commands.extend([hset, expire(&feed(user), FEED_SECONDS), expire(&counts(user), UNREAD_SECONDS)]);
+    commands
+}
+
+/// What one follower takes: two commands more when the feed is full. Count and oldest entry are written as if read, since a pipeline cannot wait for them.
+fn commands(user: UserId, entries: usize, round: u32) -> Vec<Cmd> {
+    let (feed, unread, counts) = (feed(user), unread(user, AUTHOR), counts(user));
+    let mut exists = cmd("EXISTS");
+    exists.arg(&feed);
+    let mut zcard = cmd("ZCARD");
+    zcard.arg(&feed);
+    let mut sadd = cmd("SADD");
+    sadd.arg(&unread).arg(post(entries, round));
+    let mut hget = cmd("HGET");
+    hget.arg(&counts).arg(AUTHOR);
+    let mut hset = cmd("HSET");
+    hset.arg(&counts).arg(AUTHOR).arg(round + 1);
+    let mut oldest = cmd("ZREVRANGE");
+    oldest.arg(&feed).arg(-1).arg(-1);
+    let mut zrem = cmd("ZREM");
+    zrem.arg(&feed).arg(FIRST_ID + u64::from(round));
+    let drop_oldest = if entries >= FEED_CAP { vec![oldest, zrem] } else { Vec::new() };
+    let expires = [expire(&feed, FEED_SECONDS), expire(&unread, UNREAD_SECONDS), expire(&counts, UNREAD_SECONDS)];
+    let writes = [zadd(feed.clone(), entries, round), sadd, hget, hset];
+    [exists, zcard].into_iter().chain(drop_oldest).chain(writes).chain(expires).collect()
+}
+
+fn expire(key: &str, seconds: u64) -> Cmd {
+    let mut expire = cmd("EXPIRE");
+    expire.arg(key).arg(seconds);
+    expire
+}
+
+fn zadd(key: String, entries: usize, round: u32) -> Cmd {
+    let mut zadd = cmd("ZADD");
+    zadd.arg(key).arg(START_MS + entries as u64 + u64::from(round)).arg(post(entries, round));
+    zadd
+}
+
+fn post(entries: usize, round: u32) -> u64 {
+    FIRST_ID + entries as u64 + u64::from(round)
+}
+
+fn feed(user: UserId) -> String {
+    format!("focusFeedKey{user}")
+}
+
+fn unread(user: UserId, author: u64) -> String {
+    format!("user:unread:{user}:{author}")
+}
+
+fn counts(user: UserId) -> String {
+    format!("user:unread:count:{user}")
+}
+
+fn bare(user: UserId) -> String {
+    format!("bare:{user}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_of_a_follower_are_the_sources() {
+        let names = |entries| -> Vec<String> {
+            let commands = commands(UserId::MIN, entries, 0);
+            let name = |command: &Cmd| match command.args_iter().next() {
+                Some(redis::Arg::Simple(name)) => Some(String::from_utf8_lossy(name).into_owned()),
+                _ => None,
+            };
+            commands.iter().filter_map(name).collect()
+        };
+        assert_eq!(names(999), ["EXISTS", "ZCARD", "ZADD", "SADD", "HGET", "HSET", "EXPIRE", "EXPIRE", "EXPIRE"]);
+        assert_eq!(names(1_000)[..5], ["EXISTS", "ZCARD", "ZREVRANGE", "ZREM", "ZADD"]);
+    }
+}

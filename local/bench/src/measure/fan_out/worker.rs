@@ -1,0 +1,149 @@
+//! The worker of this project: the `fan-out` function, given the events that its queue would give it.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
+use futures::{StreamExt, TryStreamExt, stream};
+use lambda_runtime::LambdaEvent;
+use tempfile::TempDir;
+use tidemark::App;
+use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId};
+use tidemark::ports::{FanOut, Published, Seed, Task};
+use tidemark::queue;
+
+use super::{PAGE, Readers};
+use tidemark_local::template::{Event, EventSource};
+use crate::measure::server::Server;
+use tidemark_local::{Options, Stack};
+
+/// Who publishes, and nine others whom everybody follows too.
+pub(super) const AUTHOR: u64 = 7_000_001;
+pub(super) const OTHERS: u64 = 9;
+/// When the feeds' oldest entry was published, and the time between two.
+const START_MS: u64 = 1_720_000_000_000;
+const STEP_MS: u64 = 600_000;
+/// Views prepared side by side.
+const PARALLEL: usize = 16;
+
+/// A stack on the measured Redis, whose worker is called directly.
+pub(super) struct Worker {
+    stack: Stack,
+    app: App,
+    /// What the reading function has: a connection of its own.
+    pub(super) reading: App,
+    followers: Vec<UserId>,
+    /// Messages of one event, the template's batch size.
+    messages: usize,
+    _data: TempDir,
+}
+
+impl Worker {
+    /// Starts the facts, and gives every follower a live view with a feed.
+    pub(super) async fn prepare(server: &Server, readers: &Readers) -> anyhow::Result<Self> {
+        let shm = Path::new("/dev/shm");
+        let data = if shm.is_dir() { TempDir::new_in(shm)? } else { TempDir::new()? };
+        let mut options = Options::new(data.path());
+        options.redis_url = Some(server.url());
+        options.schedules = false;
+        let stack = Stack::start(options).await?;
+        let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
+        let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
+        let events = &stack.template().function("fan-out").context("the template has no fan-out function")?.events;
+        let batch_size = |event: &Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
+        let messages = events.iter().find_map(batch_size).context("fan-out has no queue")?;
+        let worker = Self { stack, app, reading, followers: readers.listed.clone(), messages, _data: data };
+        let entries = feed(readers.entries);
+        stream::iter(&readers.shuffled)
+            .map(|&user| worker.make_live(user, &entries))
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
+            .await?;
+        Ok(worker)
+    }
+
+    async fn make_live(&self, user: UserId, entries: &[FeedKey]) -> anyhow::Result<()> {
+        let views = &self.app.views;
+        let since = Timestamp::from_ms(START_MS);
+        let authors: Vec<UserId> = (AUTHOR..=AUTHOR + OTHERS).filter_map(UserId::new).collect();
+        let edge = |author| Edge { user, author, following: true, since, rev: 1, base: 0, floor: 0 };
+        let edges: Vec<Edge> = authors.iter().map(|&author| edge(author)).collect();
+        let states = edges.iter().map(|edge| {
+            let latest_seq = entries.iter().filter(|entry| entry.post.author == edge.author).count() as u64;
+            let head = AuthorHead { latest_seq, latest_at: since, posts: latest_seq, ..AuthorHead::default() };
+            (edge.author, AuthorState::from_facts(edge, &head, &ReadState::default()))
+        });
+        let seed = Seed { authors: states.collect(), entries: entries.to_vec(), token: Some(1), low: None };
+        views.begin(user, 1, since, true).await?;
+        views.admit(user, &edges).await?;
+        views.seed(user, &seed).await?;
+        views.finish(user, 1, self.app.clock.now()).await?;
+        Ok(())
+    }
+
+    /// Publishes one more post and gives the events of its fan-out.
+    pub(super) async fn events(&self) -> anyhow::Result<Vec<SqsEvent>> {
+        let author = UserId::new(AUTHOR).context("an author")?;
+        let new = NewPost { author, title: "measured".to_owned(), body: None };
+        let followers = self.followers.len() as u64;
+        let published = self.app.posts.publish(&new, followers, None, self.app.clock.now()).await?;
+        let Published::Created(post, head) = published else { anyhow::bail!("{published:?}") };
+        let fan_out = FanOut { pages: u16::try_from(self.followers.len().div_ceil(PAGE))?, ..FanOut::of(&post, &head) };
+        let bodies: Vec<String> = self
+            .followers
+            .chunks(PAGE)
+            .zip(0..)
+            .map(|(followers, page)| {
+                queue::encode(&Task::Batch {
+                    fan_out,
+                    page,
+                    followers: followers.iter().map(|user| user.get()).collect(),
+                    tries: 0,
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(bodies.chunks(self.messages).map(event).collect())
+    }
+
+    /// Works through them; how many followers that were.
+    pub(super) async fn work(&self, events: Vec<SqsEvent>) -> anyhow::Result<usize> {
+        for event in events {
+            let answer = tidemark_fan_out::handle(&self.app, LambdaEvent::new(event, context(&self.app))).await;
+            let answer = answer.map_err(|error| anyhow::anyhow!("{error}"))?;
+            ensure!(answer.batch_item_failures.is_empty(), "the worker gave messages back");
+        }
+        Ok(self.followers.len())
+    }
+
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.stack.stop().await
+    }
+}
+
+/// The entries of every feed: the nine others take turns.
+fn feed(entries: usize) -> Vec<FeedKey> {
+    (0..entries as u64)
+        .filter_map(|number| {
+            let author = UserId::new(AUTHOR + 1 + number % OTHERS)?;
+            Some(FeedKey { at: Timestamp::from_ms(START_MS + number * STEP_MS), post: PostId::new(author, number / OTHERS + 1) })
+        })
+        .collect()
+}
+
+fn event(bodies: &[String]) -> SqsEvent {
+    let message = |(number, body): (usize, &String)| {
+        let mut message = SqsMessage::default();
+        message.message_id = Some(number.to_string());
+        message.body = Some(body.clone());
+        message
+    };
+    let mut event = SqsEvent::default();
+    event.records = bodies.iter().enumerate().map(message).collect();
+    event
+}
+
+fn context(app: &App) -> lambda_runtime::Context {
+    let mut context = lambda_runtime::Context::default();
+    context.deadline = app.clock.now().ms() + 30_000;
+    context
+}

@@ -1,0 +1,124 @@
+//! The `redis-server` that is measured, and how its memory is read.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
+use tempfile::TempDir;
+use tidemark::views::{Redis as Views, RedisOptions};
+
+use super::info::Info;
+use tidemark_local::{Redis, RedisData, RedisSetup};
+
+/// Loading may keep the server from answering for longer than readers would wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Commands that are sent before the first answer is awaited.
+const PIPELINE: usize = 2_000;
+/// Memory is settled when so many readings in a row are the same.
+const SAME_READINGS: usize = 3;
+const BETWEEN_READINGS: Duration = Duration::from_millis(20);
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A `redis-server` with the default configuration that keeps nothing, its files in a temporary folder.
+#[derive(Debug)]
+pub(super) struct Server {
+    redis: Redis,
+    folder: TempDir,
+}
+
+impl Server {
+    pub(super) async fn start(binary: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("tidemark-bench-").tempdir().context("no temporary folder")?;
+        let redis = Redis::start(None, RedisSetup::default(), false, binary, folder.path()).await?;
+        Ok(Self { redis, folder })
+    }
+
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        self.redis.stop(RedisData::Lose).await?;
+        self.folder.close().context("cannot remove the server's folder")
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.redis.options().url
+    }
+
+    /// Tidemark's own views on it.
+    pub(super) fn views(&self) -> anyhow::Result<Views> {
+        let options = RedisOptions { connect_timeout: PATIENCE, response_timeout: PATIENCE, ..self.redis.options() };
+        Views::new(&options).context("cannot use the server's URL")
+    }
+
+    /// A plain connection.
+    pub(super) async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+        let client = Client::open(self.url())?;
+        client.get_multiplexed_async_connection_with_config(&config).await.context("cannot connect to the server")
+    }
+
+    pub(super) async fn info(&self, sections: &[&str]) -> anyhow::Result<Info> {
+        info(&mut self.connect().await?, sections).await
+    }
+
+    /// Forgets all data; functions stay loaded.
+    pub(super) async fn flush(&self) -> anyhow::Result<()> {
+        Ok(redis::cmd("FLUSHALL").arg("SYNC").query_async(&mut self.connect().await?).await?)
+    }
+
+    /// `used_memory` when nobody else is connected and nothing moves any more. What the server keeps of commands that have run (latency
+    /// histograms, the slow log) is dropped first: it grows with what was called, not with what is stored.
+    pub(super) async fn settled_memory(&self) -> anyhow::Result<u64> {
+        let mut connection = self.connect().await?;
+        let settled = async {
+            let mut readings = Vec::new();
+            loop {
+                reset(&mut connection).await?;
+                let info = info(&mut connection, &["clients", "memory"]).await?;
+                if info.number::<u64>("connected_clients")? > 1 {
+                    readings.clear();
+                } else {
+                    readings.push(info.number::<u64>("used_memory")?);
+                }
+                if let Some(last) = readings.len().checked_sub(SAME_READINGS)
+                    && readings[last..].iter().all(|reading| *reading == readings[last])
+                {
+                    return Ok(readings[last]);
+                }
+                tokio::time::sleep(BETWEEN_READINGS).await;
+            }
+        };
+        match tokio::time::timeout(SETTLED_WITHIN, settled).await {
+            Ok(memory) => memory,
+            Err(_) => bail!("the server's memory does not settle"),
+        }
+    }
+}
+
+/// These sections of INFO.
+pub(super) async fn info(connection: &mut MultiplexedConnection, sections: &[&str]) -> anyhow::Result<Info> {
+    let text: String = redis::cmd("INFO").arg(sections).query_async(connection).await?;
+    Ok(Info::parse(&text))
+}
+
+/// Starts statistics anew.
+pub(super) async fn reset(connection: &mut MultiplexedConnection) -> anyhow::Result<()> {
+    redis::pipe().cmd("CONFIG").arg("RESETSTAT").cmd("SLOWLOG").arg("RESET").exec_async(connection).await?;
+    Ok(())
+}
+
+/// Runs all commands, many on their way at a time; their answers in order.
+pub(super) async fn run_all<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    commands: &[Cmd],
+) -> anyhow::Result<Vec<T>> {
+    let mut answers = Vec::with_capacity(commands.len());
+    for commands in commands.chunks(PIPELINE) {
+        let mut pipeline = redis::pipe();
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        answers.extend(pipeline.query_async::<Vec<T>>(connection).await?);
+    }
+    Ok(answers)
+}

@@ -1,0 +1,47 @@
+//! Fills Tidemark's views as the system does: a rebuild from the facts, or deliveries one post at a time.
+
+use anyhow::ensure;
+use tidemark::domain::{Modes, UserId};
+use tidemark::ports::{Begun, ReaderViews, Seed, Seeded};
+use tidemark::views::Redis;
+
+use crate::measure::world::{Facts, World};
+
+const TOKEN: u64 = 0x0123_4567_89ab_cdef;
+
+/// How views come to hold what they hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// From the facts, when everything has been published.
+    Seeded,
+    /// From the facts at the follow, then post by post.
+    Delivered,
+}
+
+pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow::Result<()> {
+    for &user in &world.readers {
+        let facts = match origin {
+            Origin::Seeded => world.facts_now(user),
+            Origin::Delivered => world.facts_at_the_follow(user),
+        };
+        rebuild(views, world, user, facts).await?;
+    }
+    if origin == Origin::Delivered {
+        for post in world.posts() {
+            let reached = views.deliver(&world.readers, post, Modes::default()).await?;
+            ensure!(reached == world.readers.len() as u64, "{} reached {reached} readers", post.post);
+        }
+    }
+    Ok(())
+}
+
+/// The steps of `Readers::rebuild`, with these facts.
+async fn rebuild(views: &Redis, world: &World, user: UserId, facts: Facts) -> anyhow::Result<()> {
+    let Facts { edges, authors, entries, low } = facts;
+    ensure!(views.begin(user, TOKEN, world.now(), true).await? == Begun::Begun, "no rebuild begun");
+    ensure!(views.admit(user, &edges).await?.is_some(), "no view to admit authors to");
+    let seed = Seed { authors, entries, token: Some(TOKEN), low };
+    ensure!(views.seed(user, &seed).await? == Seeded::Merged { stale: Vec::new() }, "facts refused");
+    ensure!(views.finish(user, TOKEN, world.now()).await?, "rebuild not finished");
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! Which items and partitions a request touches.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::template::Table;
+
+/// The key attributes of the tables, by table name.
+#[derive(Debug, Default)]
+pub(super) struct Schema {
+    tables: HashMap<String, Keys>,
+}
+
+#[derive(Debug)]
+struct Keys {
+    hash: String,
+    range: Option<String>,
+    /// Partition key attributes of the indexes.
+    indexes: HashMap<String, String>,
+}
+
+fn key_attribute(schema: &Value, role: &str) -> Option<String> {
+    let mut keys = schema.as_array()?.iter().filter(|key| key["KeyType"] == role);
+    keys.next()?["AttributeName"].as_str().map(str::to_owned)
+}
+
+impl Schema {
+    pub(super) fn add(&mut self, table: &Table) {
+        let Some(hash) = key_attribute(&table.key_schema, "HASH") else { return };
+        let indexes = table.global_indexes.iter().chain(&table.local_indexes);
+        let indexes =
+            indexes.filter_map(|index| Some((index.name.clone(), key_attribute(&index.definition["KeySchema"], "HASH")?)));
+        let keys = Keys { hash, range: key_attribute(&table.key_schema, "RANGE"), indexes: indexes.collect() };
+        self.tables.insert(table.name.clone(), keys);
+    }
+
+    fn item(&self, table: &str, attributes: &Value) -> Option<Touched> {
+        let keys = self.tables.get(table)?;
+        let hash = attributes.get(&keys.hash)?;
+        let range = keys.range.as_ref().and_then(|range| attributes.get(range));
+        let partition = format!("{table}/{hash}");
+        let item = Some(format!("{partition}/{}", range.unwrap_or(&Value::Null)));
+        Some(Touched { table: table.to_owned(), partition, item })
+    }
+
+    fn query(&self, request: &Value) -> Option<Touched> {
+        let table = request.get("TableName")?.as_str()?;
+        let keys = self.tables.get(table)?;
+        let index = request.get("IndexName").and_then(Value::as_str);
+        let hash = match index {
+            Some(index) => keys.indexes.get(index)?,
+            None => &keys.hash,
+        };
+        let names = |name: &str| -> String {
+            let alias = request.pointer("/ExpressionAttributeNames").and_then(|names| names.get(name));
+            alias.and_then(Value::as_str).unwrap_or(name).to_owned()
+        };
+        let condition = request.get("KeyConditionExpression")?.as_str()?;
+        let value = condition.split(" AND ").find_map(|clause| {
+            let (name, value) = clause.split_once('=')?;
+            (names(name.trim()) == *hash).then(|| value.trim())
+        })?;
+        let value = request.get("ExpressionAttributeValues")?.get(value)?;
+        let partition = format!("{table}{}/{value}", index.map(|index| format!(".{index}")).unwrap_or_default());
+        Some(Touched { table: table.to_owned(), partition, item: None })
+    }
+}
+
+/// One item, or the partition of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Touched {
+    pub(super) table: String,
+    /// The table, or its index, and the partition key's value.
+    pub(super) partition: String,
+    /// The partition and the sort key's value.
+    pub(super) item: Option<String>,
+}
+
+/// What kind of request it is, as far as limits are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    BatchRead,
+    BatchWrite,
+    TransactionRead,
+    TransactionWrite,
+}
+
+impl Kind {
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::BatchWrite | Self::TransactionWrite)
+    }
+
+    pub(super) fn is_batch(self) -> bool {
+        matches!(self, Self::BatchRead | Self::BatchWrite)
+    }
+
+    pub(super) fn is_transaction(self) -> bool {
+        matches!(self, Self::TransactionRead | Self::TransactionWrite)
+    }
+}
+
+/// A request's items in its own order. A scan touches no partition in particular.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    pub(super) kind: Kind,
+    pub(super) touched: Vec<Touched>,
+}
+
+impl Access {
+    /// `None` for what is no request for items.
+    pub(super) fn of(schema: &Schema, operation: &str, request: &Value) -> Option<Self> {
+        let table = request.get("TableName").and_then(Value::as_str).unwrap_or_default();
+        let one = |attributes: &str| request.get(attributes).and_then(|key| schema.item(table, key)).into_iter().collect();
+        let (kind, touched) = match operation {
+            "GetItem" => (Kind::Read, one("Key")),
+            "PutItem" => (Kind::Write, one("Item")),
+            "UpdateItem" | "DeleteItem" => (Kind::Write, one("Key")),
+            "Query" => (Kind::Read, schema.query(request).into_iter().collect()),
+            "Scan" => (Kind::Read, Vec::new()),
+            "BatchGetItem" => (Kind::BatchRead, batch(schema, request)),
+            "BatchWriteItem" => (Kind::BatchWrite, batch(schema, request)),
+            "TransactGetItems" => (Kind::TransactionRead, transaction(schema, request)),
+            "TransactWriteItems" => (Kind::TransactionWrite, transaction(schema, request)),
+            _ => return None,
+        };
+        Some(Self { kind, touched })
+    }
+}
+
+fn transaction(schema: &Schema, request: &Value) -> Vec<Touched> {
+    let actions = request.get("TransactItems").and_then(Value::as_array).into_iter().flatten();
+    let item = |action: &Value| {
+        let action = action.as_object()?.values().find(|action| !action.is_null())?;
+        schema.item(action.get("TableName")?.as_str()?, action.get("Key").or_else(|| action.get("Item"))?)
+    };
+    actions.filter_map(item).collect()
+}
+
+fn batch(schema: &Schema, request: &Value) -> Vec<Touched> {
+    entries(request).into_iter().filter_map(|(table, entry)| schema.item(table, attributes(entry))).collect()
+}
+
+/// The keys or writes of a batch with their tables.
+fn entries(request: &Value) -> Vec<(&str, &Value)> {
+    let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
+    tables
+        .flat_map(|(table, items)| {
+            let items = items.get("Keys").unwrap_or(items).as_array().map(Vec::as_slice).unwrap_or_default();
+            items.iter().map(move |item| (table.as_str(), item))
+        })
+        .collect()
+}
+
+fn attributes(entry: &Value) -> &Value {
+    let put = entry.pointer("/PutRequest/Item");
+    put.or_else(|| entry.pointer("/DeleteRequest/Key")).unwrap_or(entry)
+}
+
+/// Parts a batch: the items to do, and those to leave, each in the form of `RequestItems`.
+pub(super) fn part(schema: &Schema, request: &Value, mut leave: impl FnMut(&Touched) -> bool) -> (Value, Value) {
+    let (mut done, mut left) = (Map::new(), Map::new());
+    let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
+    for (table, items) in tables {
+        let list = items.get("Keys").unwrap_or(items).as_array().cloned().unwrap_or_default();
+        let is_left = |entry: &Value| schema.item(table, attributes(entry)).is_some_and(|touched| leave(&touched));
+        let (leaving, doing): (Vec<Value>, Vec<Value>) = list.into_iter().partition(is_left);
+        for (part, list) in [(&mut done, doing), (&mut left, leaving)] {
+            if list.is_empty() {
+                continue;
+            }
+            let whole = match items.get("Keys") {
+                None => Value::Array(list),
+                Some(_) => {
+                    let mut items = items.clone();
+                    items["Keys"] = Value::Array(list);
+                    items
+                }
+            };
+            part.insert(table.clone(), whole);
+        }
+    }
+    (Value::Object(done), Value::Object(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::template::{Bindings, Template};
+
+    fn schema() -> Schema {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")).unwrap();
+        let mut schema = Schema::default();
+        Template::parse(&text, &Bindings::default()).unwrap().tables.values().for_each(|table| schema.add(table));
+        schema
+    }
+
+    fn partitions(operation: &str, request: &Value) -> Vec<String> {
+        Access::of(&schema(), operation, request).unwrap().touched.into_iter().map(|touched| touched.partition).collect()
+    }
+
+    #[test]
+    fn a_request_touches_the_partitions_of_its_items() {
+        let key = json!({ "user": { "N": "1" }, "author": { "N": "2" } });
+        let get = json!({ "TableName": "FollowingTable", "Key": key });
+        assert_eq!(partitions("GetItem", &get), [r#"FollowingTable/{"N":"1"}"#]);
+        let item = Access::of(&schema(), "UpdateItem", &get).unwrap().touched[0].item.clone();
+        assert_eq!(item.as_deref(), Some(r#"FollowingTable/{"N":"1"}/{"N":"2"}"#));
+        let query = json!({
+            "TableName": "FollowersTable", "IndexName": "by-time",
+            "KeyConditionExpression": "#shard = :shard AND since < :end",
+            "ExpressionAttributeNames": { "#shard": "shard" },
+            "ExpressionAttributeValues": { ":shard": { "S": "2#3" }, ":end": { "S": "z" } },
+        });
+        assert_eq!(partitions("Query", &query), [r#"FollowersTable.by-time/{"S":"2#3"}"#]);
+        let counter = json!({ "counter": { "S": "c" } });
+        let transaction = json!({ "TransactItems": [
+            { "Put": { "TableName": "CountersTable", "Item": counter } },
+            { "ConditionCheck": { "TableName": "FollowingTable", "Key": key } },
+        ] });
+        assert_eq!(partitions("TransactWriteItems", &transaction), [r#"CountersTable/{"S":"c"}"#, r#"FollowingTable/{"N":"1"}"#]);
+        assert!(partitions("Scan", &json!({ "TableName": "CountersTable" })).is_empty());
+        assert!(Access::of(&schema(), "DescribeTable", &json!({ "TableName": "CountersTable" })).is_none());
+    }
+
+    #[test]
+    fn a_batch_is_parted_into_what_is_done_and_what_is_left() {
+        let keys = [json!({ "counter": { "S": "a" } }), json!({ "counter": { "S": "b" } })];
+        let request = json!({ "RequestItems": { "CountersTable": { "Keys": keys, "ConsistentRead": true } } });
+        let is_b = |touched: &Touched| touched.partition.contains("\"b\"");
+        let (done, left) = part(&schema(), &request, is_b);
+        assert_eq!(done, json!({ "CountersTable": { "Keys": [keys[0]], "ConsistentRead": true } }));
+        assert_eq!(left, json!({ "CountersTable": { "Keys": [keys[1]], "ConsistentRead": true } }));
+        let write = |key: &Value| json!({ "PutRequest": { "Item": key } });
+        let request = json!({ "RequestItems": { "CountersTable": [write(&keys[0]), write(&keys[1])] } });
+        let (done, left) = part(&schema(), &request, is_b);
+        assert_eq!((done, left), (json!({ "CountersTable": [write(&keys[0])] }), json!({ "CountersTable": [write(&keys[1])] })));
+        assert_eq!(part(&schema(), &request, |_| false).1, json!({}));
+    }
+}

@@ -1,0 +1,126 @@
+//! `/_local/…`: looking into the stack and holding it still. Nothing of this exists in a deployment.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    response::{Html, IntoResponse, Response},
+};
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use super::Gateway;
+use crate::{
+    core::error_payload,
+    weather::{Weather, any_seed},
+};
+
+/// The page at `/`.
+pub(super) async fn page() -> Html<&'static str> {
+    Html(include_str!("page.html"))
+}
+
+/// The description of the API.
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/yaml")], include_str!("../../../../openapi.yaml"))
+}
+
+pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
+    match gateway.core.status() {
+        Ok(status) => Json(status).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Answers once no invocation by the function's sources is going on any more.
+pub(super) async fn pause(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    unit.gate.pause().await;
+    Json(json!({ "function": unit.function.binary, "paused": true })).into_response()
+}
+
+pub(super) async fn resume(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    unit.gate.resume();
+    Json(json!({ "function": unit.function.binary, "paused": false })).into_response()
+}
+
+/// Fires a function's schedule and answers with the function's result; a JSON body replaces the schedule's input.
+pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    let input = match input(&body) {
+        Ok(input) => input,
+        Err(refusal) => return refusal,
+    };
+    match gateway.core.fire(unit, input).await {
+        Some(Ok(answer)) => Json(answer).into_response(),
+        Some(Err(error)) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
+        None => (StatusCode::NOT_FOUND, Json(json!({ "error": format!("`{function}` has no schedule") }))).into_response(),
+    }
+}
+
+/// Invokes the function with the body as its event, as `aws lambda invoke` does, and answers with its result.
+pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
+    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+    let event = match input(&body) {
+        Ok(event) => event.unwrap_or_else(|| json!({})),
+        Err(refusal) => return refusal,
+    };
+    match gateway.core.invoke(unit, event).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
+    }
+}
+
+/// The environment of every function by its logical id, which is what `sam local invoke --env-vars` reads.
+pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response {
+    let units = gateway.core.units.iter();
+    let environments: BTreeMap<&str, &BTreeMap<String, String>> =
+        units.map(|(id, unit)| (id.as_str(), unit.environment.as_ref())).collect();
+    Json(environments).into_response()
+}
+
+/// The weather and the seed of its randomness.
+pub(super) async fn weather(State(gateway): State<Arc<Gateway>>) -> Response {
+    let (weather, seed) = gateway.core.weather();
+    Json(json!({ "weather": weather, "seed": seed, "known": ["calm", "aws", "storm"] })).into_response()
+}
+
+/// What a change of the weather says.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    weather: Weather,
+    seed: Option<u64>,
+}
+
+/// Changes the weather; without a seed its randomness starts anywhere.
+pub(super) async fn set_weather(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Response {
+    match serde_json::from_slice::<Change>(&body) {
+        Ok(change) => {
+            gateway.core.set_weather(change.weather, change.seed.unwrap_or_else(any_seed));
+            weather(State(gateway)).await
+        }
+        Err(error) => {
+            let reason = format!("expected {{\"weather\": \"calm\" | \"aws\" | \"storm\", \"seed\"?: a number from 0}}: {error}");
+            (StatusCode::BAD_REQUEST, Json(json!({ "error": reason }))).into_response()
+        }
+    }
+}
+
+/// The JSON of a body; none when it is empty.
+#[expect(clippy::result_large_err, reason = "the error is the answer")]
+fn input(body: &Bytes) -> Result<Option<Value>, Response> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(body).map(Some).map_err(|error| {
+        (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is no JSON: {error}") }))).into_response()
+    })
+}
+
+fn unknown(function: &str) -> Response {
+    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("there is no function `{function}`") }))).into_response()
+}

@@ -1,0 +1,157 @@
+//! Functions as library calls: the `handle` that each `main.rs` hands to the Lambda runtime.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use lambda_runtime::{Config, Context, LambdaEvent};
+use serde_json::Value;
+use tidemark::{App, Settings, telemetry::LoggedMetrics};
+use tokio::task::AbortHandle;
+
+use super::{InvokeError, Runner};
+use crate::{clock, template::Function};
+
+type Handler = fn(Arc<App>, Value, Context) -> BoxFuture<'static, Result<Value, InvokeError>>;
+
+macro_rules! handlers {
+    ($($binary:literal => $handle:path,)*) => {
+        &[$(($binary, {
+            fn run(app: Arc<App>, payload: Value, context: Context) -> BoxFuture<'static, Result<Value, InvokeError>> {
+                Box::pin(async move {
+                    let event = serde_json::from_value(payload).map_err(|error| InvokeError::Shape(format!("unreadable event: {error}")))?;
+                    let answer = $handle(&app, LambdaEvent::new(event, context)).await;
+                    let answer = answer.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
+                    serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable answer: {error}")))
+                })
+            }
+            run as Handler
+        })),*]
+    };
+}
+
+/// Every function of the bundle by the name of its binary.
+const HANDLERS: &[(&str, Handler)] = handlers! {
+    "follow" => tidemark_follow::handle,
+    "publish" => tidemark_publish::handle,
+    "fan-out" => tidemark_fan_out::handle,
+    "read-feed" => tidemark_read_feed::handle,
+    "mark-read" => tidemark_mark_read::handle,
+    "notice" => tidemark_notice::handle,
+    "relation-projector" => tidemark_relation_projector::handle,
+    "reconcile" => tidemark_reconcile::handle,
+    "migrate" => tidemark_migrate::handle,
+};
+
+/// A function in this process.
+pub(crate) struct InProcess {
+    app: Arc<App>,
+    handler: Handler,
+    context: Context,
+    timeout_seconds: u64,
+    /// Invocations in flight by their request id.
+    running: Mutex<HashMap<String, AbortHandle>>,
+}
+
+impl std::fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InProcess").field("function", &self.context.env_config.function_name).finish_non_exhaustive()
+    }
+}
+
+impl InProcess {
+    /// Builds the function's state from its environment, as a cold start does.
+    pub(crate) async fn start(function: &Function, environment: &BTreeMap<String, String>) -> Result<Self> {
+        let handler = HANDLERS.iter().find(|(binary, _)| *binary == function.binary).map(|(_, handler)| *handler);
+        let handler = handler.ok_or_else(|| {
+            anyhow!("function `{}`: no handler is registered for the binary `{}`", function.logical_id, function.binary)
+        })?;
+        let named = || format!("function `{}` does not start", function.logical_id);
+        let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
+        let mut app = App::connect(settings).await.with_context(named)?;
+        // Nobody reads metrics here: they are for the log, and the terminal stays for people.
+        app.metrics = Arc::new(LoggedMetrics);
+        let mut config = Config::default();
+        config.function_name.clone_from(&function.binary);
+        config.memory = i32::try_from(function.memory_mib).unwrap_or(i32::MAX);
+        "$LATEST".clone_into(&mut config.version);
+        let mut context = Context::default();
+        context.invoked_function_arn = function.arn();
+        context.env_config = Arc::new(config);
+        let timeout_seconds = function.timeout_seconds;
+        Ok(Self { app: Arc::new(app), handler, context, timeout_seconds, running: Mutex::default() })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Runner for InProcess {
+    async fn invoke(&self, request_id: &str, payload: Value) -> Result<Value, InvokeError> {
+        let timeout = Duration::from_secs(self.timeout_seconds);
+        let mut context = self.context.clone();
+        request_id.clone_into(&mut context.request_id);
+        context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
+        // A task of its own, so that a panic ends the invocation and nothing else.
+        let mut task = tokio::spawn((self.handler)(Arc::clone(&self.app), payload, context));
+        let running = Running::new(self, request_id, task.abort_handle());
+        let ended = tokio::time::timeout(timeout, &mut task).await;
+        drop(running);
+        match ended {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) if error.is_cancelled() => Err(InvokeError::Exited("killed".to_owned())),
+            Ok(Err(error)) => Err(InvokeError::Panicked(panic_text(error))),
+            Err(_) => {
+                task.abort();
+                Err(InvokeError::TimedOut(self.timeout_seconds))
+            }
+        }
+    }
+
+    fn app(&self) -> Option<&App> {
+        Some(&self.app)
+    }
+
+    /// Drops the invocations where they wait. What they have spawned goes on, which a killed process would end too.
+    fn kill(&self) -> usize {
+        let running: Vec<AbortHandle> = self.running().drain().map(|(_, task)| task).collect();
+        running.iter().for_each(AbortHandle::abort);
+        running.len()
+    }
+}
+
+/// An invocation that can be killed, until this is dropped.
+struct Running<'a> {
+    runner: &'a InProcess,
+    request_id: &'a str,
+}
+
+impl<'a> Running<'a> {
+    fn new(runner: &'a InProcess, request_id: &'a str, task: AbortHandle) -> Self {
+        runner.running().insert(request_id.to_owned(), task);
+        Self { runner, request_id }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.runner.running().remove(self.request_id);
+    }
+}
+
+fn panic_text(error: tokio::task::JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(payload) => match payload.downcast_ref::<&str>() {
+            Some(text) => (*text).to_owned(),
+            None => payload.downcast_ref::<String>().cloned().unwrap_or_default(),
+        },
+        Err(_) => "cancelled".to_owned(),
+    }
+}

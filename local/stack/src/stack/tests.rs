@@ -1,0 +1,250 @@
+//! The stack as a whole, apart from what the functions do.
+
+use serde_json::json;
+
+use super::*;
+
+fn options(folder: &Path) -> Options {
+    let mut options = Options::new(folder);
+    options.template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../template.yaml");
+    options.schedules = false;
+    options
+}
+
+async fn problem(request: reqwest::RequestBuilder) -> (u16, Value, reqwest::header::HeaderMap) {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    assert_eq!(headers["content-type"], "application/problem+json");
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["status"], status);
+    assert!(body["request_id"].as_str().is_some_and(|id| id.len() == 36));
+    (status, body, headers)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_refuses_what_no_function_should_see() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let client = reqwest::Client::new();
+    let url = |path: &str| format!("{}{path}", stack.base_url());
+
+    let (status, body, _) = problem(client.get(url("/v1/nothing"))).await;
+    assert_eq!((status, &body["type"]), (404, &json!("/problems/not-found")));
+    let (status, body, headers) = problem(client.delete(url("/v1/feed"))).await;
+    assert_eq!((status, &body["type"], headers["allow"].to_str().unwrap()), (405, &json!("/problems/method-not-allowed"), "GET"));
+    for authorization in ["", "Bearer", "Bearer 0", "Bearer x", "Basic 1"] {
+        let (status, body, _) = problem(client.get(url("/v1/feed")).header("authorization", authorization)).await;
+        assert_eq!((status, &body["type"]), (401, &json!("/problems/unauthorized")), "{authorization}");
+    }
+    let large = client.post(url("/v1/posts")).header("authorization", "Bearer 1").body(vec![b'x'; 256 * 1024 + 1]);
+    let (status, body, _) = problem(large).await;
+    assert_eq!((status, &body["type"]), (413, &json!("/problems/body-too-large")));
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_local_routes_show_and_hold_the_stack() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    stack.idle().await.unwrap();
+    let client = reqwest::Client::new();
+    let url = |path: &str| format!("{}{path}", stack.base_url());
+
+    let status: Value = client.get(url("/_local/status")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(status["idle"], true);
+    assert_eq!(status["queues"]["FanOutQueue"], json!({ "visible": 0, "in_flight": 0, "delayed": 0 }));
+    assert_eq!(status["streams"]["FollowingTable"], json!({ "behind": 0 }));
+    assert_eq!(status["redis_url"], stack.redis_url());
+    let environment: Value = client.get(url("/_local/environment")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(environment["PublishFunction"]["REDIS_URL"], stack.redis_url());
+    assert_eq!(environment["PublishFunction"]["AWS_ENDPOINT_URL_DYNAMODB"], stack.dynamodb_endpoint());
+    assert_eq!(environment.as_object().unwrap().len(), stack.template().functions.len());
+    let page = client.get(url("/")).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("Tidemark") && !page.contains("https://"));
+
+    let post = async |path: &str| client.post(url(path)).send().await.unwrap().status().as_u16();
+    assert_eq!(post("/_local/sources/fan-out/pause").await, 200);
+    assert!(stack.status().unwrap().functions["fan-out"].paused);
+    assert_eq!(post("/_local/sources/FanOutFunction/resume").await, 200);
+    assert!(!stack.status().unwrap().functions["fan-out"].paused);
+    assert_eq!(post("/_local/sources/nobody/pause").await, 404);
+    assert_eq!(post("/_local/schedules/follow").await, 404);
+    assert!(stack.app("publish").is_some() && stack.app("nobody").is_none());
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_weather_is_chosen_at_the_start_and_changed_while_the_stack_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    (options.weather, options.weather_seed) = (Weather::Aws, Some(11));
+    let stack = Stack::start(options).await.unwrap();
+    let (client, url) = (reqwest::Client::new(), format!("{}/_local/weather", stack.base_url()));
+    let seen = async || {
+        let answer: Value = client.get(&url).send().await.unwrap().json().await.unwrap();
+        (answer["weather"].clone(), answer["seed"].clone())
+    };
+    assert_eq!(seen().await, (json!("aws"), json!(11)));
+    let put = async |body: &str| {
+        let answer = client.put(&url).body(body.to_owned()).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    for bad in ["", "[]", "{}", r#"{"weather":"fog"}"#, r#"{"weather":"storm","seed":-1}"#, r#"{"weather":"storm","sed":1}"#] {
+        let (status, body) = put(bad).await;
+        assert_eq!(status, 400, "{bad}");
+        assert!(body["error"].as_str().unwrap().contains("calm"), "{body}");
+    }
+    assert_eq!(seen().await, (json!("aws"), json!(11)), "nothing has changed");
+    let (status, body) = put(r#"{"weather":"storm","seed":7}"#).await;
+    assert_eq!((status, &body["weather"], &body["seed"]), (200, &json!("storm"), &json!(7)));
+    assert_eq!(stack.weather(), (Weather::Storm, 7));
+    assert_eq!(serde_json::to_value(stack.status().unwrap()).unwrap()["weather"], "storm");
+    assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
+    assert_eq!(stack.weather().0, Weather::Calm);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_drops_connections_to_redis_and_calm_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    stack.set_weather(Weather::Storm, 2);
+    let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ask_on::<()>(&mut connection, &["PING"]).await.is_ok_and(|()| Instant::now() < deadline) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(Instant::now() < deadline, "no connection was dropped");
+    stack.set_weather(Weather::Calm, 2);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_belongs_to_one_stack_and_its_state_outlives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let error = format!("{:#}", Stack::start(options(folder.path())).await.unwrap_err());
+    assert!(error.contains("in use by another stack"), "{error}");
+
+    let set = async |url: &str, key: &str| {
+        let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        ::redis::cmd("SET").arg(key).arg("1").query_async::<()>(&mut connection).await.unwrap();
+    };
+    let exists = async |url: &str, key: &str| {
+        let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        ::redis::cmd("EXISTS").arg(key).query_async::<bool>(&mut connection).await.unwrap()
+    };
+    set(stack.redis_url(), "lost").await;
+    stack.stop_redis(RedisData::Lose).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert!(!exists(stack.redis_url(), "lost").await);
+    set(stack.redis_url(), "kept").await;
+    let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
+    let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
+    stack.core.queues.send(&dead, vec![draft()]).await.unwrap();
+    stack.stop().await.unwrap();
+
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    assert!(exists(stack.redis_url(), "kept").await);
+    let status = stack.status().unwrap();
+    assert_eq!(status.queues["FanOutDeadLetters"].visible, 1);
+    assert!(status.idle, "nobody consumes dead letters");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_at_the_start_is_one_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = async |options: Options| format!("{:#}", Stack::start(options).await.unwrap_err());
+
+    let mut wrong = options(folder.path());
+    wrong.redis_server = "/nowhere/redis-server".into();
+    let text = error(wrong).await;
+    assert!(text.contains("make setup") && text.contains("apt-get install redis-server"), "{text}");
+    let mut wrong = options(folder.path());
+    wrong.redis_url = Some("redis://127.0.0.1:1".to_owned());
+    assert!(error(wrong).await.contains("REDIS_URL"));
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let mut wrong = options(folder.path());
+    wrong.addr = taken.local_addr().unwrap();
+    assert!(error(wrong).await.contains(&taken.local_addr().unwrap().to_string()));
+    let mut wrong = options(folder.path());
+    wrong.template = folder.path().join("none.yaml");
+    assert!(error(wrong).await.contains("none.yaml"));
+    let mut wrong = options(folder.path());
+    wrong.all_processes = true;
+    wrong.bin_dir = Some(folder.path().to_owned());
+    assert!(error(wrong).await.contains("there is no binary"));
+}
+
+async fn ask<T: ::redis::FromRedisValue>(stack: &Stack, command: &[&str]) -> ::redis::RedisResult<T> {
+    let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    ask_on(&mut connection, command).await
+}
+
+async fn ask_on<T: ::redis::FromRedisValue>(
+    connection: &mut ::redis::aio::MultiplexedConnection,
+    command: &[&str],
+) -> ::redis::RedisResult<T> {
+    let mut all = ::redis::cmd(command[0]);
+    all.arg(&command[1..]).query_async(connection).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_hangs_drops_connections_and_comes_back_with_older_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let client = ::redis::Client::open(stack.redis_url()).unwrap();
+    let patient = ::redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut kept = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
+
+    let started = Instant::now();
+    stack.hang_redis(Duration::from_millis(300)).await.unwrap();
+    assert!(started.elapsed() < Duration::from_millis(300), "it returns when Redis hangs");
+    ask_on::<()>(&mut kept, &["SET", "late", "1"]).await.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(280), "what was sent is run at the end: {:?}", started.elapsed());
+
+    assert!(stack.drop_redis_connections().await.unwrap() > 0);
+    assert!(ask_on::<()>(&mut kept, &["PING"]).await.is_err(), "the connection is closed");
+    assert_eq!(ask::<u64>(&stack, &["EXISTS", "late"]).await.unwrap(), 1, "the server is the same");
+
+    let error = stack.restart_redis_from_dump().await.unwrap_err();
+    assert!(format!("{error:#}").contains("no snapshot"), "{error:#}");
+    stack.start_redis().await.unwrap();
+    ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
+    stack.dump_redis().await.unwrap();
+    for _ in 0..2 {
+        ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
+        stack.restart_redis_from_dump().await.unwrap();
+        assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
+    }
+    stack.stop_redis(RedisData::Lose).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "without asking for the snapshot it is empty");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_replica_lacks_what_was_written_after_it_was_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let replication = async || ask::<String>(&stack, &["INFO", "replication"]).await.unwrap();
+    let id = |info: &str, name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned())).unwrap();
+    assert!(stack.promote_redis_replica().await.is_err(), "there is none yet");
+    for _ in 0..2 {
+        ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
+        stack.start_redis_replica().await.unwrap();
+        // Its first replica gives a server a new id, so it is asked after that.
+        let before = id(&replication().await, "master_replid:");
+        ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
+        stack.promote_redis_replica().await.unwrap();
+        assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
+        let after = replication().await;
+        assert_ne!(id(&after, "master_replid:"), before);
+        assert_eq!(id(&after, "master_replid2:"), before, "it continues its master's history");
+    }
+    stack.stop_redis(RedisData::Keep).await.unwrap();
+    stack.start_redis().await.unwrap();
+    assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "it is the stack's Redis from then on");
+    stack.stop().await.unwrap();
+}

@@ -1,0 +1,122 @@
+use super::*;
+
+fn real() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")).unwrap()
+}
+
+fn error_of(text: &str) -> String {
+    format!("{:#}", Template::parse(text, &Bindings::default()).unwrap_err())
+}
+
+fn edited(from: &str, to: &str) -> String {
+    let text = real();
+    assert!(text.contains(from), "the template no longer says {from}");
+    text.replace(from, to)
+}
+
+#[test]
+fn the_template_of_this_project_resolves() {
+    let template = Template::parse(&real(), &Bindings::default()).unwrap();
+    let publish = template.function("publish").unwrap();
+    assert_eq!(publish.logical_id, "PublishFunction");
+    assert_eq!(publish.environment["POSTS_TABLE"], "PostsTable");
+    assert_eq!(publish.environment["FAN_OUT_QUEUE_URL"], "http://127.0.0.1:9324/000000000000/FanOutQueue");
+    assert!(publish.events.iter().any(|event| matches!(&event.source, EventSource::Http(route) if route.method == "POST" && route.path == "/v1/posts" && route.authorized)));
+
+    let queue = &template.queues["FanOutQueue"];
+    assert_eq!(queue.redrive.as_ref().unwrap().target, "FanOutDeadLetters");
+    let posts = &template.tables["PostsTable"];
+    assert!(posts.global_indexes.iter().any(|index| index.name == "by-time"));
+    assert_eq!(template.tables["FollowingTable"].stream_view.as_deref(), Some("KEYS_ONLY"));
+    assert_eq!(template.tables["IdempotencyTable"].ttl_attribute.as_deref(), Some("expires_at"));
+}
+
+#[test]
+fn every_kind_of_event_is_read_with_its_settings() {
+    let template = Template::parse(&real(), &Bindings::default()).unwrap();
+    let sources = |binary: &str| template.function(binary).unwrap().events.iter().map(|e| e.source.clone()).collect::<Vec<_>>();
+    let health_is_open =
+        sources("read-feed").iter().any(|s| matches!(s, EventSource::Http(r) if r.path == "/v1/health" && !r.authorized));
+    assert!(health_is_open);
+    let Some(EventSource::Sqs(sqs)) = sources("fan-out").into_iter().next() else { panic!("fan-out has a queue") };
+    assert_eq!((sqs.queue.as_str(), sqs.batch_size, sqs.report_failures), ("FanOutQueue", 3, true));
+    let Some(EventSource::Stream(stream)) = sources("relation-projector").into_iter().next() else {
+        panic!("the projector has a stream")
+    };
+    assert_eq!(stream.table, "FollowingTable");
+    assert_eq!(stream.on_failure.as_deref(), Some("ProjectorFailuresQueue"));
+    assert!(stream.bisect && stream.report_failures && stream.from_oldest);
+    assert!(sources("reconcile").iter().any(|s| matches!(s, EventSource::Schedule(s) if s.input.is_object())));
+}
+
+#[test]
+fn parameters_can_be_overridden_and_are_checked() {
+    let mut bindings = Bindings::default();
+    bindings.parameters.insert("FollowingLimit".to_owned(), "3".to_owned());
+    let template = Template::parse(&real(), &bindings).unwrap();
+    assert_eq!(template.function("follow").unwrap().environment["FOLLOWING_LIMIT"], "3");
+
+    bindings.parameters.insert("LogLevel".to_owned(), "loud".to_owned());
+    let error = format!("{:#}", Template::parse(&real(), &bindings).unwrap_err());
+    assert!(error.contains("LogLevel") && error.contains("loud"), "{error}");
+}
+
+#[test]
+fn a_mistake_is_reported_with_the_name_of_its_resource() {
+    let error = error_of(&edited("Queue: !GetAtt FanOutQueue.Arn", "Queue: !GetAtt FanOutQueu.Arn"));
+    assert!(error.contains("FanOutFunction") && error.contains("FanOutQueu"), "{error}");
+    let error = error_of(&edited("POSTS_TABLE: !Ref PostsTable", "POSTS_TABLE: !Ref PostTable"));
+    assert!(error.contains("Globals") && error.contains("PostTable"), "{error}");
+    let error = error_of(&edited("Queue: !GetAtt FanOutQueue.Arn", "Queue: arn:aws:sqs:us-east-1:000000000000:Elsewhere"));
+    assert!(error.contains("FanOutFunction") && error.contains("Elsewhere"), "{error}");
+    let error = error_of(&edited("Stream: !GetAtt FollowingTable.StreamArn", "Stream: !GetAtt PostsTable.StreamArn"));
+    assert!(error.contains("RelationProjectorFunction") && error.contains("PostsTable"), "{error}");
+    let error = error_of(&edited("rate(1 minute)", "rate(1 fortnight)"));
+    assert!(error.contains("ReconcileFunction") && error.contains("fortnight"), "{error}");
+}
+
+#[test]
+fn intrinsic_functions_evaluate_in_both_spellings() {
+    let text = r#"
+Parameters:
+  Stage: {Type: String, Default: dev}
+  Ids: {Type: CommaDelimitedList, Default: "a, b"}
+Conditions:
+  IsProd: !Equals [!Ref Stage, prod]
+  NotProd: !Not [!Condition IsProd]
+Mappings: {M: {dev: {size: 7}}}
+Globals: {Function: {Timeout: 5, Environment: {Variables: {A: global, B: global}}}}
+Resources:
+  Jobs: {Type: AWS::SQS::Queue, Properties: {QueueName: !Sub "jobs-${Stage}", RedrivePolicy: {deadLetterTargetArn: {"Fn::GetAtt": [Dead, Arn]}, maxReceiveCount: "3"}}}
+  Dead: {Type: AWS::SQS::Queue}
+  Gone: {Type: AWS::SQS::Queue, Condition: IsProd}
+  Watch: {Type: AWS::CloudWatch::Alarm, Properties: {Name: !GetAtt Jobs.QueueName, Alias: !Ref WorkerAliasLive}}
+  Worker:
+    Type: AWS::Serverless::Function
+    Metadata: {BuildProperties: {Binary: worker}}
+    Properties:
+      Environment:
+        Variables:
+          B: !If [IsProd, big, small]
+          C: !Join ["-", [!Ref Stage, !Select [1, !Ref Ids]]]
+          D: !If [NotProd, !Ref AWS::NoValue, x]
+          E: !FindInMap [M, !Ref Stage, size]
+          F: {"Fn::Sub": ["${!keep}/${X}/${Jobs.Arn}", {X: {Ref: Stage}}]}
+          G: !Ref Jobs
+"#;
+    let template = Template::parse(text, &Bindings::default()).unwrap();
+    let worker = &template.functions["Worker"];
+    assert_eq!(worker.timeout_seconds, 5);
+    let expected = [
+        ("A", "global"),
+        ("B", "small"),
+        ("C", "dev-b"),
+        ("E", "7"),
+        ("F", "${keep}/dev/arn:aws:sqs:us-east-1:000000000000:jobs-dev"),
+        ("G", "http://127.0.0.1:9324/000000000000/jobs-dev"),
+    ];
+    let expected: BTreeMap<String, String> = expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    assert_eq!(worker.environment, expected);
+    assert_eq!(template.queues["Jobs"].redrive.as_ref().unwrap().max_receives, 3);
+    assert!(!template.queues.contains_key("Gone"));
+}

@@ -1,0 +1,60 @@
+//! `make demo`: the main job seen in under a minute.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use tidemark_tools::api::Api;
+use tidemark_tools::demo::screen::Screen;
+use tidemark_tools::demo::show::Show;
+use tidemark_tools::demo::stack::OwnStack;
+use tidemark_tools::{StackArgs, Verdict, exit, text};
+
+/// Makes a small follow graph, publishes, and shows the delivery, two readers' feeds and their counts before and after
+/// reading. Starts a stack of its own, with its data in a temporary folder, if none answers.
+#[derive(Debug, Parser)]
+#[command(name = "demo")]
+struct Args {
+    /// No colours, also on a terminal; any value of NO_COLOR means the same.
+    #[arg(long, env = "NO_COLOR", value_name = "ANY", num_args = 0..=1, default_missing_value = "1")]
+    no_color: Option<String>,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    exit("demo", demo(Args::parse()).await)
+}
+
+async fn demo(args: Args) -> anyhow::Result<Verdict> {
+    let plain = args.no_color.is_some_and(|value| !value.is_empty());
+    let screen = Screen::new(!plain && std::io::stdout().is_terminal());
+    let started = Instant::now();
+    let running = Api::new(&args.stack.addr)?;
+    let own = if running.health().await.is_ok() {
+        running.require_stack().await?;
+        println!("{} on the stack at {}", screen.bold("Tidemark"), args.stack.addr);
+        None
+    } else {
+        println!("{} No stack answers at {}; starting one.", screen.bold("Tidemark"), args.stack.addr);
+        let own = OwnStack::start().await?;
+        println!("         It answers at {} after {}.", own.address(), text::short(started.elapsed()));
+        Some(own)
+    };
+    let address = own.as_ref().map_or(args.stack.addr, OwnStack::address);
+    let api = Api::new(&address)?;
+    let outcome = tokio::select! {
+        outcome = Show::new(&api, screen).play() => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    if let Some(own) = own {
+        let stopped = own.stop().await;
+        if outcome.is_ok() {
+            println!("   The stack was stopped in {}, its data removed.", text::short(stopped?));
+        }
+    }
+    println!("   {} in all", text::short(started.elapsed()));
+    Ok(if outcome? { Verdict::Good } else { Verdict::Bad })
+}

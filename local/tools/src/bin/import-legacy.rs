@@ -1,0 +1,46 @@
+//! `make migrate SOURCE=redis://…`: imports legacy Redis keys into the running stack.
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use clap::Parser;
+use serde_json::json;
+use tidemark_tools::api::Api;
+use tidemark_tools::migrate::run;
+use tidemark_tools::{StackArgs, Verdict, exit};
+
+/// Invokes the function `migrate` of a running stack until it is done, and prints its report.
+///
+/// Exit code: 0 if everything was imported or there; 1 if something was unreadable; 2 if it could not start or go on. Run
+/// again, it goes on where it was.
+#[derive(Debug, Parser)]
+#[command(name = "import-legacy")]
+struct Args {
+    /// The legacy Redis.
+    source: String,
+    /// Judge and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// A legacy notice and what it was published as here, as `platform:notice=platform-seq`.
+    #[arg(long = "notice", value_name = "LEGACY=NOTICE", value_parser = notice)]
+    notices: Vec<(String, String)>,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+fn notice(text: &str) -> Result<(String, String), String> {
+    text.split_once('=').map(|(legacy, id)| (legacy.to_owned(), id.to_owned())).ok_or_else(|| "expected LEGACY=NOTICE".to_owned())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    exit("import-legacy", migrate(Args::parse()).await)
+}
+
+async fn migrate(args: Args) -> anyhow::Result<Verdict> {
+    let api = Api::new(&args.stack.addr)?;
+    api.require_stack().await?;
+    let notices: BTreeMap<String, String> = args.notices.into_iter().collect();
+    let answer = run(&api, &args.source, &json!(notices), args.dry_run).await?;
+    println!("{}", serde_json::to_string_pretty(&answer["layouts"])?);
+    Ok(if answer["totals"]["unreadable"] == 0 { Verdict::Good } else { Verdict::Bad })
+}

@@ -1,0 +1,42 @@
+//! `make load EDGES=file[.gz] [LIMIT=n]`: loads a follow graph into a running stack through its public API.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tidemark_tools::api::Api;
+use tidemark_tools::load::{Options, run};
+use tidemark_tools::{StackArgs, Verdict, exit};
+
+/// Follows every edge of a file through the public API of a running stack, several requests at a time.
+///
+/// A line is `follower followee`, as SNAP publishes graphs; `#` starts a comment. Exit code: 0 if every edge was made, was
+/// there or was refused for a reason of the contract; 1 if any failed; 2 if it could not start.
+#[derive(Debug, Parser)]
+#[command(name = "load")]
+struct Args {
+    /// The edge file, plain or gzip.
+    edges: PathBuf,
+    /// Take only so many lines of it.
+    #[arg(long, value_name = "LINES")]
+    limit: Option<u64>,
+    /// Requests at a time.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    exit("load", load(Args::parse()).await)
+}
+
+async fn load(args: Args) -> anyhow::Result<Verdict> {
+    let api = Api::new(&args.stack.addr)?;
+    api.require_stack().await?;
+    let options = Options { edges: args.edges, limit: args.limit, concurrency: args.concurrency.into() };
+    let report = run(&api, &options).await?;
+    println!("{report}");
+    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
+}

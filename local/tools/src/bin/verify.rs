@@ -1,0 +1,117 @@
+//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: proves the main job on a real graph against an
+//! independent count.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tidemark_tools::api::Api;
+use tidemark_tools::verify::run::{Mode, Options, run};
+use tidemark_tools::verify::{followers, latency, ledger::Ledger};
+use tidemark_tools::{StackArgs, Verdict, exit, load, text};
+
+/// Proves the main job on a real follow graph against a count made from the edge file.
+///
+/// Every reader opens the feed, the most followed accounts publish, and every reader's whole feed, flags and counts are
+/// compared; then readers mark posts, authors and everything, and all is compared again. May be repeated on the same stack.
+/// Exit code: 0 if everything agrees; 1 on any mismatch; 2 if it could not run.
+#[derive(Debug, Parser)]
+#[command(name = "verify")]
+struct Args {
+    /// The edge file that the stack has loaded, plain or gzip.
+    #[arg(required_unless_present_any = ["publish_latency", "followers"])]
+    edges: Option<PathBuf>,
+    /// Only so many lines of it, as they were loaded.
+    #[arg(long, value_name = "LINES")]
+    limit: Option<u64>,
+    /// Load the file first.
+    #[arg(long)]
+    load: bool,
+    /// What goes wrong on purpose.
+    #[arg(long, value_enum, default_value_t = Mode::Plain)]
+    mode: Mode,
+    /// How many of the most followed accounts publish.
+    #[arg(long, default_value_t = 20)]
+    authors: usize,
+    /// How many posts each of them publishes.
+    #[arg(long, default_value_t = 5)]
+    posts: u32,
+    /// Readers at a time.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    /// What chance is made of; printed, so that a run can be repeated.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How long the stack may take to become idle.
+    #[arg(long, default_value_t = 900, value_name = "SECONDS")]
+    idle_limit: u64,
+    /// Instead of all that: publish latency for an author with 10 followers and one with 1,000.
+    #[arg(long)]
+    publish_latency: bool,
+    /// Instead of all that: so many followers of one fresh author, all pages walked while others come and go.
+    #[arg(long, value_name = "N", conflicts_with = "publish_latency")]
+    followers: Option<u64>,
+    /// With --publish-latency: how often each of the two publishes.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    publishes: u32,
+    /// With --publish-latency: wait until the stack is idle before each publish.
+    #[arg(long)]
+    settle: bool,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    exit("verify", verify(Args::parse()).await)
+}
+
+async fn verify(args: Args) -> anyhow::Result<Verdict> {
+    let api = Api::new(&args.stack.addr)?;
+    api.require_stack().await?;
+    let seed = args.seed.unwrap_or_else(|| rand::random::<u64>() >> 1);
+    let idle_limit = Duration::from_secs(args.idle_limit);
+    if let Some(count) = args.followers {
+        let report = followers::verify(&api, count, idle_limit, &mut StdRng::seed_from_u64(seed)).await?;
+        println!("{report}");
+        return Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad });
+    }
+    let Some(edges) = args.edges.filter(|_| !args.publish_latency) else {
+        let (followers, publishes, settle) = ([10, 1_000], args.publishes, args.settle);
+        let options = latency::Options { followers, publishes, settle, idle_limit };
+        println!("{}", latency::measure(&api, &options, &mut StdRng::seed_from_u64(seed)).await?);
+        return Ok(Verdict::Good);
+    };
+    let concurrency = usize::from(args.concurrency);
+    if args.load {
+        let options = load::Options { edges: edges.clone(), limit: args.limit, concurrency: concurrency.min(8) };
+        let report = load::run(&api, &options).await?;
+        println!("{report}\n");
+        if !report.is_good() {
+            anyhow::bail!("the graph was not loaded whole");
+        }
+    }
+    let (limit, mode, authors, posts) = (args.limit, args.mode, args.authors, args.posts);
+    let started = Instant::now();
+    let options = Options { edges, limit, mode, authors, posts, concurrency, seed, idle_limit };
+    let ledger = run(&api, &options).await?;
+    Ok(judge(&ledger, api.retried(), started.elapsed()))
+}
+
+fn judge(ledger: &Ledger, retried: u64, took: Duration) -> Verdict {
+    println!();
+    for mismatch in ledger.first() {
+        println!("MISMATCH {mismatch}");
+    }
+    let (comparisons, wrong) = (text::thousands(ledger.comparisons()), text::thousands(ledger.mismatched()));
+    let shown = ledger.first().len() as u64;
+    if ledger.mismatched() > shown {
+        println!("and {} more", text::thousands(ledger.mismatched() - shown));
+    }
+    let took = text::short(took);
+    println!("{comparisons} comparisons, {wrong} mismatches, {retried} requests sent again, {took}");
+    if ledger.mismatched() == 0 { Verdict::Good } else { Verdict::Bad }
+}

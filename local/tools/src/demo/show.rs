@@ -1,0 +1,218 @@
+//! The scenes of the demo.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures::{StreamExt, TryStreamExt, stream};
+use rand::Rng;
+use serde_json::{Value, json};
+
+use super::screen::{Screen, bar};
+use crate::api::{Api, Call};
+use crate::text::short;
+use crate::verify::feed::{first_page, number};
+use crate::verify::latency::FRESH_IDS;
+
+const ADA_FOLLOWERS: u64 = 30;
+const TITLES: [(usize, &str); 6] = [
+    (0, "High water at six"),
+    (1, "A notebook of small boats"),
+    (0, "What the gauge says"),
+    (2, "Salt, and how to keep it out"),
+    (1, "Knots I use every day"),
+    (0, "Low water, long walk"),
+];
+const DELIVERY_LIMIT: Duration = Duration::from_secs(20);
+const FEED_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Clone, Copy)]
+struct Person {
+    id: u64,
+    name: &'static str,
+}
+
+/// The demo on one stack. Its people have ids that no earlier demo used, so it can be repeated on a used stack.
+pub struct Show<'a> {
+    api: &'a Api,
+    screen: Screen,
+    authors: [Person; 3],
+    readers: [Person; 2],
+    first_reader: u64,
+    wrong: u32,
+}
+
+impl<'a> Show<'a> {
+    /// Draws fresh ids above 10^9.
+    pub fn new(api: &'a Api, screen: Screen) -> Self {
+        let first = FRESH_IDS + rand::rng().random_range(1..1 << 40);
+        let person = |offset, name| Person { id: first + offset, name };
+        let authors = [person(0, "Ada"), person(1, "Ben"), person(2, "Cho")];
+        let readers = [person(10, "Rita"), person(11, "Sam")];
+        Self { api, screen, authors, readers, first_reader: first + 10, wrong: 0 }
+    }
+
+    /// Plays all scenes; true if every count was as expected.
+    pub async fn play(mut self) -> anyhow::Result<bool> {
+        let [ada, ben, cho] = self.authors;
+        let [rita, sam] = self.readers;
+        self.screen.heading(1, "Who follows whom");
+        self.follow().await?;
+
+        self.screen.heading(2, "Before anything is published");
+        for reader in [rita, sam] {
+            self.feed(reader, &[]).await?;
+        }
+
+        self.screen.heading(3, "Publishing");
+        let mut of_ada = Vec::new();
+        for (author, title) in TITLES {
+            let id = self.publish(self.authors[author], title).await?;
+            if author == 0 {
+                of_ada.push(id);
+            }
+        }
+
+        self.screen.heading(4, "Delivery of Ada's last post");
+        let last = of_ada.last().context("Ada published nothing")?;
+        self.delivery(ada, last).await?;
+
+        self.screen.heading(5, "Feeds before reading");
+        self.feed(rita, &[(ada, 3), (ben, 2), (cho, 1)]).await?;
+        self.feed(sam, &[(ada, 3), (ben, 2)]).await?;
+
+        self.screen.heading(6, "Reading");
+        let (post, path) = (&of_ada[0], format!("/v1/posts/{}/read", of_ada[0]));
+        let done = self.timed(Call::put(path).caller(rita.id)).await?;
+        self.screen.row("Rita", format!("reads one post, {post}: {}", self.left(&done)));
+        let body = json!({"author": ada.id.to_string(), "through": 2});
+        let done = self.timed(Call::post("/v1/reads").caller(sam.id).json(body)).await?;
+        self.screen.row("Sam", format!("reads Ada through her second post: {}", self.left(&done)));
+
+        self.screen.heading(7, "Feeds after reading");
+        self.feed(rita, &[(ada, 2), (ben, 2), (cho, 1)]).await?;
+        self.feed(sam, &[(ada, 1), (ben, 2)]).await?;
+
+        self.screen.heading(8, "Everything read");
+        let done = self.timed(Call::post("/v1/reads").caller(rita.id).json(json!({"all": true}))).await?;
+        self.screen.row("Rita", format!("marks all as read: {}", self.left(&done)));
+        self.feed(rita, &[]).await?;
+        println!();
+        let good = self.wrong == 0;
+        let line =
+            if good { self.screen.good("✓ every count is as expected") } else { self.screen.bad("✗ some counts are wrong") };
+        println!("   {line}");
+        Ok(good)
+    }
+
+    async fn follow(&self) -> anyhow::Result<()> {
+        let [ada, ben, cho] = self.authors;
+        let [rita, sam] = self.readers;
+        let mut follows: Vec<(u64, u64)> = (0..ADA_FOLLOWERS).map(|number| (self.first_reader + number, ada.id)).collect();
+        follows.extend([(rita.id, ben.id), (rita.id, cho.id), (sam.id, ben.id)]);
+        let started = Instant::now();
+        let count = follows.len();
+        stream::iter(follows)
+            .map(|(reader, author)| self.api.fetch(Call::put(format!("/v1/following/{author}")).caller(reader), 200))
+            .buffer_unordered(8)
+            .try_collect::<Vec<Value>>()
+            .await?;
+        self.screen.row("Ada", format!("{} {ADA_FOLLOWERS} followers, Rita and Sam among them", self.id(ada)));
+        self.screen.row("Ben", format!("{} followed by Rita and Sam", self.id(ben)));
+        self.screen.row("Cho", format!("{} followed by Rita", self.id(cho)));
+        self.screen.row("", self.screen.dim(format!("{count} follows in {}", short(started.elapsed()))));
+        Ok(())
+    }
+
+    fn id(&self, person: Person) -> String {
+        self.screen.dim(format!("{:<14}", person.id))
+    }
+
+    async fn publish(&self, author: Person, title: &str) -> anyhow::Result<String> {
+        let call = Call::post("/v1/posts").caller(author.id).json(json!({"title": title, "body": "…"}));
+        let started = Instant::now();
+        let body = self.api.fetch(call, 201).await?;
+        let took = short(started.elapsed());
+        let id = body["id"].as_str().context("a post without an id")?.to_owned();
+        let mode = body["delivery"]["mode"].as_str().unwrap_or("?");
+        self.screen.row(author.name, format!("{title:<30} {} {took:>9}  {mode}", self.screen.dim(format!("{id:<16}"))));
+        Ok(id)
+    }
+
+    async fn delivery(&mut self, author: Person, post: &str) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let mut shown = (String::new(), String::new());
+        while started.elapsed() < DELIVERY_LIMIT {
+            let call = Call::get(format!("/v1/posts/{post}/delivery")).caller(author.id);
+            let body = self.api.fetch(call, 200).await?;
+            let state = body["state"].as_str().unwrap_or("?").to_owned();
+            let number = |name: &str| body[name].as_u64().unwrap_or(0);
+            let (delivered, followers) = (number("delivered"), number("followers"));
+            let pages = format!("pages {} of {}", number("pages_done"), number("pages"));
+            let line = format!("{} {delivered:>3} of {followers} followers, {pages}", bar(delivered, followers, 20));
+            let seen = (state.clone(), line);
+            if seen != shown {
+                let after = self.screen.dim(format!("after {}", short(started.elapsed())));
+                self.screen.row(&state, format!("{}  {after}", seen.1));
+                shown = seen;
+            }
+            if state == "done" {
+                self.expect(followers == ADA_FOLLOWERS, "followers");
+                return Ok(());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        bail!("the delivery of {post} was not done within {} s", DELIVERY_LIMIT.as_secs())
+    }
+
+    /// Shows a reader's feed and unread counts; the counts have to become the expected ones.
+    async fn feed(&mut self, reader: Person, unread: &[(Person, u64)]) -> anyhow::Result<()> {
+        let expected: u64 = unread.iter().map(|(_, count)| count).sum();
+        let started = Instant::now();
+        let page = loop {
+            let page = first_page(self.api, reader.id, "/v1/feed?status=all", 20).await?;
+            if page.totals == [expected] || started.elapsed() > FEED_LIMIT {
+                break page;
+            }
+            tokio::time::sleep(POLL).await;
+        };
+        let counts = self.api.fetch(Call::get("/v1/unread").caller(reader.id), 200).await?;
+        let total = page.totals.first().copied().unwrap_or_default();
+        let of_author = |author: Person| {
+            let rows = counts["authors"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let row = rows.iter().find(|row| number(&row["author"]) == Some(author.id));
+            row.and_then(|row| number(&row["unread"])).unwrap_or(0)
+        };
+        let each: Vec<String> = unread.iter().map(|(author, _)| format!("{} {}", author.name, of_author(*author))).collect();
+        let each = if each.is_empty() { String::new() } else { self.screen.dim(format!("  ({})", each.join(", "))) };
+        let right =
+            total == expected && counts["total"] == expected && unread.iter().all(|(author, count)| of_author(*author) == *count);
+        self.screen.row(reader.name, format!("{}{each}", self.screen.bold(format!("{total} unread"))));
+        for item in &page.items {
+            let dot = if item.read { self.screen.dim("○") } else { self.screen.good("●") };
+            let author = self.authors.iter().find(|author| author.id == item.id.author).map_or("?", |author| author.name);
+            let time = self.screen.dim(item.created_at.get(11..23).unwrap_or_default());
+            println!("      {dot} {author:<4} {:<30} {time}", item.title);
+        }
+        self.expect(right, &format!("{}'s counts ({expected} expected)", reader.name));
+        Ok(())
+    }
+
+    async fn timed(&self, call: Call) -> anyhow::Result<(Value, Duration)> {
+        let started = Instant::now();
+        let body = self.api.fetch(call, 200).await?;
+        Ok((body, started.elapsed()))
+    }
+
+    fn left(&self, (body, took): &(Value, Duration)) -> String {
+        let total = body["unread"]["total"].as_u64().unwrap_or_default();
+        format!("{total} left unread  {}", self.screen.dim(short(*took)))
+    }
+
+    fn expect(&mut self, holds: bool, what: &str) {
+        if !holds {
+            self.wrong += 1;
+            self.screen.row("", self.screen.bad(format!("✗ {what}")));
+        }
+    }
+}

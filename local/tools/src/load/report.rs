@@ -1,0 +1,163 @@
+//! The summary at the end of a load.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+use super::outcome::Outcome;
+use crate::edges::LineCounts;
+use crate::text::{rate, short, thousands};
+
+/// How many accounts with refusals are listed.
+const LISTED: usize = 10;
+
+/// What became of a file's edges. Every edge read is in exactly one of `asked`, `repeated`, `not_asked`; every asked one in
+/// exactly one of `made`, `existed`, `refused`, `failed`.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The file's lines.
+    pub lines: LineCounts,
+    /// Edges that were sent.
+    pub asked: u64,
+    /// Edges that exist now and did not before.
+    pub made: u64,
+    /// Edges that had existed.
+    pub existed: u64,
+    /// Refused edges by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Refused edges by follower.
+    pub refused_by: HashMap<u64, u64>,
+    /// Failed edges by reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Edges that the file repeats within one request; sent once.
+    pub repeated: u64,
+    /// Edges left when the stack had stopped answering.
+    pub not_asked: u64,
+    /// The stack stopped answering, and the load ended early.
+    pub gave_up: bool,
+    /// Requests that were sent again.
+    pub retried: u64,
+    /// From the first request to the last answer.
+    pub took: Duration,
+}
+
+impl Report {
+    /// Counts the outcomes of one follower's batch.
+    pub fn add(&mut self, follower: u64, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            self.asked += 1;
+            match outcome {
+                Outcome::Made => self.made += 1,
+                Outcome::Existed => self.existed += 1,
+                Outcome::Refused(reason) => {
+                    *self.refused.entry(reason).or_default() += 1;
+                    *self.refused_by.entry(follower).or_default() += 1;
+                }
+                Outcome::Busy(reason) | Outcome::Failed(reason) => *self.failed.entry(reason).or_default() += 1,
+            }
+        }
+    }
+
+    /// All refused edges.
+    pub fn refused_total(&self) -> u64 {
+        self.refused.values().sum()
+    }
+
+    /// All failed edges.
+    pub fn failed_total(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    /// Whether every edge got an answer that settles it; a refusal does.
+    pub fn is_good(&self) -> bool {
+        self.failed.is_empty() && !self.gave_up
+    }
+
+    fn most_refused(&self) -> Vec<(u64, u64)> {
+        let mut accounts: Vec<(u64, u64)> = self.refused_by.iter().map(|(user, count)| (*user, *count)).collect();
+        accounts.sort_by_key(|&(user, count)| (std::cmp::Reverse(count), user));
+        accounts.truncate(LISTED);
+        accounts
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, count: u64, remark: &str| {
+            let line = format!("{name:<15}{:>12}  {remark}", thousands(count));
+            writeln!(f, "{}", line.trim_end())
+        };
+        let lines = &self.lines;
+        let LineCounts { edges, skipped, malformed, .. } = lines;
+        let remark = format!("{} edges, {skipped} comments or blank, {malformed} malformed", thousands(*edges));
+        row(f, "lines read", lines.lines, &remark)?;
+        for (number, text) in &lines.first_malformed {
+            writeln!(f, "{:29}line {number} is malformed: {text:?}", "")?;
+        }
+        let remark = if self.retried > 0 { format!("{} requests sent again", self.retried) } else { String::new() };
+        row(f, "edges asked", self.asked, &remark)?;
+        row(f, "made", self.made, "")?;
+        row(f, "already there", self.existed, "")?;
+        if self.repeated > 0 {
+            row(f, "repeated", self.repeated, "the same edge again in one request, sent once")?;
+        }
+        row(f, "refused", self.refused_total(), "")?;
+        for (reason, count) in &self.refused {
+            row(f, "", *count, reason)?;
+        }
+        row(f, "failed", self.failed_total(), "")?;
+        for (reason, count) in &self.failed {
+            row(f, "", *count, reason)?;
+        }
+        if self.gave_up {
+            row(f, "not asked", self.not_asked, "the stack stopped answering; the rest of the file was not read")?;
+        }
+        let accounts = self.most_refused();
+        if !accounts.is_empty() {
+            writeln!(f, "accounts with the most refusals ({} have some):", self.refused_by.len())?;
+            for (user, count) in accounts {
+                writeln!(f, "{:<15}{:>12}", format!("  {user}"), thousands(count))?;
+            }
+        }
+        let speed = thousands(rate(self.asked, self.took));
+        write!(f, "{} in all, {speed} edges a second", short(self.took))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_every_edge_once() {
+        let mut report = Report { took: Duration::from_secs(2), ..Report::default() };
+        report.lines.lines = 6;
+        report.lines.edges = 5;
+        report.lines.skipped = 1;
+        let limit = || Outcome::Refused("following-limit".to_owned());
+        report.add(13, vec![Outcome::Made, Outcome::Existed, limit(), limit()]);
+        report.add(7, vec![Outcome::Refused("self-follow".to_owned())]);
+        assert_eq!(report.asked, report.made + report.existed + report.refused_total() + report.failed_total());
+        assert!(report.is_good());
+        assert_text(&report);
+        report.add(7, vec![Outcome::Failed("500 internal".to_owned())]);
+        assert!(!report.is_good());
+    }
+
+    fn assert_text(report: &Report) {
+        let expected = "\
+lines read                6  5 edges, 1 comments or blank, 0 malformed
+edges asked               5
+made                      1
+already there             1
+refused                   3
+                          2  following-limit
+                          1  self-follow
+failed                    0
+accounts with the most refusals (2 have some):
+  13                      2
+  7                       1
+2.00 s in all, 3 edges a second";
+        assert_eq!(report.to_string(), expected);
+    }
+}

@@ -1,0 +1,169 @@
+//! A bounded window over the edge file, from which requests are taken: one follower a request, its requests one after
+//! another and in the file's order, followers side by side.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::edges::Edge;
+
+/// How many authors `POST /v1/following` takes.
+pub const BATCH: usize = 50;
+
+/// One request's worth: authors that one follower wants to follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// Who follows.
+    pub follower: u64,
+    /// Whom, at most [`BATCH`], in the file's order, each once.
+    pub authors: Vec<u64>,
+}
+
+/// Edges that were read and not yet asked.
+#[derive(Debug)]
+pub struct Window {
+    capacity: usize,
+    edges: usize,
+    waiting: HashMap<u64, VecDeque<Vec<u64>>>,
+    /// Followers with a batch waiting and none in flight, oldest first.
+    ready: VecDeque<u64>,
+    in_flight: HashSet<u64>,
+}
+
+impl Window {
+    /// An empty window for so many edges.
+    pub fn new(capacity: usize) -> Self {
+        let (waiting, ready, in_flight) = (HashMap::new(), VecDeque::new(), HashSet::new());
+        Self { capacity, edges: 0, waiting, ready, in_flight }
+    }
+
+    /// How many edges wait.
+    pub fn len(&self) -> usize {
+        self.edges
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.edges == 0
+    }
+
+    /// Whether no more should be read for now.
+    pub fn is_full(&self) -> bool {
+        self.edges >= self.capacity
+    }
+
+    /// Adds an edge to its follower's last batch. False if that very batch has it already, and it is left out.
+    pub fn push(&mut self, edge: Edge) -> bool {
+        let batches = self.waiting.entry(edge.follower).or_default();
+        if batches.is_empty() && !self.in_flight.contains(&edge.follower) {
+            self.ready.push_back(edge.follower);
+        }
+        match batches.back_mut() {
+            Some(last) if last.contains(&edge.author) => return false,
+            Some(last) if last.len() < BATCH => last.push(edge.author),
+            _ => batches.push_back(vec![edge.author]),
+        }
+        self.edges += 1;
+        true
+    }
+
+    /// Takes the next batch of a follower that has none in flight; [`Window::release`] gives the follower free again.
+    pub fn take(&mut self) -> Option<Batch> {
+        let follower = self.ready.pop_front()?;
+        let batches = self.waiting.get_mut(&follower)?;
+        let authors = batches.pop_front()?;
+        if batches.is_empty() {
+            self.waiting.remove(&follower);
+        }
+        self.edges -= authors.len();
+        self.in_flight.insert(follower);
+        Some(Batch { follower, authors })
+    }
+
+    /// The follower's batch was answered.
+    pub fn release(&mut self, follower: u64) {
+        if self.in_flight.remove(&follower) && self.waiting.contains_key(&follower) {
+            self.ready.push_back(follower);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(follower: u64, author: u64) -> Edge {
+        Edge { follower, author }
+    }
+
+    fn batch(follower: u64, authors: impl IntoIterator<Item = u64>) -> Option<Batch> {
+        Some(Batch { follower, authors: authors.into_iter().collect() })
+    }
+
+    #[test]
+    fn consecutive_lines_of_one_follower_make_batches_of_fifty() {
+        let mut window = Window::new(1_000);
+        assert!((1..=120).all(|author| window.push(edge(9_000, author))));
+        for expected in [1..=50, 51..=100, 101..=120] {
+            assert_eq!(window.take(), batch(9_000, expected));
+            window.release(9_000);
+        }
+        assert!(window.is_empty());
+        assert_eq!(window.take(), None);
+    }
+
+    #[test]
+    fn a_follower_has_one_request_in_flight() {
+        let mut window = Window::new(1_000);
+        for author in 1..=60 {
+            window.push(edge(7, author));
+        }
+        window.push(edge(8, 1));
+        assert_eq!(window.take(), batch(7, 1..=50));
+        assert_eq!(window.take(), batch(8, [1]));
+        assert_eq!(window.take(), None);
+        window.release(7);
+        assert_eq!(window.take(), batch(7, 51..=60));
+    }
+
+    #[test]
+    fn edges_that_arrive_while_the_follower_is_in_flight_wait_in_order() {
+        let mut window = Window::new(1_000);
+        window.push(edge(7, 1));
+        assert_eq!(window.take(), batch(7, [1]));
+        window.push(edge(7, 2));
+        window.push(edge(7, 3));
+        assert_eq!(window.take(), None);
+        window.release(7);
+        assert_eq!(window.take(), batch(7, [2, 3]));
+        window.release(7);
+        assert_eq!(window.take(), None);
+    }
+
+    #[test]
+    fn scattered_lines_of_one_follower_share_a_batch() {
+        let mut window = Window::new(1_000);
+        for (follower, author) in [(7, 1), (8, 1), (7, 2), (8, 2)] {
+            window.push(edge(follower, author));
+        }
+        assert_eq!(window.take(), batch(7, [1, 2]));
+        assert_eq!(window.take(), batch(8, [1, 2]));
+    }
+
+    #[test]
+    fn a_repeated_line_is_left_out_of_its_batch() {
+        let mut window = Window::new(1_000);
+        assert!(window.push(edge(7, 1)));
+        assert!(!window.push(edge(7, 1)));
+        assert_eq!(window.len(), 1);
+    }
+
+    #[test]
+    fn the_window_is_bounded() {
+        let mut window = Window::new(2);
+        window.push(edge(7, 1));
+        assert!(!window.is_full());
+        window.push(edge(8, 1));
+        assert!(window.is_full());
+        window.take();
+        assert!(!window.is_full());
+    }
+}

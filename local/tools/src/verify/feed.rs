@@ -1,0 +1,167 @@
+//! Walking the pages of a list to its end.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::model::PostId;
+use crate::api::{Api, Call};
+
+const MOST_PAGES: usize = 2_000;
+/// A feed that is being rebuilt is asked again this often.
+const REBUILD_POLLS: u32 = 600;
+const REBUILD_PAUSE: Duration = Duration::from_millis(50);
+
+/// One post of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its id.
+    pub id: PostId,
+    /// Its title.
+    pub title: String,
+    /// Its time as written.
+    pub created_at: String,
+    /// Its time in milliseconds since 1970.
+    pub at: i64,
+    /// The caller's flag.
+    pub read: bool,
+}
+
+/// A whole list.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    /// All items in the order of the pages.
+    pub items: Vec<Item>,
+    /// The counter (`unread_total` of a feed, `total` of a timeline) that each page gave.
+    pub totals: Vec<u64>,
+}
+
+/// A time of the contract (`2026-11-20T08:00:00.123Z`) in milliseconds since 1970.
+pub fn millis(text: &str) -> anyhow::Result<i64> {
+    if text.len() != 24 || !text.ends_with('Z') {
+        bail!("{text:?} is not an RFC 3339 UTC time with milliseconds");
+    }
+    let time = OffsetDateTime::parse(text, &Rfc3339).with_context(|| format!("{text:?} is no time"))?;
+    Ok((time.unix_timestamp_nanos() / 1_000_000) as i64)
+}
+
+/// A 64-bit number that travels as a number or as a decimal string.
+pub fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+impl Item {
+    fn read_from(value: &Value) -> anyhow::Result<Self> {
+        let text = |name: &str| value[name].as_str().with_context(|| format!("an item without {name}: {value}"));
+        let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
+        if text("author")? != id.author.to_string() || number(&value["seq"]) != Some(id.seq) {
+            bail!("author and seq do not agree with the id: {value}");
+        }
+        let created_at = text("created_at")?.to_owned();
+        let flag = |name: &str| value[name].as_bool().with_context(|| format!("an item without {name}: {value}"));
+        flag("liked")?;
+        flag("favorited")?;
+        Ok(Self { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at, read: flag("read")? })
+    }
+}
+
+/// Walks `path` (with its query, without `limit` and `cursor`) to the end, in pages of `limit`. A feed that is being
+/// rebuilt is asked again from its beginning until it is whole.
+pub async fn walk(api: &Api, caller: u64, path: &str, limit: u32) -> anyhow::Result<Walk> {
+    match pages(api, caller, path, limit, MOST_PAGES).await? {
+        (walk, true) => Ok(walk),
+        (_, false) => bail!("GET {path} by {caller} does not end after {MOST_PAGES} pages"),
+    }
+}
+
+/// The first page alone, asked as [`walk`] does.
+pub async fn first_page(api: &Api, caller: u64, path: &str, limit: u32) -> anyhow::Result<Walk> {
+    Ok(pages(api, caller, path, limit, 1).await?.0)
+}
+
+/// At most `most` pages, and whether the last one was the end.
+async fn pages(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<(Walk, bool)> {
+    for _ in 0..REBUILD_POLLS {
+        match attempt(api, caller, path, limit, most).await? {
+            Some(pages) => return Ok(pages),
+            None => tokio::time::sleep(REBUILD_PAUSE).await,
+        }
+    }
+    bail!("GET {path} by {caller} says \"rebuilding\" for {} s", (REBUILD_PAUSE * REBUILD_POLLS).as_secs())
+}
+
+async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<Option<(Walk, bool)>> {
+    let mut walk = Walk::default();
+    let mut cursor = None;
+    let mark = if path.contains('?') { '&' } else { '?' };
+    for _ in 0..most {
+        let after = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        let page = api.fetch(Call::get(format!("{path}{mark}limit={limit}{after}")).caller(caller), 200).await?;
+        if page["rebuilding"] == true {
+            return Ok(None);
+        }
+        let items = page["items"].as_array().with_context(|| format!("GET {path} has no items"))?;
+        if items.len() > limit as usize {
+            bail!("GET {path} by {caller}: a page of {} where {limit} were asked", items.len());
+        }
+        for item in items {
+            walk.items.push(Item::read_from(item)?);
+        }
+        walk.totals.extend(number(&page["unread_total"]).or_else(|| number(&page["total"])));
+        match &page["next_cursor"] {
+            Value::Null => return Ok(Some((walk, true))),
+            Value::String(next) => cursor = Some(escaped(next)),
+            other => bail!("GET {path}: next_cursor is {other}"),
+        }
+    }
+    Ok(Some((walk, false)))
+}
+
+/// A cursor is opaque: what is not unreserved in a URL is percent-encoded.
+fn escaped(text: &str) -> String {
+    let mut query = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            query.push(byte.into());
+        } else {
+            query.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    query
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_item_must_agree_with_its_id() {
+        let good = json!({"id": "7-3", "author": "7", "seq": 3, "title": "t", "created_at": "1970-01-01T00:00:01.005Z",
+            "read": true, "liked": false, "favorited": false});
+        let item = Item::read_from(&good).unwrap();
+        assert_eq!((item.id, item.at, item.read), (PostId { author: 7, seq: 3 }, 1_005, true));
+        for (field, value) in [("author", json!("8")), ("seq", json!(4)), ("created_at", json!("now")), ("read", json!(null))] {
+            let mut bad = good.clone();
+            bad[field] = value;
+            assert!(Item::read_from(&bad).is_err(), "{field}");
+        }
+    }
+
+    #[test]
+    fn times_carry_milliseconds_and_utc() {
+        assert_eq!(millis("1970-01-01T00:00:00.123Z").unwrap(), 123);
+        for bad in ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.123456Z", "1970-01-01T00:00:00+00:00", ""] {
+            assert!(millis(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cursors_are_opaque() {
+        assert_eq!(escaped("a+b/c=&"), "a%2Bb%2Fc%3D%26");
+    }
+}

@@ -1,0 +1,118 @@
+//! Who follows whom, computed from the edge file alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use crate::edges::{Edge, EdgeReader};
+
+/// The documented limit of followees.
+pub const FOLLOWING_LIMIT: usize = 500;
+
+/// The follows that exist after a load of the file: of each follower the first 500 distinct authors in the file's order,
+/// nobody following themselves.
+#[derive(Debug, Default)]
+pub struct Graph {
+    following: BTreeMap<u64, Vec<u64>>,
+    followers: HashMap<u64, u64>,
+    edges: u64,
+    over_limit: u64,
+}
+
+impl Graph {
+    /// Reads the same lines that the load read.
+    pub fn read(path: &Path, limit: Option<u64>) -> anyhow::Result<Self> {
+        let mut edges = EdgeReader::open(path, limit)?;
+        let mut graph = Self::default();
+        while let Some(edge) = edges.next_edge()? {
+            graph.add(edge);
+        }
+        Ok(graph)
+    }
+
+    fn add(&mut self, edge: Edge) {
+        let Edge { follower, author } = edge;
+        if follower == author {
+            return;
+        }
+        let following = self.following.entry(follower).or_default();
+        if following.contains(&author) {
+            return;
+        }
+        if following.len() >= FOLLOWING_LIMIT {
+            self.over_limit += 1;
+            return;
+        }
+        following.push(author);
+        *self.followers.entry(author).or_default() += 1;
+        self.edges += 1;
+    }
+
+    /// Everybody who follows somebody, in ascending order.
+    pub fn readers(&self) -> Vec<u64> {
+        self.following.keys().copied().collect()
+    }
+
+    /// Whom a reader follows.
+    pub fn following(&self, reader: u64) -> &[u64] {
+        self.following.get(&reader).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// How many follow an author.
+    pub fn followers(&self, author: u64) -> u64 {
+        self.followers.get(&author).copied().unwrap_or(0)
+    }
+
+    /// The most followed accounts, most followers first, equals by id.
+    pub fn most_followed(&self, count: usize) -> Vec<u64> {
+        let mut authors: Vec<(u64, u64)> = self.followers.iter().map(|(author, count)| (*author, *count)).collect();
+        authors.sort_by_key(|&(author, count)| (std::cmp::Reverse(count), author));
+        authors.into_iter().take(count).map(|(author, _)| author).collect()
+    }
+
+    /// How many follows there are.
+    pub fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    /// How many lines ask for more than the limit.
+    pub fn over_limit(&self) -> u64 {
+        self.over_limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: impl IntoIterator<Item = (u64, u64)>) -> Graph {
+        let mut graph = Graph::default();
+        for (follower, author) in edges {
+            graph.add(Edge { follower, author });
+        }
+        graph
+    }
+
+    #[test]
+    fn the_first_five_hundred_distinct_authors_are_kept() {
+        let wanted = (1..=3).flat_map(|_| 1..=400).chain(401..=600);
+        let graph = graph(wanted.map(|author| (9_000, author)));
+        assert_eq!(graph.following(9_000), (1..=500).collect::<Vec<u64>>());
+        assert_eq!((graph.edges(), graph.over_limit()), (500, 100));
+        assert_eq!((graph.followers(500), graph.followers(501)), (1, 0));
+    }
+
+    #[test]
+    fn nobody_follows_themselves_and_it_takes_no_place() {
+        let graph = graph([(1, 1), (1, 2)]);
+        assert_eq!(graph.following(1), [2]);
+        assert_eq!(graph.edges(), 1);
+    }
+
+    #[test]
+    fn the_most_followed_come_first_and_equals_by_id() {
+        let graph = graph([(1, 10), (2, 10), (1, 30), (2, 20), (3, 20), (3, 10)]);
+        assert_eq!(graph.most_followed(2), [10, 20]);
+        assert_eq!(graph.most_followed(9), [10, 20, 30]);
+        assert_eq!(graph.readers(), [1, 2, 3]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Publish latency for a small and a larger author, interleaved in one run.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::{StreamExt, TryStreamExt, stream};
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::json;
+
+use crate::api::{Api, Call};
+use crate::progress::Progress;
+use crate::status::wait_idle;
+use crate::text::short;
+
+/// Fresh ids are taken from here upwards.
+pub const FRESH_IDS: u64 = 1_000_000_000;
+const WARM_UP: u32 = 5;
+const FOLLOWS_SIDE_BY_SIDE: usize = 8;
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Followers of the two authors.
+    pub followers: [u64; 2],
+    /// Publishes of each.
+    pub publishes: u32,
+    /// Wait until the stack is idle before each publish, so that no fan-out runs beside it.
+    pub settle: bool,
+    /// How long the stack may take to become idle.
+    pub idle_limit: Duration,
+}
+
+/// What one author's publishes took.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    followers: u64,
+    took: Vec<Duration>,
+}
+
+impl Sample {
+    /// A sample in any order, of an author with so many followers.
+    pub fn of(followers: u64, mut took: Vec<Duration>) -> Self {
+        took.sort_unstable();
+        Self { followers, took }
+    }
+
+    /// The author's followers.
+    pub fn followers(&self) -> u64 {
+        self.followers
+    }
+
+    /// The value below which `share` of all lie, by the nearest rank.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let rank = (share * self.took.len() as f64).ceil() as usize;
+        self.took.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    }
+}
+
+/// Both samples.
+#[derive(Debug, Clone)]
+pub struct Comparison([Sample; 2]);
+
+impl Comparison {
+    /// Compares the second with the first.
+    pub fn new(small: Sample, large: Sample) -> Self {
+        Self([small, large])
+    }
+
+    /// Both samples, in the order in which they were given.
+    pub fn samples(&self) -> &[Sample; 2] {
+        &self.0
+    }
+
+    /// The larger author's median over the smaller one's.
+    pub fn ratio(&self) -> f64 {
+        self.ratio_at(0.5)
+    }
+
+    /// The same of another quantile.
+    pub fn ratio_at(&self, share: f64) -> f64 {
+        let [small, large] = &self.0;
+        large.quantile(share).as_secs_f64() / small.quantile(share).as_secs_f64().max(1e-9)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10}", "followers", "publishes", "median", "p99", "least", "most")?;
+        for sample in &self.0 {
+            let [median, p99, least, most] = [0.5, 0.99, 0.0, 1.0].map(|share| short(sample.quantile(share)));
+            writeln!(f, "{:>9} {:>9} {median:>10} {p99:>10} {least:>10} {most:>10}", sample.followers, sample.took.len())?;
+        }
+        write!(f, "ratio of the medians: {:.2}", self.ratio())
+    }
+}
+
+/// Makes two authors with fresh ids and their followers, and measures their publishes in pairs, the order within a pair by
+/// chance. The time is the client's: from sending the request to the last byte of the answer.
+pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyhow::Result<Comparison> {
+    let first = FRESH_IDS + random.random_range(0..1 << 40);
+    let authors = [first, first + 1];
+    let mut follows = Vec::new();
+    for (author, followers) in authors.into_iter().zip(options.followers) {
+        follows.extend((0..followers).map(|number| (first + 2 + number, author)));
+    }
+    let total = follows.len() as u64;
+    let mut progress = Progress::start("followers", "follows");
+    let mut requests = stream::iter(follows)
+        .map(|(follower, author)| api.fetch(Call::put(format!("/v1/following/{author}")).caller(follower), 200))
+        .buffer_unordered(FOLLOWS_SIDE_BY_SIDE);
+    let mut done = 0;
+    while requests.try_next().await?.is_some() {
+        done += 1;
+        progress.set(done, total, "");
+    }
+    progress.finish();
+    wait_idle(api, options.idle_limit).await?;
+
+    let mut took = [Vec::new(), Vec::new()];
+    let mut progress = Progress::start("publish", "pairs");
+    for round in 0..WARM_UP + options.publishes {
+        let order = if random.random() { [0, 1] } else { [1, 0] };
+        for which in order {
+            if options.settle {
+                wait_idle(api, options.idle_limit).await?;
+            }
+            let one = publish(api, authors[which], round).await?;
+            if round >= WARM_UP {
+                took[which].push(one);
+            }
+        }
+        progress.set(u64::from(round) + 1, u64::from(WARM_UP + options.publishes), "");
+    }
+    progress.finish();
+    let [small, large] = took;
+    Ok(Comparison([Sample::of(options.followers[0], small), Sample::of(options.followers[1], large)]))
+}
+
+async fn publish(api: &Api, author: u64, round: u32) -> anyhow::Result<Duration> {
+    let body = json!({"title": format!("Post {round}"), "body": "As long as a short message is."});
+    let call = Call::post("/v1/posts").caller(author).key(format!("latency-{author}-{round}")).json(body);
+    let answer = api.once(&call).await.with_context(|| call.to_string())?;
+    let took = answer.took;
+    answer.expect_status(201).with_context(|| call.to_string())?;
+    Ok(took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_by_nearest_rank_and_the_ratio_of_medians() {
+        let millis = |range: std::ops::RangeInclusive<u64>| range.map(Duration::from_millis).collect();
+        let both = Comparison([Sample::of(10, millis(1..=100)), Sample::of(1_000, millis(51..=150))]);
+        assert_eq!(both.0[0].quantile(0.5), Duration::from_millis(50));
+        assert_eq!(both.0[0].quantile(0.99), Duration::from_millis(99));
+        assert_eq!(both.0[0].quantile(1.0), Duration::from_millis(100));
+        assert!((both.ratio() - 2.0).abs() < 1e-9);
+    }
+}

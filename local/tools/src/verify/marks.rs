@@ -1,0 +1,231 @@
+//! Reading: which posts a reader marks, decided by a seed, done through the API and in the model alike.
+
+use anyhow::Context;
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use super::feed::{number, walk};
+use super::ledger::Checks;
+use super::model::{PostId, Reader};
+use crate::api::{Api, Call};
+
+const WITH_MILLIS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// One thing that a reader does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// `PUT /v1/posts/{post}/read`.
+    Read(PostId),
+    /// `DELETE /v1/posts/{post}/read`.
+    Unread(PostId),
+    /// `POST /v1/reads {posts}`; posts that do not exist may be among them.
+    Many(Vec<PostId>),
+    /// `POST /v1/reads {author, through}`.
+    Through(u64, u64),
+    /// `POST /v1/reads {all}`, up to a time in milliseconds if there is one.
+    All(Option<i64>),
+}
+
+impl Action {
+    /// Does it to the model; says how many posts changed.
+    pub fn apply(&self, reader: &mut Reader) -> u64 {
+        match self {
+            Self::Read(id) => reader.read(*id),
+            Self::Unread(id) => reader.unread(*id),
+            Self::Many(ids) => ids.iter().map(|id| reader.read(*id)).sum(),
+            Self::Through(author, seq) => reader.through(*author, *seq),
+            Self::All(before) => reader.all(*before),
+        }
+    }
+}
+
+/// What a reader does: nothing, some posts, some authors through, everything, or a mixture; a third of the readers then make
+/// some unread again. Posts are made unread last, because the contract does not say what an older `through` does to a post
+/// that was made unread after a newer one.
+pub fn plan(reader: &Reader, random: &mut StdRng) -> Vec<Action> {
+    let ids: Vec<PostId> = reader.posts().map(|(post, _)| post.id).collect();
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let mut actions = Vec::new();
+    match random.random_range(0..6) {
+        0 => {}
+        1 => some(&ids, random, &mut actions),
+        2 => through(&ids, random, &mut actions),
+        3 => actions.push(Action::All(None)),
+        4 => {
+            actions.extend(gap(reader, random).map(|before| Action::All(Some(before))));
+            through(&ids, random, &mut actions);
+        }
+        _ => {
+            let mut many: Vec<PostId> = ids.choose_multiple(random, 3).copied().collect();
+            many.push(PostId { author: many[0].author, seq: 4_000_000_000 });
+            actions.push(Action::Many(many));
+            some(&ids, random, &mut actions);
+            through(&ids, random, &mut actions);
+        }
+    }
+    if random.random_range(0..3) == 0 {
+        let again: Vec<PostId> = ids.choose_multiple(random, 2).copied().collect();
+        actions.extend(again.iter().map(|id| Action::Unread(*id)));
+        actions.push(Action::Unread(again[0]));
+        if again.len() > 1 {
+            actions.push(Action::Read(again[1]));
+        }
+    }
+    actions
+}
+
+/// Up to four posts one by one, the first of them twice.
+fn some(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
+    let count = random.random_range(1..=4);
+    let mut chosen: Vec<PostId> = ids.choose_multiple(random, count).copied().collect();
+    chosen.shuffle(random);
+    chosen.push(chosen[0]);
+    actions.extend(chosen.into_iter().map(Action::Read));
+}
+
+/// Up to three authors through one of their posts, then once through an older one, which must change nothing.
+fn through(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
+    let mut last = None;
+    for _ in 0..random.random_range(1..=3) {
+        if let Some(id) = ids.choose(random) {
+            actions.push(Action::Through(id.author, id.seq));
+            last = Some(*id);
+        }
+    }
+    if let Some(PostId { author, seq }) = last
+        && seq > 1
+    {
+        actions.push(Action::Through(author, seq - 1));
+    }
+}
+
+/// A time strictly between two of the reader's posts, so that nothing was published at that very millisecond.
+fn gap(reader: &Reader, random: &mut StdRng) -> Option<i64> {
+    let times: Vec<i64> = reader.posts().map(|(post, _)| post.at).collect();
+    let gaps: Vec<i64> = times.windows(2).filter(|pair| pair[0] - pair[1] >= 2).map(|pair| pair[1] + 1).collect();
+    gaps.choose(random).copied()
+}
+
+/// Does an action through the API and in the model, and compares the answer. An error leaves the reader's state unknown.
+pub async fn perform(api: &Api, reader: &mut Reader, action: &Action, checks: &mut Checks) -> anyhow::Result<()> {
+    match action {
+        Action::Read(id) | Action::Unread(id) => one(api, reader, action, *id, checks).await,
+        Action::Many(ids) => {
+            let posts: Vec<String> = ids.iter().map(PostId::to_string).collect();
+            several(api, reader, action, json!({ "posts": posts }), checks).await
+        }
+        Action::Through(author, seq) => {
+            several(api, reader, action, json!({"author": author.to_string(), "through": seq}), checks).await?;
+            let path = format!("/v1/authors/{author}/posts?status=unread");
+            let unread = walk(api, reader.user(), &path, 100).await?;
+            super::compare::unread_timeline(checks, reader, *author, &unread);
+            Ok(())
+        }
+        Action::All(None) => several(api, reader, action, json!({"all": true}), checks).await,
+        Action::All(Some(before)) => {
+            several(api, reader, action, json!({"all": true, "before": rfc3339(*before)?}), checks).await
+        }
+    }
+}
+
+fn rfc3339(millis: i64) -> anyhow::Result<String> {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).context("a time out of range")?;
+    time.format(WITH_MILLIS).context("a time that cannot be written")
+}
+
+async fn one(api: &Api, reader: &mut Reader, action: &Action, id: PostId, checks: &mut Checks) -> anyhow::Result<()> {
+    let user = reader.user();
+    let path = format!("/v1/posts/{id}/read");
+    let read = matches!(action, Action::Read(_));
+    let call = if read { Call::put(path) } else { Call::delete(path) };
+    let name = call.to_string();
+    let body = api.fetch(call.caller(user), 200).await?;
+    action.apply(reader);
+    let (of_author, total) = (Some(reader.unread_of(id.author)), Some(reader.unread_total()));
+    checks.equal(&format!("{name}: read"), Some(read), body["read"].as_bool());
+    let unread = &body["unread"];
+    checks.equal(&format!("{name}: unread"), (of_author, total), (unread["author"].as_u64(), unread["total"].as_u64()));
+    let body = api.fetch(Call::get(format!("/v1/posts/{id}")).caller(user), 200).await?;
+    checks.equal(&format!("post {id}: read"), Some(read), body["read"].as_bool());
+    let body = api.fetch(Call::get(format!("/v1/unread/{}", id.author)).caller(user), 200).await?;
+    checks.equal(&format!("GET /v1/unread/{}", id.author), of_author, number(&body["unread"]));
+    Ok(())
+}
+
+async fn several(api: &Api, reader: &mut Reader, action: &Action, body: Value, checks: &mut Checks) -> anyhow::Result<()> {
+    let name = format!("POST /v1/reads {body}");
+    let call = Call::post("/v1/reads").caller(reader.user()).json(body);
+    let answer = api.send(call).await.map_err(anyhow::Error::from).context(name.clone())?;
+    let retries = answer.retries;
+    let body = answer.expect_status(200).context(name.clone())?;
+    let changed = action.apply(reader);
+    // An answer that was lost may have changed the posts already.
+    if retries == 0 {
+        checks.equal(&format!("{name}: changed"), Some(changed), number(&body["changed"]));
+    }
+    checks.equal(&format!("{name}: unread total"), Some(reader.unread_total()), number(&body["unread"]["total"]));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::super::model::tests::post;
+    use super::*;
+
+    fn reader() -> Reader {
+        Reader::new(1, (1..=5).flat_map(|seq| [post(10, seq, 10 * seq as i64), post(20, seq, 10 * seq as i64 + 1)]))
+    }
+
+    #[test]
+    fn plans_are_the_same_for_the_same_seed_and_cover_every_action() {
+        let mut seen = [false; 6];
+        for seed in 0..200 {
+            let plan_of = |seed| plan(&reader(), &mut StdRng::seed_from_u64(seed));
+            let actions = plan_of(seed);
+            assert_eq!(actions, plan_of(seed));
+            for action in &actions {
+                let kind = match action {
+                    Action::Read(_) => 0,
+                    Action::Unread(_) => 1,
+                    Action::Many(_) => 2,
+                    Action::Through(..) => 3,
+                    Action::All(None) => 4,
+                    Action::All(Some(_)) => 5,
+                };
+                seen[kind] = true;
+            }
+            let first_unread = actions.iter().position(|action| matches!(action, Action::Unread(_)));
+            let last_through = actions.iter().rposition(|action| matches!(action, Action::Through(..)));
+            assert!(first_unread.is_none() || last_through < first_unread);
+        }
+        assert_eq!(seen, [true; 6]);
+    }
+
+    #[test]
+    fn a_reader_without_posts_does_nothing() {
+        let nobody = Reader::new(1, []);
+        assert!((0..50).all(|seed| plan(&nobody, &mut StdRng::seed_from_u64(seed)).is_empty()));
+    }
+
+    #[test]
+    fn posts_that_do_not_exist_change_nothing() {
+        let mut reader = reader();
+        let action = Action::Many(vec![PostId { author: 10, seq: 1 }, PostId { author: 10, seq: 4_000_000_000 }]);
+        assert_eq!(action.apply(&mut reader), 1);
+    }
+
+    #[test]
+    fn times_are_written_as_the_contract_writes_them() {
+        assert_eq!(rfc3339(1_005).unwrap(), "1970-01-01T00:00:01.005Z");
+    }
+}

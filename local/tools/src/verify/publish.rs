@@ -1,0 +1,120 @@
+//! Publishing, and what the stack says of the delivery.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::feed::{millis, walk};
+use super::graph::Graph;
+use super::ledger::{Checks, Ledger};
+use super::model::{Post, PostId};
+use crate::api::{Api, Call};
+use crate::status;
+
+/// Authors that publish at a time.
+const SIDE_BY_SIDE: usize = 8;
+/// Every so many posts one is sent a second time with the same key.
+const REPEAT_EVERY: u32 = 3;
+const DELIVERY_POLL: Duration = Duration::from_millis(200);
+
+/// Publishes `posts` posts for each author, authors side by side and each author's one after another. `run` makes titles and
+/// idempotency keys distinct from those of other runs.
+pub async fn publish(api: &Api, authors: &[u64], posts: u32, run: &str, ledger: &mut Ledger) -> Vec<Arc<Post>> {
+    let mut published = Vec::new();
+    let mut results = stream::iter(authors).map(|author| of_author(api, *author, posts, run)).buffer_unordered(SIDE_BY_SIDE);
+    while let Some((checks, posts)) = results.next().await {
+        ledger.add(checks);
+        published.extend(posts);
+    }
+    published
+}
+
+async fn of_author(api: &Api, author: u64, posts: u32, run: &str) -> (Checks, Vec<Arc<Post>>) {
+    let mut checks = Checks::of(author);
+    let mut published: Vec<Arc<Post>> = Vec::new();
+    for number in 1..=posts {
+        match one(api, author, number, run, &mut checks).await {
+            Ok(post) => {
+                if let Some(last) = published.last() {
+                    checks.equal("publish: seq without gaps", last.id.seq + 1, post.id.seq);
+                }
+                published.push(Arc::new(post));
+            }
+            Err(error) => checks.failed(&error),
+        }
+    }
+    (checks, published)
+}
+
+async fn one(api: &Api, author: u64, number: u32, run: &str, checks: &mut Checks) -> anyhow::Result<Post> {
+    let title = format!("Post {number} of {author} in run {run}");
+    let body = json!({"title": title, "body": format!("The {number}. post that {author} publishes in run {run}.")});
+    let call = || Call::post("/v1/posts").caller(author).key(format!("verify-{run}-{author}-{number}")).json(body.clone());
+    let answer = api.fetch(call(), 201).await?;
+    let post = read_post(&answer)?;
+    checks.equal("publish: author and title", (author, &title), (post.id.author, &post.title));
+    if number.is_multiple_of(REPEAT_EVERY) {
+        let again = read_post(&api.fetch(call(), 201).await?)?;
+        checks.equal("publish: the same key gives the same post", &post, &again);
+    }
+    Ok(post)
+}
+
+fn read_post(body: &Value) -> anyhow::Result<Post> {
+    let text = |name: &str| body[name].as_str().with_context(|| format!("POST /v1/posts answers without {name}: {body}"));
+    let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
+    let created_at = text("created_at")?.to_owned();
+    Ok(Post { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at })
+}
+
+/// The ids of all posts of an author.
+pub async fn timeline(api: &Api, author: u64) -> anyhow::Result<Vec<PostId>> {
+    let walk = walk(api, author, &format!("/v1/authors/{author}/posts?status=all"), 100).await?;
+    Ok(walk.items.into_iter().map(|item| item.id).collect())
+}
+
+/// How the deliveries are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// How long a delivery may stay unfinished.
+    pub limit: Duration,
+    /// Redis was emptied: progress kept there is gone, so the unfinished are resumed by reconcile and the count of
+    /// followers handled is not compared.
+    pub flushed: bool,
+}
+
+/// Compares the delivery of every post: done, to as many followers as the edge file says.
+pub async fn deliveries(api: &Api, posts: &[Arc<Post>], graph: &Graph, patience: Patience, ledger: &mut Ledger) {
+    let until = Instant::now() + patience.limit;
+    for post in posts {
+        let mut checks = Checks::of(post.id.author);
+        match delivery(api, post.id, until, patience.flushed).await {
+            Ok(body) => {
+                let followers = Some(graph.followers(post.id.author));
+                checks.equal(&format!("delivery of {}: state", post.id), Some("done"), body["state"].as_str());
+                checks.equal(&format!("delivery of {}: followers", post.id), followers, body["followers"].as_u64());
+                if !patience.flushed {
+                    checks.equal(&format!("delivery of {}: delivered", post.id), followers, body["delivered"].as_u64());
+                }
+            }
+            Err(error) => checks.failed(&error),
+        }
+        ledger.add(checks);
+    }
+}
+
+async fn delivery(api: &Api, id: PostId, until: Instant, resume: bool) -> anyhow::Result<Value> {
+    loop {
+        let body = api.fetch(Call::get(format!("/v1/posts/{id}/delivery")).caller(id.author), 200).await?;
+        if body["state"] == "done" || Instant::now() >= until {
+            return Ok(body);
+        }
+        if resume {
+            status::fire(api, "reconcile").await?;
+        }
+        tokio::time::sleep(if resume { 10 * DELIVERY_POLL } else { DELIVERY_POLL }).await;
+    }
+}

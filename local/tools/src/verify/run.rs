@@ -1,0 +1,287 @@
+//! One run: open, publish, wait, compare, read, compare again.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::json;
+
+use super::compare::{self, Earlier};
+use super::disturb;
+use super::feed::{first_page, walk};
+use super::graph::Graph;
+use super::ledger::{Checks, Ledger};
+use super::marks::{perform, plan};
+use super::model::{Post, Reader};
+use super::publish::{Patience, deliveries, publish, timeline};
+use crate::api::{Api, Call};
+use crate::progress::Progress;
+use crate::status::{Status, wait_idle};
+use crate::text::{short, thousands};
+
+const PAGE: u32 = 100;
+/// One reader in ten walks in pages as small as this, so that cursors are used on small graphs too.
+const SMALL_PAGE: u32 = 7;
+const KILLS: u32 = 5;
+const HALF_WAY: Duration = Duration::from_secs(30);
+
+/// What goes wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Nothing.
+    Plain,
+    /// Every fan-out message is delivered twice, in a shuffled order.
+    Twice,
+    /// Fan-out workers are killed while they work.
+    Kill,
+    /// Redis is emptied in the middle of the fan-out, of the walks and of the reading.
+    Flush,
+}
+
+/// What to prove and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The edge file.
+    pub edges: PathBuf,
+    /// How many of its lines.
+    pub limit: Option<u64>,
+    /// What goes wrong on purpose.
+    pub mode: Mode,
+    /// How many of the most followed accounts publish.
+    pub authors: usize,
+    /// How many posts each.
+    pub posts: u32,
+    /// Readers at a time.
+    pub concurrency: usize,
+    /// What chance is made of.
+    pub seed: u64,
+    /// How long the stack may take to become idle.
+    pub idle_limit: Duration,
+}
+
+/// What happens when half of the readers are done.
+type Middle<'a> = Option<BoxFuture<'a, anyhow::Result<()>>>;
+
+struct Run<'a> {
+    api: &'a Api,
+    options: &'a Options,
+    graph: &'a Graph,
+    readers: Vec<u64>,
+    ledger: Ledger,
+}
+
+/// Proves it and prints each step; the ledger has the result.
+pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Ledger> {
+    let graph = Graph::read(&options.edges, options.limit)?;
+    let readers = graph.readers();
+    if readers.is_empty() {
+        bail!("{} holds no edge", options.edges.display());
+    }
+    if options.mode == Mode::Kill {
+        disturb::require_processes(api).await?;
+    }
+    let (follows, over) = (thousands(graph.edges()), thousands(graph.over_limit()));
+    say("graph", &format!("{} readers, {follows} follows, {over} refused past 500", thousands(readers.len() as u64)));
+    let run = Run { api, options, graph: &graph, readers, ledger: Ledger::default() };
+    tokio::select! {
+        outcome = run.prove() => outcome,
+        _ = tokio::signal::ctrl_c() => {
+            if options.mode != Mode::Plain {
+                disturb::release(api).await?;
+            }
+            bail!("interrupted")
+        }
+    }
+}
+
+impl Run<'_> {
+    async fn prove(mut self) -> anyhow::Result<Ledger> {
+        let Options { mode, authors, posts, seed, idle_limit, .. } = *self.options;
+        say("seed", &seed.to_string());
+        let settled = wait_idle(self.api, idle_limit).await?;
+        say("idle", &format!("after {}", short(settled)));
+        let redis_url = Status::of(self.api).await?.redis_url;
+        let middle = || (mode == Mode::Flush).then(|| disturb::flush(&redis_url).boxed());
+
+        let authors = self.graph.most_followed(authors);
+        let mut earlier = Earlier::default();
+        for author in &authors {
+            earlier.note(*author, timeline(self.api, *author).await?);
+        }
+        let api = self.api;
+        self.each("open", None, |user| async move { (open(api, user).await, ()) }).await?;
+
+        let (label, started) = (format!("{seed:x}-{}", std::process::id()), Instant::now());
+        let published = self.publish(&authors, posts, &label, &redis_url).await?;
+        let expected = authors.len() * posts as usize;
+        say("publish", &format!("{} of {expected} posts by the {} most followed", published.len(), authors.len()));
+        wait_idle(self.api, idle_limit).await?;
+        let flushed = mode == Mode::Flush;
+        let patience = Patience { limit: if flushed { idle_limit } else { Duration::from_secs(5) }, flushed };
+        deliveries(self.api, &published, self.graph, patience, &mut self.ledger).await;
+        say("delivered", &format!("{} after the first publish", short(started.elapsed())));
+
+        let mut models: HashMap<u64, Reader> = HashMap::new();
+        for user in &self.readers {
+            let followed = self.graph.following(*user);
+            let posts = published.iter().filter(|post| followed.contains(&post.id.author));
+            models.insert(*user, Reader::new(*user, posts.cloned()));
+        }
+        self.compare("compare", &models, &earlier, middle()).await?;
+        let read = self.each("read", middle(), |user| {
+            let reader = models.get(&user).cloned();
+            async move { act(api, reader, seed ^ user).await }
+        });
+        let models: HashMap<u64, Reader> = read.await?.into_iter().flatten().map(|r| (r.user(), r)).collect();
+        self.compare("compare", &models, &earlier, None).await?;
+        Ok(self.ledger)
+    }
+
+    async fn publish(&mut self, authors: &[u64], posts: u32, label: &str, redis_url: &str) -> anyhow::Result<Vec<Arc<Post>>> {
+        let (api, mode) = (self.api, self.options.mode);
+        let mut random = StdRng::seed_from_u64(self.options.seed);
+        let ledger = &mut self.ledger;
+        if mode == Mode::Plain {
+            return Ok(publish(api, authors, posts, label, ledger).await);
+        }
+        let published = disturb::held(api, async {
+            let published = publish(api, authors, posts, label, ledger).await;
+            if mode == Mode::Twice {
+                let messages = disturb::double(api, &mut random).await?;
+                say("twice", &format!("{messages} fan-out messages replaced by two shuffled copies each"));
+                if messages == 0 {
+                    bail!("nothing was queued for fan-out, so nothing could be delivered twice");
+                }
+            }
+            Ok(published)
+        })
+        .await?;
+        match mode {
+            Mode::Plain | Mode::Twice => {}
+            Mode::Kill => {
+                let killed = disturb::kill_workers(api, KILLS, self.options.idle_limit, &mut random).await?;
+                say("kill", &format!("{killed} fan-out workers killed while the queue was not empty"));
+                if killed == 0 {
+                    bail!("the fan-out ended before a worker could be killed; take a larger graph or more --posts");
+                }
+            }
+            Mode::Flush => {
+                let (left, of) = disturb::middle_of_fan_out(api, HALF_WAY).await?;
+                disturb::flush(redis_url).await?;
+                say("flush", &format!("FLUSHALL with {left} of {of} fan-out messages left"));
+            }
+        }
+        Ok(published)
+    }
+
+    async fn compare(
+        &mut self,
+        title: &str,
+        models: &HashMap<u64, Reader>,
+        earlier: &Earlier,
+        middle: Middle<'_>,
+    ) -> anyhow::Result<()> {
+        let (api, graph) = (self.api, self.graph);
+        let outcome = self.each(title, middle, |user| {
+            let reader = models.get(&user);
+            async move {
+                let mut checks = Checks::of(user);
+                if let Some(reader) = reader
+                    && let Err(error) = look(api, reader, graph, earlier, &mut checks).await
+                {
+                    checks.failed(&error);
+                }
+                (checks, ())
+            }
+        });
+        outcome.await.map(|_| ())
+    }
+
+    /// Does something for every reader, several at a time, and awaits `middle` when half of them are done.
+    async fn each<T, W: Future<Output = (Checks, T)>>(
+        &mut self,
+        title: &str,
+        mut middle: Middle<'_>,
+        work: impl Fn(u64) -> W,
+    ) -> anyhow::Result<Vec<T>> {
+        let (before, wrong_before, total) = (self.ledger.comparisons(), self.ledger.mismatched(), self.readers.len());
+        let mut progress = Progress::start(title, "readers");
+        let mut results = stream::iter(self.readers.iter().copied()).map(work).buffer_unordered(self.options.concurrency);
+        let mut values = Vec::with_capacity(total);
+        let mut note = "";
+        while let Some((checks, value)) = results.next().await {
+            self.ledger.add(checks);
+            values.push(value);
+            if values.len() * 2 >= total
+                && let Some(event) = middle.take()
+            {
+                event.await?;
+                note = ", FLUSHALL in the middle";
+            }
+            let remark = format!("({} mismatches)", self.ledger.mismatched());
+            progress.set(values.len() as u64, total as u64, &remark);
+        }
+        drop(results);
+        let took = short(progress.finish());
+        let made = thousands(self.ledger.comparisons() - before);
+        let wrong = self.ledger.mismatched() - wrong_before;
+        let readers = thousands(total as u64);
+        say(title, &format!("{readers} readers, {made} comparisons, {wrong} mismatches, {took}{note}"));
+        Ok(values)
+    }
+}
+
+fn say(step: &str, text: &str) {
+    println!("{step:<10} {text}");
+}
+
+/// Opens the feed once, which makes it live, and leaves nothing unread.
+async fn open(api: &Api, user: u64) -> Checks {
+    let mut checks = Checks::of(user);
+    let outcome = async {
+        let page = first_page(api, user, "/v1/feed?status=all", PAGE).await?;
+        if page.totals != [0] {
+            let body = api.fetch(Call::post("/v1/reads").caller(user).json(json!({"all": true})), 200).await?;
+            checks.equal("read all: unread total", Some(0), body["unread"]["total"].as_u64());
+        }
+        anyhow::Ok(())
+    };
+    if let Err(error) = outcome.await {
+        checks.failed(&error);
+    }
+    checks
+}
+
+async fn look(api: &Api, reader: &Reader, graph: &Graph, earlier: &Earlier, checks: &mut Checks) -> anyhow::Result<()> {
+    let user = reader.user();
+    let limit = if user.is_multiple_of(10) { SMALL_PAGE } else { PAGE };
+    let feed = walk(api, user, "/v1/feed?status=all", limit).await?;
+    compare::feed(checks, reader, graph.following(user), earlier, &feed);
+    let unread = walk(api, user, "/v1/feed?status=unread", limit).await?;
+    compare::unread_feed(checks, reader, &unread);
+    let counts = api.fetch(Call::get("/v1/unread").caller(user), 200).await?;
+    compare::unread_counts(checks, reader, &counts);
+    Ok(())
+}
+
+/// Reads by the reader's plan. No reader comes back if a request failed, because its state is then unknown.
+async fn act(api: &Api, reader: Option<Reader>, seed: u64) -> (Checks, Option<Reader>) {
+    let Some(mut reader) = reader else {
+        return (Checks::of(0), None);
+    };
+    let mut checks = Checks::of(reader.user());
+    for action in plan(&reader, &mut StdRng::seed_from_u64(seed)) {
+        if let Err(error) = perform(api, &mut reader, &action, &mut checks).await {
+            checks.failed(&error);
+            return (checks, None);
+        }
+    }
+    (checks, Some(reader))
+}

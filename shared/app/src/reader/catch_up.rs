@@ -1,0 +1,96 @@
+//! Pull: at a read, a reader's view asks the heads of the big authors it follows for news, and the reader delivers it to itself.
+
+use std::collections::HashMap;
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use tracing::warn;
+
+use super::{ReaderError, Readers};
+use crate::ports::Seed;
+use tidemark_domain::{
+    AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
+};
+
+/// Authors caught up with side by side.
+const PARALLEL: usize = 16;
+
+impl Readers {
+    /// The authors of whom the view lacks something that is not pushed to it, with their heads.
+    pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, ReaderError> {
+        let asking: Vec<(UserId, &AuthorState)> =
+            state.authors.iter().filter(|(_, state)| state.asks()).map(|(author, state)| (*author, state)).collect();
+        if asking.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut heads = self.pulled_heads(&asking).await?;
+        let behind = |(author, state): (UserId, &AuthorState)| {
+            heads.remove(&author).filter(|head| state.is_behind(head)).map(|head| (author, head))
+        };
+        Ok(asking.into_iter().filter_map(behind).collect())
+    }
+
+    /// Brings the view up to these heads: what a worker does for authors that are pushed.
+    pub(super) async fn catch_up(
+        &self,
+        user: UserId,
+        state: &ReaderState,
+        behind: Vec<(UserId, AuthorHead)>,
+    ) -> Result<(), ReaderError> {
+        let authors: Vec<UserId> = behind.iter().map(|(author, _)| *author).collect();
+        let (edges, reads) = futures::try_join!(self.edges.edges(user, &authors), self.reads.reads(user, &authors))?;
+        let nothing = ReadState::default();
+        let mut seeds: Vec<BoxFuture<'_, Result<(), ReaderError>>> = Vec::with_capacity(behind.len());
+        for (author, head) in &behind {
+            match edges.get(author).filter(|edge| edge.following) {
+                Some(edge) => {
+                    // What is read or retracted counts as delivered, and may never have been asked for.
+                    let known = state.authors.get(author).map_or(0, |state| state.through.min(state.asked.seq));
+                    seeds.push(self.seed_news(user, edge, head, reads.get(author).unwrap_or(&nothing), known).boxed());
+                }
+                // The view has not heard of an unfollow.
+                None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
+            }
+        }
+        let seeded: Vec<Result<(), ReaderError>> = stream::iter(seeds).buffer_unordered(PARALLEL).collect().await;
+        seeded.into_iter().collect()
+    }
+
+    /// Delivers what an author has published after `known`.
+    async fn seed_news(
+        &self,
+        user: UserId,
+        edge: &Edge,
+        head: &AuthorHead,
+        reads: &ReadState,
+        known: Seq,
+    ) -> Result<(), ReaderError> {
+        let after = known.max(edge.floor);
+        let news = head.feed_seqs(after, head.latest_seq, FEED_CAP);
+        let news: Vec<PostId> = news.into_iter().map(|seq| PostId::new(edge.author, seq)).collect();
+        let (posts, _) = self.summaries(&news).await?;
+        let entries: Vec<FeedKey> = posts.iter().map(PostSummary::key).collect();
+        let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();
+        let state = AuthorState::from_facts(edge, head, reads);
+        // What the view knows better by now, the next read asks about again.
+        self.views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
+        Ok(())
+    }
+
+    /// Heads as publish has told of them; from the facts where nothing is known, or less than the view knows.
+    async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>, ReaderError> {
+        let authors: Vec<UserId> = asking.iter().map(|(author, _)| *author).collect();
+        let mut heads = self.head_views.heads(&authors).await?;
+        let is_known = |author: &UserId, state: &AuthorState| heads.get(author).is_some_and(|head| !state.is_ahead_of(head));
+        let unknown: Vec<UserId> =
+            asking.iter().filter(|(author, state)| !is_known(author, state)).map(|(author, _)| *author).collect();
+        if !unknown.is_empty() {
+            for (author, head) in self.posts.heads(&unknown).await? {
+                if let Err(error) = self.head_views.store_head(author, &head).await {
+                    warn!(%author, error = &error as &dyn std::error::Error, "head not kept");
+                }
+                heads.insert(author, head);
+            }
+        }
+        Ok(heads)
+    }
+}

@@ -1,0 +1,212 @@
+//! Use cases around one reader: the view and what stands in for it, rebuild, follow-up of a changed edge or read state, feed pages.
+
+mod catch_up;
+mod feed;
+mod flags;
+mod reactions;
+mod rebuild;
+mod sync;
+mod timeline;
+
+use std::{collections::HashMap, sync::Arc};
+
+use tracing::warn;
+
+pub use feed::{FeedItem, FeedPage, Status};
+pub use flags::Flags;
+pub use timeline::{Lane, Merge};
+
+use crate::{
+    outage::Outage,
+    ports::{Clock, Edges, FactsError, HeadViews, PostViews, Posts, ReactionViews, Reactions, ReaderViews, Reads, ViewError},
+};
+use tidemark_domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId};
+
+/// A use case failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReaderError {
+    /// The facts did not answer. Without them nothing is answered.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    /// The view did not take a change that must not be lost: the caller hands it to the queue.
+    #[error(transparent)]
+    View(#[from] ViewError),
+}
+
+/// The reader's side of the system.
+#[derive(Clone)]
+pub struct Readers {
+    /// Follow edges.
+    pub edges: Arc<dyn Edges>,
+    /// Posts and heads.
+    pub posts: Arc<dyn Posts>,
+    /// Read facts.
+    pub reads: Arc<dyn Reads>,
+    /// Likes and favorites.
+    pub reactions: Arc<dyn Reactions>,
+    /// Views.
+    pub views: Arc<dyn ReaderViews>,
+    /// Summaries of posts.
+    pub post_views: Arc<dyn PostViews>,
+    /// Heads of authors whose readers pull.
+    pub head_views: Arc<dyn HeadViews>,
+    /// Readers' reactions.
+    pub reaction_views: Arc<dyn ReactionViews>,
+    /// Whether views may lack changes.
+    pub outage: Outage,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers that tell rebuilds apart.
+    pub token: fn() -> u64,
+}
+
+/// Where a snapshot comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The view in Redis.
+    View,
+    /// The facts, because the view is being rebuilt, or is damaged and will be.
+    Rebuilding,
+    /// The facts, because Redis is away.
+    Degraded,
+}
+
+/// All that is known of a reader's feed and counts at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// State of every followed author. From facts, every post counts as delivered.
+    pub state: ReaderState,
+    /// Heads of the authors followed; only when the snapshot comes from the facts.
+    pub heads: HashMap<UserId, AuthorHead>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// One pair's facts.
+#[derive(Debug, Clone)]
+pub struct PairFacts {
+    /// The other side.
+    pub author: UserId,
+    /// The edge, tombstone or live.
+    pub edge: Option<Edge>,
+    /// The author's head.
+    pub head: AuthorHead,
+    /// What the user has read of the author.
+    pub reads: ReadState,
+}
+
+impl PairFacts {
+    /// The edge, when the user follows the author.
+    pub fn live_edge(&self) -> Option<&Edge> {
+        self.edge.as_ref().filter(|edge| edge.following)
+    }
+
+    /// The state that the facts imply; `None` when the user does not follow the author.
+    pub fn state(&self) -> Option<AuthorState> {
+        self.live_edge().map(|edge| AuthorState::from_facts(edge, &self.head, &self.reads))
+    }
+}
+
+impl Snapshot {
+    /// Whether this view lacks something that these facts say of follow or reads: a request ended between its fact and the view.
+    pub fn lacks(&self, pair: &PairFacts) -> bool {
+        let field = self.state.authors.get(&pair.author);
+        self.origin == Origin::View
+            && match (field, pair.live_edge()) {
+                (Some(field), Some(edge)) => {
+                    field.rev < edge.rev || (field.rev == edge.rev && field.version < pair.reads.version)
+                }
+                (None, None) => false,
+                (Some(field), None) => pair.edge.as_ref().is_none_or(|edge| field.rev < edge.rev),
+                (None, Some(_)) => true,
+            }
+    }
+
+    /// What these facts imply.
+    fn of_pairs(pairs: Vec<PairFacts>, origin: Origin) -> Self {
+        let mut snapshot = Self { state: ReaderState::default(), heads: HashMap::new(), origin };
+        for pair in pairs {
+            if let Some((edge, state)) = pair.live_edge().zip(pair.state()) {
+                snapshot.state.authors.insert(edge.author, state);
+                snapshot.heads.insert(edge.author, pair.head);
+            }
+        }
+        snapshot
+    }
+}
+
+impl Readers {
+    /// The reader's view, rebuilt when missing; the facts when that is not possible now.
+    ///
+    /// # Errors
+    /// Only when the facts are needed and do not answer.
+    pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, ReaderError> {
+        match self.view(user, 0).await {
+            Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),
+            Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
+            Err(ReaderError::View(error)) => self.instead_of_view(user, &error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The facts, because the view failed.
+    async fn instead_of_view(&self, user: UserId, error: &ViewError) -> Result<Snapshot, ReaderError> {
+        warn!(%user, error = error as &dyn std::error::Error, "view unavailable, answering from the facts");
+        let origin = match error {
+            ViewError::Unavailable { .. } => Origin::Degraded,
+            ViewError::Damaged { .. } => Origin::Rebuilding,
+        };
+        self.snapshot_of_facts(user, origin).await
+    }
+
+    /// What the facts imply for a reader.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, ReaderError> {
+        let edges = self.edges.following(user).await?;
+        self.implied_by(user, edges, origin).await
+    }
+
+    /// What these edges and the other facts imply for their reader.
+    async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, ReaderError> {
+        Ok(Snapshot::of_pairs(self.facts_of(user, edges).await?, origin))
+    }
+
+    /// The facts of every author the user follows: three reads, however many they are.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, ReaderError> {
+        let edges = self.edges.following(user).await?;
+        self.facts_of(user, edges).await
+    }
+
+    async fn facts_of(&self, user: UserId, edges: Vec<Edge>) -> Result<Vec<PairFacts>, ReaderError> {
+        let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
+        let (mut heads, mut reads) = futures::try_join!(self.posts.heads(&authors), self.reads.all_reads(user))?;
+        let pair = |edge: Edge| PairFacts {
+            author: edge.author,
+            head: heads.remove(&edge.author).unwrap_or_default(),
+            reads: reads.remove(&edge.author).unwrap_or_default(),
+            edge: Some(edge),
+        };
+        Ok(edges.into_iter().map(pair).collect())
+    }
+
+    /// The facts of one pair.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, ReaderError> {
+        let authors = [author];
+        let (mut edges, mut heads, mut reads) =
+            futures::try_join!(self.edges.edges(user, &authors), self.posts.heads(&authors), self.reads.reads(user, &authors),)?;
+        Ok(PairFacts {
+            author,
+            edge: edges.remove(&author),
+            head: heads.remove(&author).unwrap_or_default(),
+            reads: reads.remove(&author).unwrap_or_default(),
+        })
+    }
+}

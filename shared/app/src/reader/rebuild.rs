@@ -1,0 +1,146 @@
+//! Rebuilding a view while it serves: mark first, so that deliveries, follows and reads land from then on; then merge the facts; then drop the mark.
+
+use futures::FutureExt;
+use tracing::{debug, info, warn};
+
+use super::{Lane, Merge, Origin, PairFacts, ReaderError, Readers, Snapshot};
+use crate::ports::{Begun, Seed, Seeded, View, ViewError};
+use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
+
+/// Rounds in which facts that changed meanwhile are loaded again, and whole rebuilds when the view vanishes meanwhile.
+const ROUNDS: usize = 6;
+
+impl Readers {
+    /// A complete view with its `newest` entries; rebuilds a missing, damaged or abandoned one. `None` while somebody else rebuilds it.
+    pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ReaderError> {
+        let mut anew = false;
+        let (outage, mut first) = futures::join!(self.outage.check(), self.views.view(user, newest).map(Some));
+        outage?;
+        for round in 1..=ROUNDS {
+            let found = match first.take() {
+                Some(found) => found,
+                None => self.views.view(user, newest).await,
+            };
+            match found {
+                Ok(Some(view)) if view.state.is_complete() => {
+                    let behind = self.behind(&view.state).await?;
+                    if behind.is_empty() || round == ROUNDS {
+                        self.extend_lifetime(user, &view.state).await;
+                        return Ok(Some(view));
+                    }
+                    self.catch_up(user, &view.state, behind).await?;
+                    continue;
+                }
+                // A follow was admitted and its facts never came: finish it here.
+                Ok(Some(View { state, .. })) if !state.meta.building => {
+                    let opening: Vec<UserId> =
+                        state.authors.iter().filter(|(_, state)| state.opening).map(|(author, _)| *author).collect();
+                    self.sync(user, &opening).await?;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(ViewError::Damaged { detail }) => {
+                    warn!(%user, detail, "damaged view, rebuilding it");
+                    anew = true;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if !self.rebuild(user, anew).await? {
+                return Ok(None);
+            }
+            anew = false;
+        }
+        Ok(None)
+    }
+
+    /// Rebuilds the view from the facts; false when somebody else is at it.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; the mark that stays behind is taken over after its deadline.
+    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, ReaderError> {
+        let token = (self.token)();
+        match self.views.begin(user, token, self.clock.now(), anew).await? {
+            Begun::Building => return Ok(false),
+            Begun::Ready => return Ok(true),
+            Begun::Begun => {}
+        }
+        let edges = self.edges.following(user).await?;
+        if self.views.admit(user, &edges).await?.is_none() {
+            return Ok(true);
+        }
+        // Only now, with the gate open: a post published after these reads is delivered, one published before is in them.
+        let authors = edges.len();
+        let snapshot = self.implied_by(user, edges, Origin::Rebuilding).await?;
+        let (entries, low) = self.newest_entries(&snapshot).await?;
+        debug!(%user, authors, entries = entries.len(), "rebuilding view");
+
+        let authors = snapshot.state.authors.into_iter().collect();
+        let mut seed = Seed { authors, entries, token: Some(token), low };
+        for _ in 0..ROUNDS {
+            match self.views.seed(user, &seed).await? {
+                Seeded::Gone => return Ok(true),
+                Seeded::Merged { stale } if stale.is_empty() => {
+                    self.views.finish(user, token, self.clock.now()).await?;
+                    info!(%user, "view rebuilt");
+                    return Ok(true);
+                }
+                Seeded::Merged { stale } => seed = self.reload(user, &stale, &seed).await?,
+            }
+        }
+        Ok(false)
+    }
+
+    /// What a complete view of the reader holds: each followed author's facts, and the newest entries with the lowest of them when there are more.
+    pub(crate) async fn implied_view(
+        &self,
+        user: UserId,
+    ) -> Result<(Vec<PairFacts>, Vec<FeedKey>, Option<FeedKey>), ReaderError> {
+        let pairs = self.pairs(user).await?;
+        let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
+        let (entries, low) = self.newest_entries(&snapshot).await?;
+        Ok((pairs, entries, low))
+    }
+
+    /// The newest entries of a reader's feed from facts, at most the cap; and the lowest of them when there are more.
+    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), ReaderError> {
+        let mut merge = Merge::new(&*self.posts, Lane::of_feed(snapshot), None);
+        let mut entries: Vec<FeedKey> = Vec::new();
+        while let Some(post) = merge.next().await? {
+            if entries.len() == FEED_CAP {
+                let low = entries.last().copied();
+                return Ok((entries, low));
+            }
+            entries.push(post.key());
+        }
+        Ok((entries, None))
+    }
+
+    /// A seed with fresh facts for these authors only.
+    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, ReaderError> {
+        let edges: Vec<Edge> = self.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
+        self.views.admit(user, &edges).await?;
+        let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
+        for edge in &edges {
+            // An edge that has changed once more is brought in by whoever changed it.
+            let Some(author) = self.author_seed(user, edge).await? else { continue };
+            reloaded.authors.extend(author.authors);
+            reloaded.entries.extend(author.entries);
+            reloaded.low = reloaded.low.max(author.low);
+        }
+        Ok(reloaded)
+    }
+
+    /// Extends the lifetimes of a view that is read, now and then. Failing costs at most an early rebuild.
+    async fn extend_lifetime(&self, user: UserId, state: &ReaderState) {
+        let now = self.clock.now();
+        if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
+            return;
+        }
+        if let Err(error) = self.views.touch(user, now).await {
+            warn!(%user, error = &error as &dyn std::error::Error, "could not extend the lifetime of a view");
+        }
+    }
+}
+
+/// A view's lifetime is extended at most this often.
+const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;

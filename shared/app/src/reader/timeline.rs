@@ -1,0 +1,211 @@
+//! A home timeline merged from the facts: many authors' timelines, newest first, loading only what is needed.
+
+use std::collections::{BinaryHeap, VecDeque};
+
+use futures::future::try_join_all;
+
+use super::{ReaderError, Readers, Snapshot};
+use crate::ports::Posts;
+use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
+
+/// Authors whose timelines are loaded side by side.
+const PARALLEL: usize = 16;
+
+/// Posts loaded of one author at first, and later.
+const FIRST_LOAD: usize = 10;
+const NEXT_LOAD: usize = 100;
+
+/// Which of an author's posts a lane gives.
+enum Wanted<'a> {
+    /// Those that feeds show, as the author's head says.
+    Feed(&'a AuthorHead),
+    /// These, ascending.
+    Only(Vec<Seq>),
+}
+
+/// One author's part in a merge.
+pub struct Lane<'a> {
+    author: UserId,
+    /// Nothing at or below it.
+    after: Seq,
+    /// Nothing above it.
+    upto: Seq,
+    /// Nothing later than it.
+    latest_at: Timestamp,
+    wanted: Wanted<'a>,
+    loaded: VecDeque<Post>,
+    loads: usize,
+}
+
+impl<'a> Lane<'a> {
+    /// The whole feed: live posts above each author's floor.
+    pub fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, Wanted::Feed(head))))
+    }
+
+    /// What counts as unread, and nothing else is read for it.
+    pub fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state, _| {
+            let mut seqs: Vec<Seq> = state.unread_seqs().collect();
+            seqs.reverse();
+            Some((seqs.first()? - 1, *seqs.last()?, Wanted::Only(seqs)))
+        })
+    }
+
+    fn of_snapshot(
+        snapshot: &'a Snapshot,
+        choose: impl Fn(&AuthorState, &'a AuthorHead) -> Option<(Seq, Seq, Wanted<'a>)>,
+    ) -> Vec<Self> {
+        let lanes = snapshot.state.authors.iter().filter_map(|(&author, state)| {
+            let head = snapshot.heads.get(&author)?;
+            let (after, upto, wanted) = choose(state, head)?;
+            let lane = Self { author, after, upto, latest_at: head.latest_at, wanted, loaded: VecDeque::new(), loads: 0 };
+            (after < upto).then_some(lane)
+        });
+        lanes.collect()
+    }
+
+    /// The greatest key that the lane can still give.
+    fn bound(&self) -> Option<FeedKey> {
+        match self.loaded.front() {
+            Some(post) => Some(post.key()),
+            None => (self.after < self.upto).then(|| FeedKey { at: self.latest_at, post: PostId::new(self.author, self.upto) }),
+        }
+    }
+
+    fn is_loaded(&self) -> bool {
+        !self.loaded.is_empty()
+    }
+
+    /// The next numbers, greatest first. What was deleted is not among them: it costs nothing, however much there is of it.
+    fn next_seqs(&mut self, limit: usize) -> Vec<Seq> {
+        match &mut self.wanted {
+            Wanted::Feed(head) => head.feed_seqs(self.after, self.upto, limit),
+            Wanted::Only(seqs) => {
+                seqs.truncate(seqs.partition_point(|&seq| seq <= self.upto));
+                let mut next = seqs.split_off(seqs.len().saturating_sub(limit));
+                next.reverse();
+                next
+            }
+        }
+    }
+
+    async fn load(&mut self, posts: &dyn Posts) -> Result<(), ReaderError> {
+        let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
+        self.loads += 1;
+        let seqs = self.next_seqs(limit);
+        let loaded = posts.posts_of(self.author, &seqs).await?;
+        // The next load begins below the last number of this one, whatever has become of its post.
+        self.upto = seqs.last().filter(|_| seqs.len() == limit).map_or(self.after, |last| last - 1);
+        if let Some(last) = loaded.last().filter(|post| !post.archived) {
+            self.latest_at = last.created_at;
+        }
+        self.loaded.extend(loaded.into_iter().filter(Post::is_in_feeds));
+        Ok(())
+    }
+}
+
+impl Readers {
+    /// An author's newest posts above `after` that feeds show, newest first, at most `limit`; and whether there are more. What was deleted costs nothing.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn newest_feed_posts(
+        &self,
+        author: UserId,
+        head: &AuthorHead,
+        after: Seq,
+        limit: usize,
+    ) -> Result<(Vec<Post>, bool), ReaderError> {
+        let mut seqs = head.feed_seqs(after, head.latest_seq, limit.saturating_add(1));
+        let more = seqs.len() > limit;
+        seqs.truncate(limit);
+        let posts = self.posts.posts_of(author, &seqs).await?;
+        Ok((posts.into_iter().filter(Post::is_in_feeds).collect(), more))
+    }
+}
+
+/// The merge itself: [`Merge::next`] gives posts newest first, each once.
+pub struct Merge<'a> {
+    posts: &'a dyn Posts,
+    lanes: Vec<Lane<'a>>,
+    heap: BinaryHeap<(FeedKey, usize)>,
+    before: Option<FeedKey>,
+    started: bool,
+}
+
+impl<'a> Merge<'a> {
+    /// Merges lanes, strictly below `before`.
+    pub fn new(posts: &'a dyn Posts, lanes: Vec<Lane<'a>>, before: Option<FeedKey>) -> Self {
+        Self { posts, lanes, heap: BinaryHeap::new(), before, started: false }
+    }
+
+    /// The next post.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn next(&mut self) -> Result<Option<Post>, ReaderError> {
+        self.start().await?;
+        while let Some((_, lane)) = self.heap.pop() {
+            if !self.lanes[lane].is_loaded() {
+                self.load(lane).await?;
+                continue;
+            }
+            let post = self.lanes[lane].loaded.pop_front();
+            self.push(lane);
+            if let Some(post) = post
+                && self.before.is_none_or(|before| post.key() < before)
+            {
+                return Ok(Some(post));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves every lane to the cursor: authors whose newest post is older need nothing, the others are looked up by time.
+    async fn start(&mut self) -> Result<(), ReaderError> {
+        if std::mem::replace(&mut self.started, true) {
+            return Ok(());
+        }
+        if let Some(before) = self.before {
+            let mut later: Vec<&mut Lane<'_>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
+            for lanes in later.chunks_mut(PARALLEL) {
+                let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
+                for (lane, seq) in lanes.iter_mut().zip(seqs) {
+                    lane.upto = lane.upto.min(seq);
+                    lane.latest_at = before.at;
+                }
+            }
+        }
+        for lane in 0..self.lanes.len() {
+            self.push(lane);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, lane: usize) {
+        if let Some(bound) = self.lanes[lane].bound() {
+            self.heap.push((bound, lane));
+        }
+    }
+
+    /// Loads a lane, and with it those next in line that are not loaded either.
+    async fn load(&mut self, first: usize) -> Result<(), ReaderError> {
+        let mut chosen = vec![first];
+        while chosen.len() < PARALLEL
+            && let Some((_, lane)) = self.heap.peek()
+            && !self.lanes[*lane].is_loaded()
+        {
+            chosen.push(*lane);
+            self.heap.pop();
+        }
+        chosen.sort_unstable();
+        let posts = self.posts;
+        let lanes = self.lanes.iter_mut().enumerate().filter(|(index, _)| chosen.binary_search(index).is_ok());
+        try_join_all(lanes.map(|(_, lane)| lane.load(posts))).await?;
+        for lane in chosen {
+            self.push(lane);
+        }
+        Ok(())
+    }
+}

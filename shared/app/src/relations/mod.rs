@@ -1,0 +1,257 @@
+//! Use cases of the relation side: follower and followee lists, relation status, counters.
+//!
+//! Lists and counters are views. A change is applied to a list that is cached, ordered by the time of the change, and takes the lease from whoever
+//! is filling one; a fill without its lease is not stored. So no order of changes and fills leaves a stale list.
+
+mod first_pages;
+
+use std::{collections::HashMap, sync::Arc};
+
+pub use first_pages::FirstPages;
+use tracing::warn;
+
+use crate::{
+    outage::Outage,
+    ports::{Edges, FactsError, List, ListSlice, Posts, Reactions, RelationViews, Start, ViewError},
+};
+use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
+
+/// Newest followers that a cached list keeps; older pages come from the facts.
+pub const FANS_CAP: usize = 1_000;
+
+/// A page of a list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RelationPage {
+    /// The entries.
+    pub items: Vec<Relation>,
+    /// Where the next page begins; `None` at the end only.
+    pub next: Option<Relation>,
+    /// Whether Redis was away.
+    pub degraded: bool,
+}
+
+/// How two users stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The caller follows the user.
+    pub following: bool,
+    /// The user follows the caller.
+    pub followed_by: bool,
+}
+
+/// The relation side of the system.
+#[derive(Clone)]
+pub struct Relations {
+    /// Follow edges.
+    pub edges: Arc<dyn Edges>,
+    /// Heads, for the number of posts.
+    pub posts: Arc<dyn Posts>,
+    /// Likes and favorites, for how many were received.
+    pub reactions: Arc<dyn Reactions>,
+    /// Cached lists and counters.
+    pub views: Arc<dyn RelationViews>,
+    /// Whether views may lack changes.
+    pub outage: Outage,
+    /// Random numbers that tell fills apart.
+    pub token: fn() -> u64,
+    /// First pages of the lists that are read most, for a moment: a hot list is one hot key in Redis.
+    pub first_pages: FirstPages,
+}
+
+impl Relations {
+    /// One page of a list. The first page of a list that is read very often may be a second old, but not for a caller who has followed or
+    /// unfollowed anybody meanwhile.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+        if start != Start::Below(None) {
+            return self.fresh_page(caller, list, start, limit).await;
+        }
+        let hot = self.first_pages.is_hot(list, limit);
+        if let Some(page) = hot.then(|| self.first_pages.get(list, limit)).flatten()
+            && matches!(self.views.changed_lately(caller).await, Ok(false))
+        {
+            return Ok(page);
+        }
+        let page = self.fresh_page(caller, list, start, limit).await?;
+        if hot && !page.degraded {
+            self.first_pages.put(list, limit, page.clone());
+        }
+        Ok(page)
+    }
+
+    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+        let mut degraded = false;
+        let slice = match self.slice(caller, list, start, limit + 1).await {
+            Ok(slice) => slice,
+            Err(Fill::Facts(error)) => return Err(error),
+            Err(Fill::View(error)) => {
+                warn!(?list, error = &error as &dyn std::error::Error, "list unavailable, answering from the facts");
+                degraded = true;
+                None
+            }
+        };
+        let (mut items, rest) = match slice {
+            Some(slice) => (slice.items, slice.rest),
+            None => (Vec::new(), Some(start)),
+        };
+        if items.len() <= limit
+            && let Some(rest) = rest
+        {
+            items.extend(self.read_facts(list, rest, limit + 1 - items.len()).await?);
+        }
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().copied().filter(|_| more);
+        Ok(RelationPage { items, next, degraded })
+    }
+
+    /// How the caller stands to these users. Asks only for the direction that is wanted.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn status(
+        &self,
+        caller: UserId,
+        users: &[UserId],
+        only_following: bool,
+    ) -> Result<HashMap<UserId, Status>, FactsError> {
+        let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
+        if !only_following {
+            pairs.extend(users.iter().map(|&user| (user, caller)));
+        }
+        let live = self.edges.live(&pairs).await?;
+        let status = |user| Status { following: live.contains(&(caller, user)), followed_by: live.contains(&(user, caller)) };
+        Ok(users.iter().map(|&user| (user, status(user))).collect())
+    }
+
+    /// The counters of `user`, seen by `caller`; whether Redis was away.
+    ///
+    /// # Errors
+    /// The facts do not answer.
+    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), FactsError> {
+        let token = (self.token)();
+        let (outage, cached) = futures::join!(self.outage.check(), self.views.counters(caller, user, token));
+        match outage.and(cached) {
+            Ok(Some(counters)) => return Ok((counters, false)),
+            Ok(None) => {}
+            Err(error) => {
+                warn!(%user, error = &error as &dyn std::error::Error, "counters unavailable, answering from the facts");
+                return Ok((self.exact_counters(user).await?, true));
+            }
+        }
+        let counters = self.exact_counters(user).await?;
+        if let Err(error) = self.views.store_counters(user, counters, token).await {
+            warn!(%user, error = &error as &dyn std::error::Error, "counters not stored");
+        }
+        Ok((counters, false))
+    }
+
+    /// Brings changed edges into the lists and counters of both sides. Depends on nothing but the edges as they are now; any number of these may run in any order.
+    ///
+    /// # Errors
+    /// Facts or Redis do not answer; to be repeated.
+    pub async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
+        self.views.apply(edges).await
+    }
+
+    /// Forgets a user's counters after a change of what they count, by `changed_by` if it was a request.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError> {
+        self.views.forget_counters(user, changed_by).await
+    }
+
+    /// The newest entries of a list, from the facts.
+    pub(crate) async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, FactsError> {
+        self.read_facts(list, Start::Below(None), limit).await
+    }
+
+    pub(crate) async fn exact_counters(&self, user: UserId) -> Result<Counters, FactsError> {
+        let authors = [user];
+        let (followers, followings, heads, received) = futures::try_join!(
+            self.edges.follower_counts(user),
+            self.edges.followings(user),
+            self.posts.heads(&authors),
+            self.reactions.received(user)
+        )?;
+        let clamp = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok(Counters {
+            followings: clamp(followings),
+            followers: clamp(followers.iter().sum()),
+            posts: clamp(heads.get(&user).map_or(0, |head| head.posts)),
+            likes: clamp(received.likes),
+            favorites: clamp(received.favorites),
+        })
+    }
+
+    /// The part of a page that the cached list holds, filled from the facts when missing.
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, Fill> {
+        let (outage, cached) = futures::join!(self.outage.check(), self.views.slice(caller, list, start, limit));
+        outage?;
+        if let Some(slice) = cached? {
+            return Ok(Some(slice));
+        }
+        let token = (self.token)();
+        self.views.lease(list, token).await?;
+        let cap = match list {
+            List::Following(_) => usize::MAX,
+            List::Fans(_) => FANS_CAP,
+        };
+        let mut members = self.read_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
+        // Cut at a whole millisecond, so that the facts go on below it without a seam.
+        let low = if members.len() > cap {
+            let low = members[cap].since.plus_ms(1);
+            members.retain(|member| member.since >= low);
+            low
+        } else {
+            Timestamp::default()
+        };
+        self.views.fill(list, token, &members, low).await?;
+        Ok(self.views.slice(caller, list, start, limit).await?)
+    }
+
+    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, FactsError> {
+        let (before, skip) = match start {
+            Start::Below(before) => (before, 0),
+            Start::Offset(skip) => (None, skip),
+        };
+        let wanted = skip.saturating_add(limit);
+        let relations = match list {
+            List::Fans(author) => self.edges.followers_by_time(author, before, wanted).await?,
+            List::Following(user) => {
+                let mut all: Vec<Relation> = self
+                    .edges
+                    .following(user)
+                    .await?
+                    .into_iter()
+                    .map(|edge| Relation { since: edge.since, user: edge.author })
+                    .filter(|relation| before.is_none_or(|before| *relation < before))
+                    .collect();
+                all.sort_unstable_by(|a, b| b.cmp(a));
+                all
+            }
+        };
+        Ok(relations.into_iter().skip(skip).take(limit).collect())
+    }
+}
+
+/// Why a list was not to be had.
+enum Fill {
+    Facts(FactsError),
+    View(ViewError),
+}
+
+impl From<FactsError> for Fill {
+    fn from(error: FactsError) -> Self {
+        Self::Facts(error)
+    }
+}
+
+impl From<ViewError> for Fill {
+    fn from(error: ViewError) -> Self {
+        Self::View(error)
+    }
+}

@@ -1,0 +1,26 @@
+//! Types and rules: no I/O, no clock, no store's byte format.
+
+pub mod author_state;
+pub mod bitmap;
+pub mod cursor;
+pub mod feed;
+pub mod ids;
+pub mod invariants;
+pub mod model;
+pub mod notices;
+pub mod pages;
+pub mod reactions;
+pub mod reader_state;
+pub mod seq_set;
+pub mod time;
+
+pub use author_state::AuthorState;
+pub use cursor::Cursor;
+pub use feed::FeedKey;
+pub use ids::{ParseIdError, PostId, Seq, UserId};
+pub use model::{ AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation, };
+pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
+pub use reactions::{Reaction, ReactionCounts, ReactionState};
+pub use reader_state::ReaderState;
+pub use seq_set::SeqSet;
+pub use time::Timestamp;

@@ -1,0 +1,76 @@
+//! An author's followers by time: sixteen shards merged.
+
+use std::collections::VecDeque;
+
+use futures::future::try_join_all;
+
+use super::{DynamoFacts, item::Reader, schema, string, unavailable};
+use tidemark_app::ports::FactsError;
+use tidemark_domain::{Relation, UserId, ids::SHARDS};
+
+/// Most entries that one load of one shard takes.
+const LOAD: usize = 1_000;
+
+/// One shard's part in the merge.
+struct Lane {
+    shard: u16,
+    before: Option<Relation>,
+    loaded: VecDeque<Relation>,
+    exhausted: bool,
+}
+
+/// Followers below `before`, newest first, at most `limit`. Consistent: the index by time is a local one.
+pub async fn by_time(
+    facts: &DynamoFacts,
+    author: UserId,
+    before: Option<Relation>,
+    limit: usize,
+) -> Result<Vec<Relation>, FactsError> {
+    let mut lanes: Vec<Lane> =
+        (0..SHARDS).map(|shard| Lane { shard, before, loaded: VecDeque::new(), exhausted: false }).collect();
+    // Followers spread evenly: a sixteenth of the page and some more is mostly enough of each shard.
+    let load = (limit / usize::from(SHARDS) * 3 / 2 + 8).min(limit).min(LOAD);
+    let mut relations = Vec::new();
+    while relations.len() < limit {
+        let empty = lanes.iter_mut().filter(|lane| lane.loaded.is_empty() && !lane.exhausted);
+        try_join_all(empty.map(|lane| lane.load(facts, author, load))).await?;
+        let Some(newest) =
+            lanes.iter_mut().filter(|lane| !lane.loaded.is_empty()).max_by_key(|lane| lane.loaded.front().copied())
+        else {
+            break;
+        };
+        relations.extend(newest.loaded.pop_front());
+    }
+    Ok(relations)
+}
+
+impl Lane {
+    async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<(), FactsError> {
+        let end = match self.before {
+            Some(before) => schema::follower_since(before.user, before.since),
+            None => string("~"),
+        };
+        let answer = facts
+            .client
+            .query()
+            .table_name(&facts.tables.followers)
+            .index_name(schema::BY_TIME)
+            .consistent_read(true)
+            .scan_index_forward(false)
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .key_condition_expression("#shard = :shard AND since < :end")
+            .expression_attribute_names("#shard", "shard")
+            .expression_attribute_values(":shard", schema::follower_shard(author, self.shard))
+            .expression_attribute_values(":end", end)
+            .send()
+            .await
+            .map_err(|error| unavailable("followers_by_time", error))?;
+        for item in answer.items() {
+            let reader = Reader { table: "followers", item };
+            self.loaded.push_back(schema::relation_of(reader.text("since")?).ok_or_else(|| reader.damaged("since"))?);
+        }
+        self.exhausted = answer.last_evaluated_key().is_none();
+        self.before = self.loaded.back().copied().or(self.before);
+        Ok(())
+    }
+}

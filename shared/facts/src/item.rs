@@ -1,0 +1,90 @@
+//! Reading attributes of an item; what is missing or of another type is a damaged item.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use tracing::warn;
+
+use super::schema;
+use tidemark_app::ports::FactsError;
+use tidemark_domain::{SeqSet, Timestamp, UserId};
+
+/// An item as the SDK has it.
+pub type Item = HashMap<String, AttributeValue>;
+
+/// An item of a known table.
+pub struct Reader<'a> {
+    pub table: &'static str,
+    pub item: &'a Item,
+}
+
+impl Reader<'_> {
+    pub fn text(&self, name: &str) -> Result<&str, FactsError> {
+        self.item.get(name).and_then(|value| value.as_s().ok()).map(String::as_str).ok_or_else(|| self.damaged(name))
+    }
+
+    pub fn number(&self, name: &str) -> Result<u64, FactsError> {
+        self.optional_number(name)?.ok_or_else(|| self.damaged(name))
+    }
+
+    pub fn optional_number(&self, name: &str) -> Result<Option<u64>, FactsError> {
+        let Some(value) = self.item.get(name) else { return Ok(None) };
+        value.as_n().ok().and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| self.damaged(name))
+    }
+
+    /// A count; zero if it is absent. A count that is negative or cannot be read is zero as well until reconcile repairs it, so that no answer depends on it.
+    pub fn count(&self, name: &str) -> u64 {
+        let count = self.optional_number(name).unwrap_or_else(|_| {
+            warn!(table = self.table, key = schema::key_text(self.table, self.item), name, "a count that cannot be read");
+            None
+        });
+        count.unwrap_or(0)
+    }
+
+    pub fn small(&self, name: &str) -> Result<u32, FactsError> {
+        u32::try_from(self.number(name)?).map_err(|_| self.damaged(name))
+    }
+
+    pub fn time(&self, name: &str) -> Result<Timestamp, FactsError> {
+        self.number(name).map(Timestamp::from_ms)
+    }
+
+    pub fn user(&self, name: &str) -> Result<UserId, FactsError> {
+        UserId::new(self.number(name)?).ok_or_else(|| self.damaged(name))
+    }
+
+    pub fn flag(&self, name: &str) -> bool {
+        self.item.get(name).and_then(|value| value.as_bool().ok()).copied().unwrap_or(false)
+    }
+
+    pub fn seqs(&self, name: &str) -> Result<SeqSet, FactsError> {
+        let Some(value) = self.item.get(name) else { return Ok(SeqSet::default()) };
+        let bytes = value.as_b().map_err(|_| self.damaged(name))?;
+        SeqSet::from_bytes(bytes.as_ref()).map_err(|_| self.damaged(name))
+    }
+
+    /// The numbers of a set; none when it is not there.
+    pub fn numbers(&self, name: &str) -> Result<Vec<u64>, FactsError> {
+        let Some(value) = self.item.get(name) else { return Ok(Vec::new()) };
+        let numbers = value.as_ns().map_err(|_| self.damaged(name))?;
+        numbers.iter().map(|number| number.parse().map_err(|_| self.damaged(name))).collect()
+    }
+
+    pub fn bytes(&self, name: &str) -> Result<&[u8], FactsError> {
+        self.item.get(name).and_then(|value| value.as_b().ok()).map(AsRef::as_ref).ok_or_else(|| self.damaged(name))
+    }
+
+    pub fn damaged(&self, name: &str) -> FactsError {
+        let key = schema::key_text(self.table, self.item);
+        FactsError::Damaged { table: self.table, key, detail: format!("attribute {name}") }
+    }
+}
+
+/// The pair that a stream record of the edges by follower is about; `None` when its keys are not an edge's.
+pub fn edge_of_record(keys: &serde_dynamo::Item) -> Option<(UserId, UserId)> {
+    let user = |name: &str| match keys.get(name) {
+        Some(serde_dynamo::AttributeValue::N(text)) => text.parse().ok(),
+        _ => None,
+    };
+    Some((user("user")?, user("author")?))
+}

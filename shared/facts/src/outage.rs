@@ -1,0 +1,30 @@
+//! [`Outages`] on DynamoDB.
+
+use async_trait::async_trait;
+
+use super::{DynamoFacts, item::Reader, number, schema, sent};
+use tidemark_app::ports::{FactsError, Outages};
+use tidemark_domain::Timestamp;
+
+#[async_trait]
+impl Outages for DynamoFacts {
+    async fn outage_until(&self) -> Result<Timestamp, FactsError> {
+        let found = self.batch_get("outage", vec![(self.tables.counters.clone(), vec![schema::outage()])]).await?;
+        let until = found.iter().flatten().next().map(|item| Reader { table: "counters", item }.time("until"));
+        Ok(until.transpose()?.unwrap_or_default())
+    }
+
+    async fn note_outage(&self, until: Timestamp) -> Result<(), FactsError> {
+        let update = self
+            .client
+            .update_item()
+            .table_name(&self.tables.counters)
+            .set_key(Some(schema::outage()))
+            .update_expression("SET #until = :until")
+            .condition_expression("attribute_not_exists(#until) OR #until < :until")
+            .expression_attribute_names("#until", "until")
+            .expression_attribute_values(":until", number(until.ms()));
+        // A longer one was noted: that does as well.
+        sent("note_outage", update.send().await).map(drop)
+    }
+}

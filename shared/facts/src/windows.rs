@@ -1,0 +1,251 @@
+//! Sets of sequence numbers that outgrow their item.
+//!
+//! An item of DynamoDB holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. While a set is small, all of it is an attribute of its item. When it
+//! is not, its oldest windows move to items of their own, and the attribute `windows` of the item says which, each with a token. Item and windows are written in one
+//! transaction. They are read one after the other: a window whose token is another one was written in between, and the item is read again.
+//!
+//! A window that moves back, because little is left in it, leaves its item behind. The next move of that window takes its place.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::{
+    primitives::Blob,
+    types::{AttributeValue, Put, TransactWriteItem, builders::UpdateBuilder},
+};
+
+use super::{
+    ATTEMPTS, DynamoFacts, back_off, build,
+    item::{Item, Reader},
+    number, schema,
+};
+use tidemark_app::ports::FactsError;
+use tidemark_domain::SeqSet;
+
+/// Bytes of a set from which on windows move out of its item, and those that stay.
+const MOST_BYTES: usize = 64 * 1024;
+const BYTES_LEFT: usize = 32 * 1024;
+
+/// A window of fewer bytes moves back: a full one takes fifteen.
+const FEW_BYTES: usize = 64;
+
+/// Windows that one transaction may write beside what else it has to.
+pub const MOST_WINDOWS: usize = 64;
+
+/// Where the bits of an item's sets are to be.
+pub struct Layout {
+    /// The sets' attributes: what is in no window.
+    pub sets: Vec<AttributeValue>,
+    /// The attribute `windows`; `None` when there is nothing to list.
+    pub listed: Option<AttributeValue>,
+    /// The windows to be written with the item.
+    windows: Vec<Item>,
+}
+
+impl Layout {
+    /// Of the sets of the item with this key, which is stored as `stored` (see [`DynamoFacts::completed`]). Moves at most [`MOST_WINDOWS`] windows out, and none
+    /// when `moves` is false.
+    pub fn new(
+        key: &Item,
+        stored: Option<&Item>,
+        sets: &[(&'static str, &SeqSet)],
+        moves: bool,
+    ) -> Result<Self, FactsError> {
+        let mut listed = stored.map(listed).unwrap_or_default();
+        let mut layout = Self { sets: Vec::new(), listed: None, windows: Vec::new() };
+        for &(name, set) in sets {
+            let before = match stored {
+                Some(item) => Reader { table: "windows", item }.seqs(name)?,
+                None => SeqSet::default(),
+            };
+            let mut inline = set.clone();
+            let known: Vec<u64> = listed
+                .keys()
+                .filter_map(|key| schema::named_window(key))
+                .filter(|(of, _)| *of == name)
+                .map(|(_, window)| window)
+                .collect();
+            for window in known {
+                let bits = set.in_window(window);
+                let same = bits == before.in_window(window);
+                if !same && bits.to_bytes().len() < FEW_BYTES {
+                    listed.remove(&schema::window_name(name, window));
+                    continue;
+                }
+                inline = inline.minus(&bits);
+                if !same {
+                    layout.write(key, &mut listed, name, window, &bits);
+                }
+            }
+            let mut bytes = if moves { inline.to_bytes().len() } else { 0 };
+            if bytes > MOST_BYTES {
+                let oldest: Vec<u64> = inline.windows().collect();
+                for window in oldest.into_iter().take(MOST_WINDOWS.saturating_sub(layout.windows.len())) {
+                    let bits = inline.in_window(window);
+                    let length = bits.to_bytes().len();
+                    if length >= FEW_BYTES {
+                        inline = inline.minus(&bits);
+                        bytes = bytes.saturating_sub(length);
+                        layout.write(key, &mut listed, name, window, &bits);
+                    }
+                    if bytes <= BYTES_LEFT {
+                        break;
+                    }
+                }
+            }
+            layout.sets.push(bits_of(&inline));
+        }
+        layout.listed = (!listed.is_empty()).then(|| AttributeValue::M(listed));
+        Ok(layout)
+    }
+
+    fn write(&mut self, key: &Item, listed: &mut HashMap<String, AttributeValue>, set: &str, window: u64, bits: &SeqSet) {
+        let Some(mut item) = schema::window(key, set, window) else { return };
+        let token = number(rand::random());
+        item.extend([("bits".to_owned(), bits_of(bits)), ("token".to_owned(), token.clone())]);
+        listed.insert(schema::window_name(set, window), token);
+        self.windows.push(item);
+    }
+
+    /// An update of the item that sets the sets as they are laid out, what `set` says, and does `then`.
+    pub fn sets_in(
+        &self,
+        update: UpdateBuilder,
+        sets: &[(&'static str, &SeqSet)],
+        set: &str,
+        then: &str,
+    ) -> UpdateBuilder {
+        let (mut update, mut set) = (update, set.to_owned());
+        for ((name, _), value) in sets.iter().zip(&self.sets) {
+            set.push_str(&format!(", #{name} = :{name}"));
+            update = update.expression_attribute_names(format!("#{name}"), *name);
+            update = update.expression_attribute_values(format!(":{name}"), value.clone());
+        }
+        match &self.listed {
+            Some(listed) => {
+                let update = update.expression_attribute_values(":windows", listed.clone());
+                update.update_expression(format!("SET {set}, windows = :windows {then}"))
+            }
+            None => {
+                let then = match then.strip_prefix("REMOVE ") {
+                    Some(lost) => format!("REMOVE windows, {lost}"),
+                    None => format!("REMOVE windows {then}"),
+                };
+                update.update_expression(format!("SET {set} {then}"))
+            }
+        }
+    }
+
+    /// Whether each set is so small that its item can hold all of it.
+    pub fn is_small(&self) -> bool {
+        self.sets.iter().all(|set| set.as_b().is_ok_and(|bits| bits.as_ref().len() <= MOST_BYTES))
+    }
+
+    /// How many windows are to be written.
+    pub fn writes(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// The writes of the windows, for the transaction that writes the item.
+    pub fn puts(&self, operation: &'static str, table: &str) -> Result<Vec<TransactWriteItem>, FactsError> {
+        let put = |item: &Item| {
+            let put = Put::builder().table_name(table).set_item(Some(item.clone())).build();
+            Ok(TransactWriteItem::builder().put(build(operation, put)?).build())
+        };
+        self.windows.iter().map(put).collect()
+    }
+}
+
+/// A set as an attribute.
+pub fn bits_of(set: &SeqSet) -> AttributeValue {
+    AttributeValue::B(Blob::new(set.to_bytes()))
+}
+
+/// Adds the condition that an attribute is what it was in the item as it was read.
+pub fn unchanged(update: UpdateBuilder, seen: Option<&Item>, name: &str, conditions: &mut Vec<String>) -> UpdateBuilder {
+    match seen.and_then(|item| item.get(name)) {
+        Some(value) => {
+            conditions.push(format!("{name} = :{name}_seen"));
+            update.expression_attribute_values(format!(":{name}_seen"), value.clone())
+        }
+        None => {
+            conditions.push(format!("attribute_not_exists({name})"));
+            update
+        }
+    }
+}
+
+/// The windows that an item names, with their tokens.
+fn listed(item: &Item) -> HashMap<String, AttributeValue> {
+    item.get("windows").and_then(|listed| listed.as_m().ok()).cloned().unwrap_or_default()
+}
+
+impl DynamoFacts {
+    /// The items with their sets whole, in any order: as if there were no windows, but that `windows` still names them. A set whose windows are damaged is an
+    /// attribute that cannot be read.
+    pub async fn completed(
+        &self,
+        operation: &'static str,
+        table: &str,
+        items: Vec<Item>,
+    ) -> Result<Vec<Item>, FactsError> {
+        let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) =
+            items.into_iter().partition(|item| item.contains_key("windows"));
+        for attempt in 0..ATTEMPTS {
+            if incomplete.is_empty() {
+                return Ok(whole);
+            }
+            let mut stale = Vec::new();
+            for mut item in incomplete {
+                if self.complete(operation, table, &mut item).await? { whole.push(item) } else { stale.push(item) }
+            }
+            if stale.is_empty() {
+                return Ok(whole);
+            }
+            back_off(attempt).await;
+            let keys = stale.iter().map(schema::windowed_key).collect();
+            let again = self.stored(operation, vec![(table.to_owned(), keys)]).await?.remove(0);
+            // What has not changed since has windows that are missing or another's.
+            let (damaged, changed): (Vec<Item>, Vec<Item>) = again.into_iter().partition(|item| stale.contains(item));
+            whole.extend(damaged.into_iter().map(|mut item| {
+                let sets: Vec<String> =
+                    listed(&item).keys().filter_map(|name| Some(schema::named_window(name)?.0.to_owned())).collect();
+                item.extend(sets.into_iter().map(|set| (set, AttributeValue::Null(true))));
+                item
+            }));
+            incomplete = changed;
+        }
+        Err(FactsError::Contention { operation })
+    }
+
+    /// Makes an item's sets whole; false when a window is not the one that the item names.
+    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, FactsError> {
+        let listed = listed(item);
+        let windows: Vec<(&str, Item, &AttributeValue)> = listed
+            .iter()
+            .filter_map(|(name, token)| {
+                let (set, window) = schema::named_window(name)?;
+                Some((set, schema::window(item, set, window)?, token))
+            })
+            .collect();
+        let keys = windows.iter().map(|(_, key, _)| key.clone()).collect();
+        let found = self.stored(operation, vec![(table.to_owned(), keys)]).await?.remove(0);
+        let mut sets: HashMap<&str, SeqSet> = HashMap::new();
+        for (set, key, token) in windows {
+            let is_it = |window: &&Item| {
+                key.iter().all(|(name, value)| window.get(name) == Some(value)) && window.get("token") == Some(token)
+            };
+            let Some(window) = found.iter().find(is_it) else { return Ok(false) };
+            let Ok(bits) = (Reader { table: "windows", item: window }).seqs("bits") else { return Ok(false) };
+            let whole = match sets.remove(set) {
+                Some(whole) => Ok(whole),
+                None => Reader { table: "windows", item }.seqs(set),
+            };
+            // Damaged itself: its reader says so.
+            let Ok(whole) = whole else { return Ok(true) };
+            sets.insert(set, whole.union(&bits));
+        }
+        let sets: Vec<(String, AttributeValue)> = sets.into_iter().map(|(set, bits)| (set.to_owned(), bits_of(&bits))).collect();
+        item.extend(sets);
+        Ok(true)
+    }
+}

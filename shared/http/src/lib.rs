@@ -1,0 +1,61 @@
+//! The edge that all HTTP functions share: API Gateway v2 events in, JSON and problems out.
+
+mod page;
+mod problem;
+mod request;
+mod response;
+
+pub use page::Page;
+pub use problem::{FieldError, Problem};
+pub use request::{Body, Request};
+pub use response::Answer;
+
+use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
+use lambda_runtime::LambdaEvent;
+use tracing::{error, info};
+
+use tidemark_app::ports::Source;
+
+/// Runs one handler over one event. Whatever happens becomes an answer; server-side failures are logged here and only here.
+pub async fn serve<F>(
+    user_claim: &str,
+    event: LambdaEvent<ApiGatewayV2httpRequest>,
+    handler: impl FnOnce(Request) -> F,
+) -> ApiGatewayV2httpResponse
+where
+    F: Future<Output = Result<Answer, Problem>>,
+{
+    let request = Request::new(event.payload, user_claim);
+    let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
+    let etag = request.header("if-none-match").map(str::to_owned);
+    let answer = match handler(request).await {
+        Ok(answer) => answer.conditional(etag.as_deref()),
+        Err(problem) => {
+            match problem.cause() {
+                Some(cause) if problem.status() >= 500 => {
+                    error!(route, request_id, status = problem.status(), error = chain(cause), "request failed");
+                }
+                _ => info!(route, request_id, status = problem.status(), slug = problem.slug(), "request refused"),
+            }
+            problem.answer(&request_id)
+        }
+    };
+    answer.into_response()
+}
+
+/// An error and what is beneath it, on one line.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+/// Boxes an error for a [`Problem`]'s cause.
+fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> Source {
+    Box::new(error)
+}

@@ -1,0 +1,71 @@
+//! Pages: `?limit=` and `?cursor=` in, `next_cursor` and a `Link` header out.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use super::{Answer, Problem, Request};
+use tidemark_domain::Cursor;
+
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 100;
+
+/// Which page is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// 1 to 100.
+    pub limit: usize,
+    /// Where the last one ended.
+    pub cursor: Option<Cursor>,
+}
+
+impl Page {
+    /// Reads the query.
+    ///
+    /// # Errors
+    /// 400 when the limit is not 1…100 or the cursor is malformed.
+    pub fn of(request: &Request) -> Result<Self, Problem> {
+        let limit = match request.query("limit") {
+            None => DEFAULT_LIMIT,
+            Some(text) => tidemark_domain::ids::parse_decimal(text)
+                .and_then(|limit| usize::try_from(limit).ok())
+                .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+                .ok_or_else(|| Problem::invalid("limit", format!("must be 1 to {MAX_LIMIT}")))?,
+        };
+        let cursor = request.query("cursor").map(|text| decode(text).ok_or_else(malformed)).transpose()?;
+        Ok(Self { limit, cursor })
+    }
+
+    /// Answers a page: items, cursor and `Link`, and what else the body has.
+    pub fn answer(request: &Request, items: Vec<Value>, next: Option<Cursor>, others: Value) -> Answer {
+        let cursor = next.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.to_bytes()));
+        let mut body = json!({ "items": items, "next_cursor": cursor });
+        if let (Some(body), Value::Object(others)) = (body.as_object_mut(), others) {
+            body.extend(others);
+        }
+        let answer = Answer::json(200, &body);
+        let Some(cursor) = cursor else { return answer };
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(request.query_pairs().iter().filter(|(name, _)| name != "cursor" && name != "offset"));
+        let query = query.append_pair("cursor", &cursor).finish();
+        answer.header("link", &format!("<{}?{query}>; rel=\"next\"", request.path()))
+    }
+}
+
+/// 400 for a cursor that is not one, or not one of this list.
+pub(crate) fn malformed() -> Problem {
+    Problem::invalid("cursor", "is not one that this list gave out")
+}
+
+impl Page {
+    /// The position in a list of this kind; `None` on the first page.
+    ///
+    /// # Errors
+    /// 400 when the cursor is of another list.
+    pub fn position<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
+        self.cursor.map(|cursor| of_kind(cursor).ok_or_else(malformed)).transpose()
+    }
+}
+
+fn decode(text: &str) -> Option<Cursor> {
+    Cursor::from_bytes(&URL_SAFE_NO_PAD.decode(text).ok()?)
+}

@@ -1,0 +1,302 @@
+//! Errors as clients see them: RFC 9457 problem details.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Answer, boxed};
+use tidemark_app::{
+    fan_out::FanOutError,
+    notices::NoticeError,
+    ports::{FactsError, QueueError, Source, ViewError},
+    reader::ReaderError,
+};
+use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
+
+/// What is wrong with one field of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FieldError {
+    /// The field, parameter or header.
+    pub field: String,
+    /// What it must be.
+    pub message: String,
+}
+
+/// Why a request is not answered with what it asked for.
+#[derive(Debug)]
+pub struct Problem {
+    kind: Kind,
+    detail: String,
+    errors: Vec<FieldError>,
+    cause: Option<Source>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    InvalidRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    TooLarge,
+    SelfFollow,
+    FollowingLimit,
+    NoticeLimit,
+    PostLimit,
+    KeyReused,
+    Internal,
+    Unavailable,
+}
+
+impl Kind {
+    const fn status(self) -> u16 {
+        match self {
+            Self::InvalidRequest => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::TooLarge => 413,
+            Self::SelfFollow | Self::FollowingLimit | Self::NoticeLimit | Self::PostLimit | Self::KeyReused => 422,
+            Self::Internal => 500,
+            Self::Unavailable => 503,
+        }
+    }
+
+    const fn slug(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid-request",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not-found",
+            Self::TooLarge => "body-too-large",
+            Self::SelfFollow => "self-follow",
+            Self::FollowingLimit => "following-limit",
+            Self::NoticeLimit => "notice-limit",
+            Self::PostLimit => "post-limit",
+            Self::KeyReused => "idempotency-key-reused",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "The request is not valid",
+            Self::Unauthorized => "The caller is not known",
+            Self::Forbidden => "The caller may not do this",
+            Self::NotFound => "There is no such thing",
+            Self::TooLarge => "The body is too large",
+            Self::SelfFollow => "Nobody follows themselves",
+            Self::FollowingLimit => "The caller follows as many authors as allowed",
+            Self::NoticeLimit => "The platform holds as many notices as it can",
+            Self::PostLimit => "The author has published as many posts as there can be",
+            Self::KeyReused => "The idempotency key was used for another request",
+            Self::Internal => "The server made an error",
+            Self::Unavailable => "The server cannot answer at the moment",
+        }
+    }
+}
+
+impl Problem {
+    fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None }
+    }
+
+    /// 400, naming the field.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let error = FieldError { field: field.into(), message: message.into() };
+        let detail = format!("{} {}", error.field, error.message);
+        Self { errors: vec![error], ..Self::new(Kind::InvalidRequest, detail) }
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        Self::new(Kind::Unauthorized, "the token names no user")
+    }
+
+    /// 403.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Forbidden, detail)
+    }
+
+    /// 404.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, detail)
+    }
+
+    /// 413.
+    pub fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(Kind::TooLarge, detail)
+    }
+
+    /// 422 for following oneself.
+    pub fn self_follow() -> Self {
+        Self::new(Kind::SelfFollow, "an author is not their own follower")
+    }
+
+    /// 422 for one followee too many.
+    pub fn following_limit(limit: u64) -> Self {
+        Self::new(Kind::FollowingLimit, format!("at most {limit} authors can be followed"))
+    }
+
+    /// 422 for one notice too many.
+    pub fn notice_limit(platform: Platform) -> Self {
+        let detail = format!("platform {platform} has {MAX_LIVE} live notices, which is the most; nothing was published");
+        Self::new(Kind::NoticeLimit, detail)
+    }
+
+    /// 422 for one post too many.
+    pub fn post_limit() -> Self {
+        Self::new(Kind::PostLimit, format!("an author can publish {LAST_POST} posts; nothing was published"))
+    }
+
+    /// 422 for another body under the same key.
+    pub fn key_reused() -> Self {
+        Self::new(Kind::KeyReused, "the Idempotency-Key came with another body before")
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.kind.status()
+    }
+
+    /// The last part of the problem's type.
+    pub fn slug(&self) -> &'static str {
+        self.kind.slug()
+    }
+
+    /// The error beneath, for the log.
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+
+    /// Type, title, status and detail, as one item of a batch answer says it.
+    pub fn summary(&self) -> serde_json::Value {
+        json!({
+            "type": format!("/problems/{}", self.slug()),
+            "title": self.kind.title(),
+            "status": self.status(),
+            "detail": self.detail,
+        })
+    }
+
+    /// The answer.
+    pub fn answer(&self, request_id: &str) -> Answer {
+        let mut body = self.summary();
+        body["request_id"] = json!(request_id);
+        if !self.errors.is_empty() {
+            body["errors"] = json!(self.errors);
+        }
+        let answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
+        match self.status() {
+            401 => answer.header("www-authenticate", "Bearer"),
+            503 => answer.header("retry-after", "1"),
+            _ => answer,
+        }
+    }
+
+    fn caused(kind: Kind, detail: &str, cause: Source) -> Self {
+        Self { cause: Some(cause), ..Self::new(kind, detail) }
+    }
+}
+
+impl From<FactsError> for Problem {
+    fn from(error: FactsError) -> Self {
+        let kind = match error {
+            FactsError::Unavailable { .. } | FactsError::Contention { .. } => Kind::Unavailable,
+            FactsError::Damaged { .. } => Kind::Internal,
+        };
+        Self::caused(kind, "the fact store did not do its part", boxed(error))
+    }
+}
+
+impl From<ViewError> for Problem {
+    fn from(error: ViewError) -> Self {
+        let kind = match error {
+            ViewError::Unavailable { .. } => Kind::Unavailable,
+            ViewError::Damaged { .. } => Kind::Internal,
+        };
+        Self::caused(kind, "the view store did not do its part", boxed(error))
+    }
+}
+
+impl From<QueueError> for Problem {
+    fn from(error: QueueError) -> Self {
+        Self::caused(Kind::Unavailable, "the task queue did not do its part", boxed(error))
+    }
+}
+
+impl From<ReaderError> for Problem {
+    fn from(error: ReaderError) -> Self {
+        match error {
+            ReaderError::Facts(error) => error.into(),
+            ReaderError::View(error) => error.into(),
+        }
+    }
+}
+
+impl From<NoticeError> for Problem {
+    fn from(error: NoticeError) -> Self {
+        match error {
+            NoticeError::Facts(error) => error.into(),
+            NoticeError::Queue(error) => error.into(),
+        }
+    }
+}
+
+impl From<FanOutError> for Problem {
+    fn from(error: FanOutError) -> Self {
+        match error {
+            FanOutError::Facts(error) => error.into(),
+            FanOutError::View(error) => error.into(),
+            FanOutError::Queue(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kind, the next after each.
+    fn next(kind: Kind) -> Option<Kind> {
+        Some(match kind {
+            Kind::InvalidRequest => Kind::Unauthorized,
+            Kind::Unauthorized => Kind::Forbidden,
+            Kind::Forbidden => Kind::NotFound,
+            Kind::NotFound => Kind::TooLarge,
+            Kind::TooLarge => Kind::SelfFollow,
+            Kind::SelfFollow => Kind::FollowingLimit,
+            Kind::FollowingLimit => Kind::NoticeLimit,
+            Kind::NoticeLimit => Kind::PostLimit,
+            Kind::PostLimit => Kind::KeyReused,
+            Kind::KeyReused => Kind::Internal,
+            Kind::Internal => Kind::Unavailable,
+            Kind::Unavailable => return None,
+        })
+    }
+
+    #[test]
+    fn openapi_has_every_kind_of_problem() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi.yaml");
+        let document = std::fs::read_to_string(path).unwrap();
+        for kind in std::iter::successors(Some(Kind::InvalidRequest), |kind| next(*kind)) {
+            let (slug, status) = (format!("/problems/{}", kind.slug()), format!("status: {{const: {}}}", kind.status()));
+            let told = document.lines().any(|line| {
+                let (slugs, ends) = (line.split([' ', ',', '[', ']', '}']), line.contains(&status));
+                ends && slugs.into_iter().any(|word| word == slug)
+            });
+            assert!(told, "{slug} with {status}");
+        }
+    }
+
+    #[test]
+    fn statuses_that_call_for_a_header_have_it() {
+        let header = |problem: Problem, name: &str| {
+            let response = problem.answer("r").into_response();
+            response.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(header(Problem::unauthorized(), "www-authenticate").as_deref(), Some("Bearer"));
+        let away = FactsError::Contention { operation: "test" };
+        assert_eq!(header(away.into(), "retry-after").as_deref(), Some("1"));
+        assert_eq!(header(Problem::not_found("x"), "retry-after"), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! What a handler asks of a request; every refusal names the field.
+
+use std::{borrow::Cow, str::FromStr};
+
+use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::Problem;
+use tidemark_app::ports::IdempotencyKey;
+use tidemark_domain::{NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
+
+/// Bytes of a body.
+const MAX_BODY: usize = 256 * 1024;
+
+/// Characters of a title, and bytes of the text below it.
+const MAX_TITLE: usize = 200;
+const MAX_TEXT: usize = 64 * 1024;
+
+/// Characters of an idempotency key.
+const MAX_KEY: usize = 128;
+
+/// One HTTP request.
+#[derive(Debug)]
+pub struct Request {
+    event: ApiGatewayV2httpRequest,
+    caller: Option<UserId>,
+    query: Vec<(String, String)>,
+}
+
+impl Request {
+    /// Reads the event; the caller is the user that `user_claim` of the verified token names.
+    pub fn new(event: ApiGatewayV2httpRequest, user_claim: &str) -> Self {
+        let jwt = event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref());
+        let caller = jwt.and_then(|jwt| jwt.claims.get(user_claim)).and_then(|claim| claim.parse().ok());
+        let raw = event.raw_query_string.as_deref().unwrap_or_default();
+        let query = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
+        Self { caller, query, event }
+    }
+
+    /// Method and path template, as the function's events in the template have them.
+    pub fn route(&self) -> &str {
+        self.event.route_key.as_deref().unwrap_or_default()
+    }
+
+    /// The request's id.
+    pub fn id(&self) -> &str {
+        self.event.request_context.request_id.as_deref().unwrap_or_default()
+    }
+
+    /// The path as it was asked for.
+    pub fn path(&self) -> &str {
+        self.event.raw_path.as_deref().unwrap_or_default()
+    }
+
+    /// Who calls.
+    ///
+    /// # Errors
+    /// 401 without an identity.
+    pub fn caller(&self) -> Result<UserId, Problem> {
+        self.caller.ok_or_else(Problem::unauthorized)
+    }
+
+    /// Refuses a caller whose token does not have this scope.
+    ///
+    /// # Errors
+    /// 401 without an identity, 403 without the scope.
+    pub fn require_scope(&self, scope: &str) -> Result<(), Problem> {
+        self.caller()?;
+        if self.has_scope(scope) { Ok(()) } else { Err(Problem::forbidden(format!("the token lacks the scope {scope}"))) }
+    }
+
+    /// Whether the verified token has this scope: in its claim `scope` (RFC 8693) or `scp`, which API Gateway takes for the same, or among the scopes that
+    /// API Gateway found for the route.
+    pub fn has_scope(&self, scope: &str) -> bool {
+        let Some(jwt) = self.event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref()) else {
+            return false;
+        };
+        let mut claims = ["scope", "scp"].into_iter().filter_map(|name| jwt.claims.get(name));
+        claims.any(|claim| scopes(claim).iter().any(|word| word == scope))
+            || jwt.scopes.iter().flatten().any(|word| word == scope)
+    }
+
+    /// The `Idempotency-Key` header, with what the request is: `meaning` is the body as it was understood.
+    ///
+    /// # Errors
+    /// 400 when the key is not 1 to 128 printable ASCII characters.
+    pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
+        let Some(key) = self.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
+        let fingerprint = Sha256::digest(meaning.to_string()).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
+    }
+
+    /// A header's value; nothing when it is not visible ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.event.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// A header of 1 to `max` printable ASCII characters; `None` when it is absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else. `name` is how the refusal calls it.
+    pub fn printable_header(&self, name: &'static str, max: usize) -> Result<Option<&str>, Problem> {
+        let Some(value) = self.event.headers.get(name) else { return Ok(None) };
+        let printable = (1..=max).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
+        let text = value.to_str().ok().filter(|_| printable);
+        text.map(Some).ok_or_else(|| Problem::invalid(name, format!("must be 1 to {max} printable ASCII characters")))
+    }
+
+    /// All query parameters in order, decoded.
+    pub fn query_pairs(&self) -> &[(String, String)] {
+        &self.query
+    }
+
+    /// The first query parameter of this name.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The user in a path parameter.
+    ///
+    /// # Errors
+    /// 400 when it is not one.
+    pub fn user_parameter(&self, name: &str) -> Result<UserId, Problem> {
+        self.parameter(name)
+    }
+
+    /// The post in the path.
+    ///
+    /// # Errors
+    /// 400 when it is not one.
+    pub fn post_parameter(&self) -> Result<PostId, Problem> {
+        self.parameter("post")
+    }
+
+    /// The notice in the path.
+    ///
+    /// # Errors
+    /// 400 when it is not one.
+    pub fn notice_parameter(&self) -> Result<NoticeId, Problem> {
+        self.parameter("notice")
+    }
+
+    fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+        let text = self.event.path_parameters.get(name).map_or("", String::as_str);
+        text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+    }
+
+    /// The body, a JSON object.
+    ///
+    /// # Errors
+    /// 400 when it is not one, 413 when it is too large.
+    pub fn body(&self) -> Result<Body, Problem> {
+        let text = self.event.body.as_deref().unwrap_or_default();
+        let bytes = if self.event.is_base64_encoded {
+            Cow::Owned(STANDARD.decode(text).map_err(|_| Problem::invalid("body", "must be base64"))?)
+        } else {
+            Cow::Borrowed(text.as_bytes())
+        };
+        if bytes.len() > MAX_BODY {
+            return Err(Problem::too_large(format!("at most {MAX_BODY} bytes")));
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(fields)) => Ok(Body { fields }),
+            Ok(_) => Err(Problem::invalid("body", "must be a JSON object")),
+            Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),
+        }
+    }
+}
+
+/// The fields of a JSON body. `null` is an absent field.
+#[derive(Debug)]
+pub struct Body {
+    fields: Map<String, Value>,
+}
+
+impl Body {
+    /// Whether the field is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The whole object.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A string of `min` to `max` characters; `None` when absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else.
+    pub fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<&str>, Problem> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
+        let length = text.chars().count();
+        if length < min || length > max {
+            return Err(Problem::invalid(name, format!("must have {min} to {max} characters")));
+        }
+        Ok(Some(text))
+    }
+
+    /// A string of `min` to `max` characters.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn text(&self, name: &str, min: usize, max: usize) -> Result<&str, Problem> {
+        self.optional_text(name, min, max)?.ok_or_else(|| Problem::invalid(name, "is required"))
+    }
+
+    /// `title`, 1 to 200 characters, and `body`, at most 64 KiB.
+    ///
+    /// # Errors
+    /// 400 when the title is absent or one of them is anything else.
+    pub fn title_and_text(&self) -> Result<(String, Option<String>), Problem> {
+        let title = self.text("title", 1, MAX_TITLE)?.to_owned();
+        let text = self.optional_text("body", 0, MAX_TEXT)?.map(str::to_owned);
+        if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
+            return Err(Problem::invalid("body", format!("must have at most {MAX_TEXT} bytes")));
+        }
+        Ok((title, text))
+    }
+
+    /// A boolean; false when absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else.
+    pub fn flag(&self, name: &str) -> Result<bool, Problem> {
+        let Some(value) = self.get(name) else { return Ok(false) };
+        value.as_bool().ok_or_else(|| Problem::invalid(name, "must be true or false"))
+    }
+
+    /// A platform, as a number or a decimal string.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn platform(&self, name: &str) -> Result<Platform, Problem> {
+        parse_platform(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
+    }
+
+    /// A list of 1 to `max` platforms, each as a number or a decimal string.
+    ///
+    /// # Errors
+    /// 400 when it is absent, empty, too long, or an item is not a platform.
+    pub fn platforms(&self, name: &str, max: usize) -> Result<Vec<Platform>, Problem> {
+        let items = self.list(name, max)?.iter().enumerate();
+        items.map(|(index, item)| parse_platform(&format!("{name}[{index}]"), item)).collect()
+    }
+
+    /// A user id.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn user(&self, name: &str) -> Result<UserId, Problem> {
+        parse_text(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
+    }
+
+    /// A sequence number, as a number or a decimal string.
+    ///
+    /// # Errors
+    /// 400 when it is absent or anything else.
+    pub fn seq(&self, name: &str) -> Result<Seq, Problem> {
+        let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
+        let seq = integer(value).or_else(|| value.as_str().and_then(parse_decimal));
+        seq.ok_or_else(|| Problem::invalid(name, "must be a sequence number"))
+    }
+
+    /// A time, the nearest that [`Timestamp`] can be; `None` when absent.
+    ///
+    /// # Errors
+    /// 400 when it is anything else.
+    pub fn optional_time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let time = value.as_str().and_then(Timestamp::parse_nearest);
+        time.map(Some).ok_or_else(|| Problem::invalid(name, "must be an RFC 3339 time"))
+    }
+
+    /// A list of 1 to `max` ids.
+    ///
+    /// # Errors
+    /// 400 when it is absent, empty, too long, or an item is not an id.
+    pub fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        let items = self.list(name, max)?.iter().enumerate();
+        items.map(|(index, item)| parse_text(&format!("{name}[{index}]"), item)).collect()
+    }
+
+    fn list(&self, name: &str, max: usize) -> Result<&Vec<Value>, Problem> {
+        let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
+        let items = value.as_array().filter(|items| (1..=max).contains(&items.len()));
+        items.ok_or_else(|| Problem::invalid(name, format!("must be a list of 1 to {max} ids")))
+    }
+}
+
+/// The scopes in a claim: words between spaces, or a list. Claims are strings in API Gateway's events: it writes a list as `[one two]`, others as JSON.
+fn scopes(claim: &str) -> Vec<Cow<'_, str>> {
+    if let Ok(list) = serde_json::from_str::<Vec<String>>(claim) {
+        return list.into_iter().map(Cow::Owned).collect();
+    }
+    let list = claim.trim().strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+    list.unwrap_or(claim).split_ascii_whitespace().map(Cow::Borrowed).collect()
+}
+
+/// A number without a fraction, however it is written: to JSON, `7.0` and `7` are the same. Above 2^53 only digits are exact.
+fn integer(value: &Value) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(whole).map(|number| number as u64))
+}
+
+fn parse_platform(name: &str, value: &Value) -> Result<Platform, Problem> {
+    let number = integer(value).map(|number| number.to_string());
+    let text = number.as_deref().or_else(|| value.as_str()).ok_or_else(|| Problem::invalid(name, "must be a platform"))?;
+    text.parse().map_err(|error: ParseIdError| Problem::invalid(name, error.to_string()))
+}
+
+fn parse_text<T: FromStr<Err: std::fmt::Display>>(name: &str, value: &Value) -> Result<T, Problem> {
+    let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
+    text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A request whose token has these claims, and whose route asked for these scopes.
+    fn request(claims: Value, of_route: Value) -> Request {
+        let jwt = json!({ "claims": claims, "scopes": of_route });
+        let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
+        Request::new(serde_json::from_value(event).unwrap(), "sub")
+    }
+
+    #[test]
+    fn a_scope_is_found_in_either_claim_in_a_string_and_in_a_list() {
+        for claim in ["scope", "scp"] {
+            for value in [
+                "notices:write",
+                "feed notices:write",
+                "[notices:write]",
+                "[feed notices:write profile]",
+                "[\"feed\", \"notices:write\"]",
+            ] {
+                assert!(request(json!({ "sub": "7", claim: value }), json!(null)).has_scope("notices:write"), "{claim} {value}");
+            }
+            for value in ["", "[]", "feed", "notices:writer", "xnotices:write", "notices:write,feed", "[feed", "notices"] {
+                assert!(!request(json!({ "sub": "7", claim: value }), json!(null)).has_scope("notices:write"), "{claim} {value}");
+            }
+        }
+        assert!(request(json!({ "sub": "7" }), json!(["notices:write"])).has_scope("notices:write"));
+        assert!(!request(json!({ "sub": "notices:write" }), json!(["feed"])).has_scope("notices:write"));
+        let both = request(json!({ "sub": "7", "scope": "feed", "scp": "[notices:write]" }), json!(null));
+        assert!(both.require_scope("notices:write").is_ok());
+        assert_eq!(
+            request(json!({ "scp": "notices:write" }), json!(null)).require_scope("notices:write").unwrap_err().status(),
+            401
+        );
+    }
+}

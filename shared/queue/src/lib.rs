@@ -1,0 +1,214 @@
+//! The task queue on SQS.
+//!
+//! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`. Its group is the author
+//! (for a sync task the reader or the platform), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_sdk_sqs::{
+    Client,
+    types::{QueueAttributeName, SendMessageBatchRequestEntry},
+};
+use serde::{Deserialize, Serialize};
+
+use tidemark_app::ports::{Backlog, Failures, QueueError, Task, TaskQueue};
+
+/// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
+const VERSION: u8 = 1;
+
+/// Messages and bytes that one SendMessageBatch takes.
+const BATCH_MESSAGES: usize = 10;
+const BATCH_BYTES: usize = 250_000;
+
+/// A queue of tasks.
+#[derive(Debug, Clone)]
+pub struct SqsTasks {
+    client: Client,
+    queue_url: String,
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    v: u8,
+    #[serde(flatten)]
+    task: &'a Task,
+}
+
+#[derive(Deserialize)]
+struct Incoming {
+    v: u8,
+    #[serde(flatten)]
+    task: Task,
+}
+
+/// A message is not a task of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum MalformedTask {
+    /// Not the JSON of a task.
+    #[error("not a task: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another layout.
+    #[error("task of version {0}, this worker knows {VERSION}")]
+    Version(u8),
+}
+
+/// Writes a task as a message body.
+///
+/// # Errors
+/// Never for the tasks there are; serde's own.
+pub fn encode(task: &Task) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Outgoing { v: VERSION, task })
+}
+
+/// Reads a message body.
+///
+/// # Errors
+/// It is not a task of this version.
+pub fn decode(body: &str) -> Result<Task, MalformedTask> {
+    let incoming: Incoming = serde_json::from_str(body)?;
+    if incoming.v == VERSION { Ok(incoming.task) } else { Err(MalformedTask::Version(incoming.v)) }
+}
+
+impl SqsTasks {
+    /// Tasks on this queue.
+    pub fn new(client: Client, queue_url: String) -> Self {
+        Self { client, queue_url }
+    }
+
+    /// Numbers that the queue tells of itself.
+    async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, QueueError> {
+        let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
+        let answer = request.set_attribute_names(Some(names.to_vec())).send().await;
+        let answer = answer.map_err(|error| failed(operation, error))?;
+        let number = |name| answer.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
+        let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
+        numbers.ok_or_else(|| QueueError { detail: format!("{operation}: no number of messages"), source: None })
+    }
+
+    async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), QueueError> {
+        let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
+        let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
+        for (index, (body, group)) in messages.iter().enumerate() {
+            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
+            let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
+            request = request.entries(entry.map_err(|error| failed("build", error))?);
+        }
+        let answer = request.send().await.map_err(|error| failed("send", error))?;
+        match answer.failed().first() {
+            None => Ok(()),
+            Some(entry) => Err(QueueError {
+                detail: format!(
+                    "{} of {} messages refused, the first with {}",
+                    answer.failed().len(),
+                    messages.len(),
+                    entry.code()
+                ),
+                source: None,
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl TaskQueue for SqsTasks {
+    async fn backlog(&self) -> Result<Backlog, QueueError> {
+        let names = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        ];
+        let numbers = self.numbers("backlog", &names).await?;
+        Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
+    }
+
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError> {
+        let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
+        let messages = messages.map_err(|error: serde_json::Error| failed("encode", error))?;
+        let mut rest = messages.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let count = rest
+                .iter()
+                .take(BATCH_MESSAGES)
+                .take_while(|(body, _)| {
+                    bytes += body.len();
+                    bytes <= BATCH_BYTES
+                })
+                .count()
+                .max(1);
+            let (batch, later) = rest.split_at(count);
+            self.send_batch(batch, delay).await?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
+        let request = request.attribute_names(QueueAttributeName::QueueArn);
+        request.send().await.map(|_| ()).map_err(|error| failed("ping", error))
+    }
+}
+
+#[async_trait]
+impl Failures for SqsTasks {
+    async fn waiting(&self) -> Result<u64, QueueError> {
+        Ok(self.numbers("waiting", &[QueueAttributeName::ApproximateNumberOfMessages]).await?[0])
+    }
+}
+
+fn failed(detail: &str, error: impl std::error::Error + Send + Sync + 'static) -> QueueError {
+    QueueError { detail: detail.to_owned(), source: Some(Box::new(error)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemark_app::ports::{FanOut, FanOutKind};
+    use tidemark_domain::{Modes, Timestamp};
+
+    #[test]
+    fn messages_are_exactly_these_and_come_back() {
+        let fan_out = FanOut {
+            kind: FanOutKind::Deliver,
+            post: "7-3".parse().unwrap(),
+            at: Timestamp::from_ms(5),
+            pages: 2,
+            deletions: 0,
+            modes: Modes::default(),
+        };
+        let tasks = [
+            Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX], tries: 0 },
+            Task::Batch { fan_out, page: 1, followers: vec![], tries: 0 }.tried_once_more().0,
+            Task::List { fan_out, from: 0, to: 2, tries: 0 },
+            Task::Tell { fan_out, tries: 0 },
+            Task::sync("1".parse().unwrap(), "7".parse().unwrap()),
+            Task::sync("1".parse().unwrap(), "7".parse().unwrap()).tried_once_more().0,
+            Task::Notices { platform: "7".parse().unwrap(), user: None, tries: 0 },
+            Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()), tries: 0 },
+        ];
+        let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
+        let bodies = [
+            format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
+            format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[],"tries":1}}"#),
+            format!(r#"{{"v":1,"type":"list",{fan_out},"from":0,"to":2}}"#),
+            format!(r#"{{"v":1,"type":"tell",{fan_out}}}"#),
+            r#"{"v":1,"type":"sync","user":"1","author":"7"}"#.to_owned(),
+            r#"{"v":1,"type":"sync","user":"1","author":"7","tries":1}"#.to_owned(),
+            r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
+            r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
+        ];
+        for (task, body) in tasks.iter().zip(bodies) {
+            assert_eq!(encode(task).unwrap(), body);
+            assert_eq!(&decode(&body).unwrap(), task);
+        }
+    }
+
+    #[test]
+    fn malformed_messages_are_refused() {
+        for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"sync","user":"1","author":"7"}"#, "[1]"] {
+            assert!(decode(body).is_err(), "{body}");
+        }
+    }
+}

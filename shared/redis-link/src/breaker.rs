@@ -1,0 +1,130 @@
+//! A circuit breaker: after a few failures in a row Redis is not asked for a while, so that a hanging one costs a function some waits and not all its time.
+
+use std::{
+    array,
+    future::Future,
+    iter::{self, Chain, Repeat},
+    time::Duration,
+};
+
+use failsafe::{
+    Config, Error, Instrument, StateMachine,
+    failure_policy::{self, ConsecutiveFailures},
+    futures::CircuitBreaker as _,
+};
+use tracing::{info, warn};
+
+use crate::LinkError;
+
+
+/// Failures in a row that open the breaker.
+const FAILURES: u32 = 3;
+
+/// How long it stays open: one after the other with every attempt that fails, the longest from then on.
+const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// How long a change waits for an answer while the breaker is open.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What happens to an operation while the breaker is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum While {
+    /// It is refused: the facts answer instead.
+    Refused,
+    /// It is tried all the same, with little patience: a change of the facts that one function keeps from a Redis that has come back would
+    /// be missing in views that another function has built there meanwhile.
+    Tried,
+}
+
+type Pauses = Chain<array::IntoIter<Duration, 3>, Repeat<Duration>>;
+
+/// The breaker of one connection; clones share it.
+#[derive(Clone)]
+pub(crate) struct Breaker {
+    state: StateMachine<ConsecutiveFailures<Pauses>, Log>,
+}
+
+/// Says when the breaker opens and tries again.
+struct Log;
+
+impl Instrument for Log {
+    fn on_call_rejected(&self) {}
+
+    fn on_open(&self) {
+        warn!("Redis is not asked for a while");
+    }
+
+    fn on_half_open(&self) {
+        info!("Redis is asked again");
+    }
+
+    fn on_closed(&self) {}
+}
+
+impl Breaker {
+    pub(crate) fn new() -> Self {
+        let pauses = PAUSES.into_iter().chain(iter::repeat(LONGEST_PAUSE));
+        let policy = failure_policy::consecutive_failures(FAILURES, pauses);
+        Self { state: Config::new().failure_policy(policy).instrument(Log).build() }
+    }
+
+    /// Runs one operation, or does with it what is asked for while the breaker is open. Only a Redis that does not answer counts as a failure.
+    pub(crate) async fn run<T>(
+        &self,
+        operation: &'static str,
+        open: While,
+        call: impl Future<Output = Result<T, LinkError>>,
+    ) -> Result<T, LinkError> {
+        if open == While::Tried && !self.state.is_call_permitted() {
+            let late = |_| LinkError::Unavailable { operation, source: "no answer while the circuit breaker is open".into() };
+            return tokio::time::timeout(PATIENCE, call).await.map_err(late)?;
+        }
+        let is_failure = |error: &LinkError| matches!(error, LinkError::Unavailable { .. });
+        match self.state.call_with(is_failure, call).await {
+            Ok(value) => Ok(value),
+            Err(Error::Inner(error)) => Err(error),
+            Err(Error::Rejected) => Err(LinkError::Unavailable { operation, source: "the circuit breaker is open".into() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn unavailable() -> LinkError {
+        LinkError::Unavailable { operation: "test", source: "away".into() }
+    }
+
+    #[tokio::test]
+    async fn it_opens_after_failures_in_a_row_and_asks_again_after_a_pause() {
+        let breaker = Breaker::new();
+        let mut asked = 0;
+        for _ in 0..2 {
+            assert!(breaker.run("test", While::Refused, async { Err::<(), _>(unavailable()) }).await.is_err());
+        }
+        // What is wrong with a value is not wrong with Redis, and an answer ends the row.
+        let damaged = LinkError::Unexpected { detail: String::new() };
+        assert!(breaker.run("test", While::Refused, async { Err::<(), _>(damaged) }).await.is_err());
+        for _ in 0..10 {
+            let call = async {
+                asked += 1;
+                Err::<(), _>(unavailable())
+            };
+            assert!(breaker.run("test", While::Refused, call).await.is_err());
+        }
+        assert_eq!(asked, 3, "three in a row, then nobody asks");
+        let opened = Instant::now();
+        assert!(breaker.run("test", While::Tried, async { Ok(()) }).await.is_ok(), "a change is tried");
+        assert!(breaker.run("test", While::Tried, std::future::pending::<Result<(), _>>()).await.is_err(), "and not for long");
+        while breaker.run("test", While::Refused, async { Ok(()) }).await.is_err() {
+            assert!(opened.elapsed() < LONGEST_PAUSE, "asked again in time");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(opened.elapsed() >= PAUSES[0] / 2);
+        assert!(breaker.run("test", While::Refused, async { Ok(()) }).await.is_ok());
+    }
+}

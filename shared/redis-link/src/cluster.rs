@@ -1,0 +1,508 @@
+//! A cluster: commands go to the nodes that serve their slots, node by node side by side, and follow a slot that moves.
+//!
+//! Every node has a connection and a breaker of its own, so that a lost master is felt only by those whose views it holds. (The library's own cluster
+//! connection asks nobody while it looks for a lost node.) All operations are idempotent; repeating them elsewhere is safe.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwapOption;
+use futures::{
+    FutureExt as _,
+    future::{join_all, select_ok},
+};
+use rand::seq::IteratorRandom;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value};
+use tokio::sync::Mutex;
+use tracing::{debug, warn};
+
+use crate::LinkError;
+use crate::{
+    connection::{Age, Bundle, scan_node},
+    epoch::Epoch,
+    node::{Node, Reply, is_unknown_function, server_error, link_error},
+    topology::{Address, Member, Topology, slot_of},
+};
+
+/// Users, or commands, in one round trip to a node: others get their turn in between.
+const WEIGHT_PER_TRIP: usize = 100;
+
+/// Attempts for one command: redirections, and pauses while a slot moves.
+const ROUNDS: u32 = 8;
+
+/// The pause before an attempt that has to wait for a slot that moves, one after the other.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How often the map is read at most, and how old it may become.
+const REFRESH_AFTER: Duration = Duration::from_millis(100);
+const REFRESH_WITHIN: Duration = Duration::from_secs(60);
+
+/// Nodes that are asked for a new map, besides the seeds.
+const ASKED: usize = 4;
+
+/// A cluster, and what is known of it.
+pub(crate) struct Cluster {
+    /// How a node is reached, but for its address.
+    template: ConnectionInfo,
+    certificates: Option<TlsCertificates>,
+    config: AsyncConnectionConfig,
+    seeds: Vec<Arc<Member>>,
+    /// Every node of the map and those named since, with their connections and breakers.
+    nodes: std::sync::Mutex<HashMap<Address, Node>>,
+    topology: ArcSwapOption<Topology>,
+    /// When the map could not be read the last time.
+    refreshing: Mutex<Option<Instant>>,
+    /// Whether [`Age::MomentOld`] means anything.
+    pub(crate) replica_reads: bool,
+    /// When no new attempt is begun any more.
+    patience: Duration,
+    /// What each node is given when it does not know a function.
+    library: Arc<str>,
+}
+
+/// Where a bundle goes next.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// To whom the map names.
+    Map,
+    /// To whom it names as primary, a replica having been of no use.
+    Primary,
+    /// To whom a node has named, for good or for this once.
+    Moved(Address),
+    Ask(Address),
+}
+
+/// A bundle without its answer.
+struct Open {
+    index: usize,
+    slot: Option<u16>,
+    bundle: Bundle,
+    way: Way,
+    /// The node that did not answer, and why.
+    failed: Option<(Address, LinkError)>,
+}
+
+/// In which role a node is asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Primary,
+    /// With the epoch of its primary.
+    Replica(Epoch),
+    Importing,
+}
+
+impl Role {
+    fn is_replica(self) -> bool {
+        matches!(self, Self::Replica(_))
+    }
+}
+
+/// What became of a bundle.
+enum Outcome {
+    Done(Result<Reply, LinkError>),
+    Again { way: Way, refresh: bool, pause: bool, failed: Option<LinkError> },
+}
+
+type Group = (Arc<Member>, Role, Vec<Open>);
+
+impl Cluster {
+    /// Prepares connections; none is made. Any of the seeds leads to all nodes.
+    pub(crate) fn new(
+        seeds: Vec<Client>,
+        certificates: Option<TlsCertificates>,
+        config: AsyncConnectionConfig,
+        replica_reads: bool,
+        patience: Duration,
+        library: Arc<str>,
+    ) -> Result<Self, RedisError> {
+        let none = || RedisError::from((redis::ErrorKind::InvalidClientConfig, "a cluster has host and port"));
+        let template = seeds.first().ok_or_else(none)?.get_connection_info().clone();
+        let seeds = seeds.into_iter().map(|client| {
+            let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
+                client.get_connection_info().addr()
+            else {
+                return Err(none());
+            };
+            let address = Address { host: host.clone(), port: *port };
+            Ok(Member::new(address, Node::new(client, config.clone(), true, library.clone())))
+        });
+        let seeds = seeds.collect::<Result<_, _>>()?;
+        let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
+        Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, patience, library })
+    }
+
+    /// Runs bundles, each on the node of its slot, and answers in their order. On one node they run in their order too.
+    pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+        let until = Instant::now() + self.patience;
+        let mut answers: Vec<Option<Result<Reply, LinkError>>> = bundles.iter().map(|_| None).collect();
+        let open = bundles.into_iter().enumerate().map(|(index, bundle)| {
+            let slot = slot_of(&bundle.commands);
+            Open { index, slot, bundle, way: Way::Map, failed: None }
+        });
+        let mut open: Vec<Open> = open.collect();
+        for round in 1.. {
+            let topology = match self.topology(operation).await {
+                Ok(topology) => topology,
+                Err(error) => {
+                    let detail = error.to_string();
+                    for open in open {
+                        answers[open.index] = Some(Err(unavailable(operation, &detail)));
+                    }
+                    break;
+                }
+            };
+            let (groups, unserved) = self.group(&topology, open);
+            let mut refresh = !unserved.is_empty();
+            for open in unserved {
+                let error = open.failed.map_or_else(|| unavailable(operation, "no node serves the slot"), |(_, error)| error);
+                answers[open.index] = Some(Err(error));
+            }
+            let outcomes = join_all(groups.into_iter().map(|group| self.send(operation, group))).await;
+            let (mut pause, mut again) = (false, Vec::new());
+            for (address, mut open, outcome) in outcomes.into_iter().flatten() {
+                match outcome {
+                    Outcome::Done(answer) => answers[open.index] = Some(answer),
+                    Outcome::Again { way, refresh: map, pause: wait, failed } => {
+                        (refresh, pause) = (refresh || map, pause || wait);
+                        open.way = way;
+                        open.failed = failed.map(|error| (address, error));
+                        again.push(open);
+                    }
+                }
+            }
+            if again.is_empty() || round == ROUNDS || Instant::now() > until {
+                if refresh {
+                    self.refresh_behind(&topology);
+                }
+                for open in again {
+                    let error = open.failed.map_or_else(|| unavailable(operation, "the slot is on the move"), |(_, error)| error);
+                    answers[open.index] = Some(Err(error));
+                }
+                break;
+            }
+            if refresh {
+                self.refresh(&topology).await;
+            }
+            if pause {
+                tokio::time::sleep(PAUSE * round).await;
+            }
+            open = again;
+        }
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unavailable(operation, "not asked")))).collect()
+    }
+
+    /// Whether every primary answers.
+    pub(crate) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<(), LinkError> {
+        let topology = self.topology(operation).await?;
+        let ping = [redis::cmd("PING")];
+        let pings = topology.primaries();
+        let answers = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
+        if let Some(error) = answers.into_iter().find_map(Result::err) {
+            self.refresh_behind(&topology);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// One step of a walk over the keys of all primaries, one after the other: the cursor's first byte says which one it is at. Whoever joins or leaves
+    /// in the middle of a walk makes it miss keys, or see them twice.
+    pub(crate) async fn scan(
+        self: &Arc<Self>,
+        operation: &'static str,
+        cursor: u64,
+        options: &[&str],
+    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+        const NODE: u32 = 56;
+        let (place, of_node) = (cursor >> NODE, cursor & ((1 << NODE) - 1));
+        let primaries = self.topology(operation).await?.primaries();
+        let Some(member) = primaries.get(place as usize) else { return Ok((0, Vec::new())) };
+        let (next, found) = scan_node(&member.node, operation, of_node, options).await?;
+        let is_last = place as usize + 1 == primaries.len();
+        let next = match next {
+            0 if is_last => 0,
+            0 => (place + 1) << NODE,
+            next => place << NODE | next,
+        };
+        Ok((next, found))
+    }
+
+    /// Bundles by the node they go to, in their order; and those that no other node than the one that failed serves.
+    fn group(&self, topology: &Topology, open: Vec<Open>) -> (Vec<Group>, Vec<Open>) {
+        let (mut groups, mut unserved) = (BTreeMap::<(Address, Role), Group>::new(), Vec::new());
+        for open in open {
+            let Some((member, role)) = self.way(topology, &open) else {
+                unserved.push(open);
+                continue;
+            };
+            if open.failed.as_ref().is_some_and(|(address, _)| *address == member.address) {
+                unserved.push(open);
+                continue;
+            }
+            let key = (member.address.clone(), role);
+            groups.entry(key).or_insert_with(|| (member, role, Vec::new())).2.push(open);
+        }
+        (groups.into_values().collect(), unserved)
+    }
+
+    fn way(&self, topology: &Topology, open: &Open) -> Option<(Arc<Member>, Role)> {
+        match &open.way {
+            Way::Moved(address) => Some((self.member(topology, address)?, Role::Primary)),
+            Way::Ask(address) => Some((self.member(topology, address)?, Role::Importing)),
+            Way::Map | Way::Primary => {
+                // Without a key, any will do.
+                let range = topology.range(open.slot.unwrap_or_default())?;
+                let old = self.replica_reads && open.bundle.age == Age::MomentOld && open.way == Way::Map;
+                // Without the primary's epoch a replica's views could not be told from those of another one.
+                let replica = range.primary.node.epoch().filter(|_| old).zip(range.replicas.iter().choose(&mut rand::rng()));
+                Some(match replica {
+                    Some((epoch, replica)) => (replica.clone(), Role::Replica(epoch)),
+                    None => (range.primary.clone(), Role::Primary),
+                })
+            }
+        }
+    }
+
+    /// Sends a node its bundles, some at a time.
+    async fn send(&self, operation: &'static str, (member, role, bundles): Group) -> Vec<(Address, Open, Outcome)> {
+        let (mut sent, mut failed) = (Vec::with_capacity(bundles.len()), None::<String>);
+        let mut bundles = bundles.into_iter().peekable();
+        while bundles.peek().is_some() {
+            let mut trip = Vec::new();
+            let mut weight = 0;
+            while let Some(open) = bundles.next_if(|open| trip.is_empty() || weight + open.bundle.weight <= WEIGHT_PER_TRIP) {
+                weight += open.bundle.weight;
+                trip.push(open);
+            }
+            let outcomes = match &failed {
+                // It has just not answered.
+                Some(detail) => Err(unavailable(operation, detail)),
+                None => self.trip(operation, &member, role, &trip).await,
+            };
+            match outcomes {
+                Ok(outcomes) => {
+                    sent.extend(trip.into_iter().zip(outcomes).map(|(open, outcome)| (member.address.clone(), open, outcome)));
+                }
+                Err(error) => {
+                    failed.get_or_insert_with(|| error.to_string());
+                    let mut error = Some(error);
+                    for open in trip {
+                        let error = error.take().unwrap_or_else(|| unavailable(operation, "the node does not answer"));
+                        let way = if role.is_replica() { Way::Primary } else { Way::Map };
+                        let again = Outcome::Again { way, refresh: true, pause: false, failed: Some(error) };
+                        sent.push((member.address.clone(), open, again));
+                    }
+                }
+            }
+        }
+        sent
+    }
+
+    /// One round trip. What the node lacks of ours it is given.
+    async fn trip(
+        &self,
+        operation: &'static str,
+        member: &Member,
+        role: Role,
+        bundles: &[Open],
+    ) -> Result<Vec<Outcome>, LinkError> {
+        let mut commands = Vec::new();
+        let check = !role.is_replica() && !member.is_checked();
+        if check {
+            commands.push(Epoch::command());
+        }
+        if role.is_replica() {
+            // With every trip: the connection may be a new one.
+            commands.extend([redis::cmd("READONLY"), redis::cmd("ROLE")]);
+        }
+        for open in bundles {
+            commands.extend((role == Role::Importing).then(|| redis::cmd("ASKING")));
+            commands.extend(open.bundle.commands.iter().cloned());
+        }
+        let Reply { values, epoch } = member.node.send(operation, &commands).await?;
+        let mut answers = values.into_iter();
+        if check {
+            if answers.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
+                // A replica that has become master on this connection. What was written meanwhile has the epoch of before and counts as nothing.
+                warn!(node = %member.address, "a node took over from another: its views are rebuilt");
+                member.node.learn_again().await;
+                let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };
+                return Ok(bundles.iter().map(again).collect());
+            }
+            member.set_checked();
+        }
+        let epoch = if let Role::Replica(primary) = role { primary } else { epoch };
+        if role.is_replica() {
+            answers.next();
+            if !answers.next().is_some_and(|role| follows_its_primary(&role)) {
+                let lagging = |_: &Open| Outcome::Again { way: Way::Primary, refresh: false, pause: false, failed: None };
+                return Ok(bundles.iter().map(lagging).collect());
+            }
+        }
+        let mut load = false;
+        let mut outcomes = Vec::with_capacity(bundles.len());
+        for open in bundles {
+            if role == Role::Importing {
+                answers.next();
+            }
+            let answer: Vec<Value> = answers.by_ref().take(open.bundle.commands.len()).collect();
+            load |= answer.iter().any(is_unknown_function);
+            outcomes.push(outcome(operation, Reply { values: answer, epoch }, &open.way, role, &member.address));
+        }
+        if load {
+            member.node.load_library().await?;
+        }
+        Ok(outcomes)
+    }
+
+    /// The map, read when there is none, and behind the caller's back when it has become old.
+    async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>, LinkError> {
+        if let Some(topology) = self.topology.load_full() {
+            if topology.read_at.elapsed() > REFRESH_WITHIN {
+                self.refresh_behind(&topology);
+            }
+            return Ok(topology);
+        }
+        let error = self.read(None).await.err();
+        self.topology.load_full().ok_or_else(|| error.unwrap_or_else(|| unavailable(operation, "no map of the cluster")))
+    }
+
+    /// Reads the map again, unless somebody has since this one was, or it was a moment ago.
+    async fn refresh(&self, seen: &Arc<Topology>) {
+        if seen.read_at.elapsed() < REFRESH_AFTER {
+            return;
+        }
+        if let Err(error) = self.read(Some(seen)).await {
+            // Who needs it says so.
+            debug!(error = &error as &dyn std::error::Error, "the map of the cluster could not be read");
+        }
+    }
+
+    /// The same for who does not wait for it, unless somebody is at it.
+    fn refresh_behind(self: &Arc<Self>, seen: &Arc<Topology>) {
+        if self.refreshing.try_lock().is_ok() {
+            let (cluster, seen) = (self.clone(), seen.clone());
+            tokio::spawn(async move { cluster.refresh(&seen).await });
+        }
+    }
+
+    async fn read(&self, seen: Option<&Arc<Topology>>) -> Result<(), LinkError> {
+        let mut failed = self.refreshing.lock().await;
+        let known = self.topology.load_full();
+        if known.as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
+            return Ok(());
+        }
+        if failed.is_some_and(|at| at.elapsed() < REFRESH_AFTER) {
+            return Err(unavailable("topology", "no node knew it a moment ago"));
+        }
+        let members = known.map(|topology| topology.members()).unwrap_or_default();
+        let asked = members.into_iter().choose_multiple(&mut rand::rng(), ASKED).into_iter().chain(self.seeds.iter().cloned());
+        let answer = select_ok(asked.map(|member| self.ask(member).boxed())).await;
+        *failed = answer.is_err().then(Instant::now);
+        let (topology, _) = answer?;
+        let members = topology.members();
+        self.nodes().retain(|address, _| members.iter().any(|member| member.address == *address));
+        debug!(nodes = members.len(), primaries = topology.primaries().len(), "the map of the cluster was read");
+        self.topology.store(Some(Arc::new(topology)));
+        Ok(())
+    }
+
+    /// The map as one node knows it.
+    async fn ask(&self, asked: Arc<Member>) -> Result<Topology, LinkError> {
+        const OPERATION: &str = "topology";
+        let command = [redis::cmd("CLUSTER").arg("SLOTS").clone()];
+        let answer = asked.node.send(OPERATION, &command).await?.values.pop().unwrap_or(Value::Nil);
+        let answer = answer.extract_error().map_err(|error| link_error(OPERATION, error))?;
+        let mut members = HashMap::<Address, Arc<Member>>::new();
+        let find = |address: Address| match members.get(&address) {
+            Some(member) => Some(member.clone()),
+            None => {
+                let member = Member::new(address.clone(), self.node(&address)?);
+                members.insert(address, member.clone());
+                Some(member)
+            }
+        };
+        let topology = Topology::read(answer, &asked.address.host, find).filter(|topology| !topology.primaries().is_empty());
+        topology.ok_or_else(|| unavailable(OPERATION, "no slots are served"))
+    }
+
+    /// The node of an address that a node has named.
+    fn member(&self, topology: &Topology, address: &Address) -> Option<Arc<Member>> {
+        let known = topology.members().into_iter().find(|member| member.address == *address);
+        known.or_else(|| Some(Member::new(address.clone(), self.node(address)?)))
+    }
+
+    /// The connection to an address, made when there is none.
+    fn node(&self, address: &Address) -> Option<Node> {
+        if let Some(node) = self.nodes().get(address) {
+            return Some(node.clone());
+        }
+        let node = client(&self.template, address, self.certificates.as_ref())
+            .map(|client| Node::new(client, self.config.clone(), true, self.library.clone()))
+            .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
+            .ok()?;
+        self.nodes().insert(address.clone(), node.clone());
+        Some(node)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What to do about the answers to one bundle.
+fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address: &Address) -> Outcome {
+    let again = |way, refresh, pause| Outcome::Again { way, refresh, pause, failed: None };
+    let Some(error) = reply.values.iter().find(|answer| matches!(answer, Value::ServerError(_))) else {
+        return Outcome::Done(Ok(reply));
+    };
+    let named = || {
+        let error = error.clone().extract_error().err()?;
+        Address::of_redirect(error.redirect_node()?.0, &address.host)
+    };
+    match server_error(error) {
+        _ if is_unknown_function(error) => again(way.clone(), false, false),
+        Some(_) if role.is_replica() => again(Way::Primary, true, false),
+        Some(ServerErrorKind::Moved) => again(named().map_or(Way::Map, Way::Moved), true, false),
+        Some(ServerErrorKind::Ask) => again(named().map_or(Way::Map, Way::Ask), false, false),
+        Some(ServerErrorKind::TryAgain) => again(Way::Map, false, true),
+        Some(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown) => again(Way::Map, true, true),
+        _ => {
+            let error = error.clone().extract_error().err();
+            let error =
+                error.map_or_else(|| unavailable(operation, "an error without one"), |error| link_error(operation, error));
+            Outcome::Done(Err(error))
+        }
+    }
+}
+
+/// Whether an answer to ROLE is that of a replica whose primary is there.
+fn follows_its_primary(role: &Value) -> bool {
+    let state = |part: &Value| matches!(part, Value::BulkString(state) if state == b"connected");
+    matches!(role, Value::Array(parts) if parts.get(3).is_some_and(state))
+}
+
+/// A client for an address, all else as in the template.
+fn client(template: &ConnectionInfo, address: &Address, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
+    let Address { host, port } = address.clone();
+    let secure = matches!(template.addr(), ConnectionAddr::TcpTls { .. });
+    let addr = match secure {
+        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        false => ConnectionAddr::Tcp(host, port),
+    };
+    open(template.clone().set_addr(addr), certificates)
+}
+
+/// A client that trusts these certificates, or those of the system.
+pub(crate) fn open(address: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
+    match (certificates, address.addr()) {
+        (Some(certificates), ConnectionAddr::TcpTls { .. }) => Client::build_with_tls(address, certificates.clone()),
+        _ => Client::open(address),
+    }
+}
+
+fn unavailable(operation: &'static str, detail: &str) -> LinkError {
+    LinkError::Unavailable { operation, source: detail.into() }
+}

@@ -1,0 +1,369 @@
+//! How the views speak to Redis: function calls, commands and reads, on one node or on a cluster.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisError, TlsCertificates, Value, from_redis_value,
+};
+use tracing::warn;
+
+use crate::LinkError;
+use crate::{
+    cluster::{self, Cluster},
+    epoch::Epoch,
+    node::{Node, Reply, is_unknown_function, link_error},
+    topology::slot,
+};
+
+/// How Redis is reached.
+#[derive(Clone)]
+pub struct RedisOptions {
+    /// `redis://` or `rediss://`, with user and password where there are any. Of a cluster any node, or several separated by commas.
+    pub url: String,
+    /// Whether that is a cluster.
+    pub cluster: bool,
+    /// A file of certificates (PEM) to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether what may be a moment old is read from a cluster's replicas.
+    pub replica_reads: bool,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Longest wait for an answer.
+    pub response_timeout: Duration,
+}
+
+impl RedisOptions {
+    /// One node at `url`, with the default timeouts.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            cluster: false,
+            ca_file: None,
+            replica_reads: false,
+            connect_timeout: Duration::from_millis(300),
+            response_timeout: Duration::from_millis(500),
+        }
+    }
+
+    /// Clients for the URL, or for each of a cluster's.
+    ///
+    /// # Errors
+    /// A URL or the file cannot be read.
+    pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
+        // redis brings rustls without a crypto provider; a second installation is refused, and the first one serves.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let certificates = self.certificates()?;
+        let urls = if self.cluster { self.url.split(',').collect() } else { vec![self.url.as_str()] };
+        urls.into_iter().map(|url| cluster::open(url.trim().into_connection_info()?, certificates.as_ref())).collect()
+    }
+
+    fn certificates(&self) -> Result<Option<TlsCertificates>, RedisError> {
+        let root_cert = self.ca_file.as_ref().map(std::fs::read).transpose()?;
+        Ok(root_cert.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) }))
+    }
+}
+
+impl fmt::Debug for LinkOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may hold a password.
+        let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout } = self;
+        f.debug_struct("RedisOptions")
+            .field("cluster", cluster)
+            .field("ca_file", ca_file)
+            .field("replica_reads", replica_reads)
+            .field("connect_timeout", connect_timeout)
+            .field("response_timeout", response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection to one node, or to each node of a cluster. Clones share it. Every operation must be idempotent: it is repeated after a broken connection.
+#[derive(Clone)]
+pub struct Link {
+    servers: Arc<Servers>,
+}
+
+enum Servers {
+    Node(Node),
+    Cluster(Arc<Cluster>),
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+/// How old an answer may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// It holds whatever was changed before it was asked for.
+    Now,
+    /// A moment: nothing that the caller can have changed.
+    MomentOld,
+}
+
+/// Commands on keys of one slot, which go to its node together and in this order.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub commands: Vec<Cmd>,
+    pub age: Age,
+    /// How much of the node's time they take, in users.
+    pub weight: usize,
+}
+
+impl From<Cmd> for Bundle {
+    fn from(command: Cmd) -> Self {
+        Self { commands: vec![command], age: Age::Now, weight: 1 }
+    }
+}
+
+impl Bundle {
+    /// The same, for an answer that may be as old.
+    pub fn aged(self, age: Age) -> Self {
+        Self { age, ..self }
+    }
+}
+
+impl Link {
+    /// Prepares connections; they are made at their first use. `library` is the source of a function library, as `FUNCTION LOAD` takes it: a node that does not know a
+    /// function is given it.
+    ///
+    /// # Errors
+    /// The URL or the file of certificates cannot be read.
+    pub fn new(options: &RedisOptions, library: &str) -> Result<Self, RedisError> {
+        let library: Arc<str> = library.into();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(options.connect_timeout))
+            .set_response_timeout(Some(options.response_timeout));
+        let mut clients = options.clients()?;
+        let servers = match (options.cluster, clients.pop()) {
+            (false, Some(client)) => Servers::Node(Node::new(client, config, false, library)),
+            (_, last) => {
+                clients.extend(last);
+                let (certificates, patience) = (options.certificates()?, options.response_timeout);
+                Servers::Cluster(Arc::new(Cluster::new(clients, certificates, config, options.replica_reads, patience, library)?))
+            }
+        };
+        Ok(Self { servers: Arc::new(servers) })
+    }
+
+    /// Runs one command.
+    pub async fn query<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        command: impl Into<Bundle>,
+    ) -> Result<T, LinkError> {
+        self.query_in_epoch(operation, command).await.map(|(value, _)| value)
+    }
+
+    /// The same, with the epoch of the server that returned it.
+    pub async fn query_in_epoch<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        command: impl Into<Bundle>,
+    ) -> Result<(T, Epoch), LinkError> {
+        let mut reply = self.one(operation, command.into()).await?;
+        Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
+    }
+
+    /// Runs commands on keys of one slot in one round trip; what they answer, in order, and the epoch of the server that answered.
+    pub async fn together<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<Cmd>,
+        age: Age,
+    ) -> Result<(T, Epoch), LinkError> {
+        let reply = self.one(operation, Bundle { commands, age, weight: 1 }).await?;
+        Ok((read(operation, Value::Array(reply.values))?, reply.epoch))
+    }
+
+    async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply, LinkError> {
+        let none = || Err(LinkError::Unavailable { operation, source: "nothing was asked".into() });
+        self.run(operation, vec![bundle]).await.pop().unwrap_or_else(none)
+    }
+
+    /// Runs commands on any keys, in one round trip a node; what they answer, in order.
+    ///
+    /// # Errors
+    /// One of them failed. The others have been run, or have failed for themselves.
+    pub async fn each<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Result<Vec<T>, LinkError> {
+        Ok(self.each_in_epoch(operation, commands).await?.into_iter().map(|(value, _)| value).collect())
+    }
+
+    /// The same, each with the epoch of the server that returned it.
+    pub async fn each_in_epoch<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Result<Vec<(T, Epoch)>, LinkError> {
+        let replies = self.run(operation, commands.into_iter().map(Into::into).collect()).await;
+        let one = |reply: Result<Reply, LinkError>| {
+            let mut reply = reply?;
+            Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
+        };
+        replies.into_iter().map(one).collect()
+    }
+
+    /// The strings under these keys, with the epoch of the server that has each. Those on a node that does not answer count as missing while others do, and
+    /// so the facts are asked.
+    pub async fn strings(
+        &self,
+        operation: &'static str,
+        keys: &[String],
+        age: Age,
+    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, LinkError> {
+        let (strings, others) = self.strings_and(operation, keys, age, None).await?;
+        debug_assert!(others.is_none());
+        Ok(strings)
+    }
+
+    /// The same, and what another command answers, in the same round trip.
+    pub async fn strings_and(
+        &self,
+        operation: &'static str,
+        keys: &[String],
+        age: Age,
+        other: Option<Cmd>,
+    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), LinkError> {
+        let parts = self.parts(keys);
+        let asks = parts.iter().map(|part| {
+            let mut command = redis::cmd("MGET");
+            for &index in part {
+                command.arg(&keys[index]);
+            }
+            Bundle::from(command).aged(age)
+        });
+        let has_other = other.is_some();
+        let mut replies = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let last = |reply: Reply| (reply.values.into_iter().last().unwrap_or(Value::Nil), reply.epoch);
+        let other = if has_other { replies.pop().transpose()?.map(last) } else { None };
+        let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
+        for (part, reply) in parts.into_iter().zip(replies) {
+            match reply {
+                Ok(reply) => {
+                    answered = true;
+                    let (values, epoch) = last(reply);
+                    let values: Vec<Option<Vec<u8>>> = read(operation, values)?;
+                    part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value.map(|value| (value, epoch)));
+                }
+                Err(error) => lost = Some(error),
+            }
+        }
+        match lost {
+            Some(error) if !answered => return Err(error),
+            Some(error) => {
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable: the facts are asked instead")
+            }
+            None => {}
+        }
+        Ok((strings, other))
+    }
+
+    /// Keys, by their indexes, that one command may have: all of them on one node, those of a slot on a cluster.
+    fn parts(&self, keys: &[String]) -> Vec<Vec<usize>> {
+        match &*self.servers {
+            Servers::Node(_) => vec![(0..keys.len()).collect()],
+            Servers::Cluster(_) => {
+                let mut parts = std::collections::BTreeMap::<u16, Vec<usize>>::new();
+                for (index, key) in keys.iter().enumerate() {
+                    parts.entry(slot(key.as_bytes())).or_default().push(index);
+                }
+                parts.into_values().collect()
+            }
+        }
+    }
+
+    /// Whether one script call may have keys of any users.
+    pub fn is_one_node(&self) -> bool {
+        matches!(&*self.servers, Servers::Node(_))
+    }
+
+    /// Whether [`Age::MomentOld`] may be another answer than [`Age::Now`].
+    pub fn reads_replicas(&self) -> bool {
+        matches!(&*self.servers, Servers::Cluster(cluster) if cluster.replica_reads)
+    }
+
+    /// One step of a walk over all keys with `SCAN` and these options: what was found, and where to go on. Zero begins it and is its end.
+    pub async fn scan(
+        &self,
+        operation: &'static str,
+        cursor: u64,
+        options: &[&str],
+    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+        match &*self.servers {
+            Servers::Node(node) => scan_node(node, operation, cursor, options).await,
+            Servers::Cluster(cluster) => cluster.scan(operation, cursor, options).await,
+        }
+    }
+
+    /// Whether Redis answers, every master of it.
+    pub async fn answers(&self, operation: &'static str) -> Result<(), LinkError> {
+        match &*self.servers {
+            Servers::Node(node) => node.send(operation, &[redis::cmd("PING")]).await.map(|_| ()),
+            Servers::Cluster(cluster) => cluster.ping(operation).await,
+        }
+    }
+
+    /// Runs bundles in one round trip a node; the reply to each.
+    pub async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+        match &*self.servers {
+            Servers::Cluster(cluster) => cluster.run(operation, bundles).await,
+            Servers::Node(_) if bundles.is_empty() => Vec::new(),
+            Servers::Node(node) => {
+                let lengths: Vec<usize> = bundles.iter().map(|bundle| bundle.commands.len()).collect();
+                match on_node(node, operation, bundles).await {
+                    Ok(Reply { values, epoch }) => {
+                        let mut values = values.into_iter();
+                        let part = |length| {
+                            let values = checked(operation, values.by_ref().take(length).collect())?;
+                            Ok(Reply { values, epoch })
+                        };
+                        lengths.into_iter().map(part).collect()
+                    }
+                    Err(error) => {
+                        let again = error.to_string();
+                        let mut error = Some(error);
+                        let unavailable = || LinkError::Unavailable { operation, source: again.as_str().into() };
+                        lengths.into_iter().map(|_| Err(error.take().unwrap_or_else(unavailable))).collect()
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One step of a walk over the keys of a node.
+pub(crate) async fn scan_node(
+    node: &Node,
+    operation: &'static str,
+    cursor: u64,
+    options: &[&str],
+) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    let mut reply = node.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?;
+    let found = reply.values.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| link_error(operation, error))?;
+    read(operation, found)
+}
+
+async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, LinkError> {
+    let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
+    let reply = node.send(operation, &commands).await?;
+    if !reply.values.iter().any(is_unknown_function) {
+        return Ok(reply);
+    }
+    node.load_library().await?;
+    node.send(operation, &commands).await
+}
+
+/// The values, or the first error among them.
+fn checked(operation: &'static str, values: Vec<Value>) -> Result<Vec<Value>, LinkError> {
+    values.into_iter().map(Value::extract_error).collect::<Result<_, _>>().map_err(|error| link_error(operation, error))
+}
+
+fn read<T: FromRedisValue>(operation: &'static str, answer: Value) -> Result<T, LinkError> {
+    from_redis_value(answer).map_err(|error| link_error(operation, error.into()))
+}

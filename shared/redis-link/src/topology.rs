@@ -1,0 +1,178 @@
+//! Which node of a cluster serves which slot.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use crc16::{State, XMODEM};
+use redis::{Arg, Cmd, Value, from_redis_value};
+
+use crate::node::Node;
+
+/// Slots of every cluster.
+const SLOTS: u16 = 16_384;
+
+/// Host and port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port` as redirections have it. An empty host is that of the node that answered, `here`.
+    pub(crate) fn of_redirect(text: &str, here: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(Self { host: if host.is_empty() { here } else { host }.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// A node under its address.
+pub(crate) struct Member {
+    pub(crate) address: Address,
+    pub(crate) node: Node,
+    /// Whether the epoch of its connection was compared with the node's own since this map was read.
+    checked: AtomicBool,
+}
+
+impl Member {
+    pub(crate) fn new(address: Address, node: Node) -> Arc<Self> {
+        Arc::new(Self { address, node, checked: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_checked(&self) {
+        self.checked.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Consecutive slots and who serves them.
+pub(crate) struct Range {
+    first: u16,
+    last: u16,
+    pub(crate) primary: Arc<Member>,
+    pub(crate) replicas: Vec<Arc<Member>>,
+}
+
+/// The slots of a cluster as one of its nodes knew them.
+pub(crate) struct Topology {
+    ranges: Vec<Range>,
+    pub(crate) read_at: Instant,
+}
+
+impl Topology {
+    /// Reads the answer to `CLUSTER SLOTS`; `None` when it has another shape. `here` is the host that answered, `member` finds or makes the node of
+    /// an address.
+    pub(crate) fn read(answer: Value, here: &str, mut member: impl FnMut(Address) -> Option<Arc<Member>>) -> Option<Self> {
+        let mut ranges = Vec::new();
+        for range in from_redis_value::<Vec<Vec<Value>>>(answer).ok()? {
+            let mut parts = range.into_iter();
+            let mut slot = || from_redis_value::<u16>(parts.next()?).ok().filter(|slot| *slot < SLOTS);
+            let (first, last) = (slot()?, slot()?);
+            // A node whose host is unknown says "?", one that has none to say what is left empty: the host that answered.
+            let mut members = parts.filter_map(|node| {
+                let (host, port, ..) = node_of(node)?;
+                let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| here.to_owned());
+                if host == "?" { None } else { member(Address { host, port }) }
+            });
+            let Some(primary) = members.next() else { continue };
+            ranges.push(Range { first, last, primary, replicas: members.collect() });
+        }
+        ranges.sort_unstable_by_key(|range| range.first);
+        Some(Self { ranges, read_at: Instant::now() })
+    }
+
+    /// Who serves a slot; `None` when nobody does.
+    pub(crate) fn range(&self, slot: u16) -> Option<&Range> {
+        let range = self.ranges.get(self.ranges.partition_point(|range| range.last < slot))?;
+        (range.first <= slot).then_some(range)
+    }
+
+    /// Every primary once.
+    pub(crate) fn primaries(&self) -> Vec<Arc<Member>> {
+        distinct(self.ranges.iter().map(|range| &range.primary))
+    }
+
+    /// Every node once.
+    pub(crate) fn members(&self) -> Vec<Arc<Member>> {
+        distinct(self.ranges.iter().flat_map(|range| std::iter::once(&range.primary).chain(&range.replicas)))
+    }
+}
+
+fn distinct<'a>(members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Arc<Member>> {
+    let mut all: Vec<Arc<Member>> = members.cloned().collect();
+    all.sort_unstable_by(|a, b| a.address.cmp(&b.address));
+    all.dedup_by(|a, b| a.address == b.address);
+    all
+}
+
+/// Host and port of a node in `CLUSTER SLOTS`; more may follow.
+fn node_of(node: Value) -> Option<(Option<String>, u16)> {
+    let mut parts = from_redis_value::<Vec<Value>>(node).ok()?.into_iter();
+    let host = from_redis_value(parts.next()?).ok()?;
+    Some((host, from_redis_value(parts.next()?).ok()?))
+}
+
+/// The slot of the first of these commands that has a key; `None` when none has. A key is a command's first argument, and the third one of FCALL.
+pub(crate) fn slot_of(commands: &[Cmd]) -> Option<u16> {
+    commands.iter().find_map(|command| {
+        let mut args = command.args_iter().map(|arg| match arg {
+            Arg::Simple(bytes) => bytes,
+            _ => &[],
+        });
+        let key = match args.next()? {
+            b"FCALL" => args.nth(2)?,
+            _ => args.next()?,
+        };
+        Some(slot(key))
+    })
+}
+
+/// The slot of a key.
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    let tag = || {
+        let open = key.iter().position(|&byte| byte == b'{')? + 1;
+        let length = key[open..].iter().position(|&byte| byte == b'}').filter(|&length| length > 0)?;
+        Some(&key[open..open + length])
+    };
+    State::<XMODEM>::calculate(tag().unwrap_or(key)) % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_that_redis_says() {
+        // CLUSTER KEYSLOT of a Redis 7.0.15.
+        let known =
+            [("foo", 12_182), ("{831}:r:1042", 6_832), ("{831}:f:9", 6_832), ("{}a", 10_875), ("{a}{b}", 15_495), ("x{", 3_596)];
+        for (key, expected) in known {
+            assert_eq!(slot(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_command_goes_where_its_first_key_is() {
+        let key = b"{831}:r:1042";
+        let of = |command: &Cmd| slot_of(std::slice::from_ref(command));
+        assert_eq!(of(redis::cmd("HGETALL").arg(key)), Some(slot(key)));
+        assert_eq!(of(redis::cmd("FCALL").arg("deliver").arg(1).arg(key).arg("x")), Some(slot(key)));
+        assert_eq!(of(&redis::cmd("PING")), None);
+        let transaction = [redis::cmd("MULTI"), redis::cmd("GET").arg(key).clone(), redis::cmd("EXEC")];
+        assert_eq!(slot_of(&transaction), Some(slot(key)));
+    }
+}

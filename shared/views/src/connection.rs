@@ -1,0 +1,174 @@
+//! [`Redis`]: function calls, commands and reads on the Redis that holds the views.
+
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, RedisError, Value};
+use redis_link::{Age, Bundle, Epoch, Link, LinkError, RedisOptions};
+use tidemark_app::ports::ViewError;
+
+use crate::library::{Function, LIBRARY};
+
+/// Arguments that serverless ElastiCache accepts in one call.
+pub(crate) const MAX_ARGUMENTS: usize = 3_999;
+
+/// The Redis that holds the views. Clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Redis(Link);
+
+impl Redis {
+    /// Prepares connections. They are made at their first use, so that a function starts without Redis.
+    ///
+    /// # Errors
+    /// The URL or the file of certificates cannot be read.
+    pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
+        Link::new(options, &LIBRARY.code).map(Self)
+    }
+
+    /// Calls one function of the library.
+    pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: &[Arg]) -> Result<T, ViewError> {
+        self.query(function.source_name(), fcall(function, keys, args)).await
+    }
+
+    /// Runs one command.
+    ///
+    /// # Errors
+    /// Redis is unavailable, or the answer has another shape.
+    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, ViewError> {
+        self.0.query(operation, command).await.map_err(view_error)
+    }
+
+    /// Runs one command, and returns the epoch of its server too.
+    ///
+    /// # Errors
+    /// As of [`Self::query`].
+    pub async fn query_in_epoch<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        command: impl Into<Bundle>,
+    ) -> Result<(T, Epoch), ViewError> {
+        self.0.query_in_epoch(operation, command).await.map_err(view_error)
+    }
+
+    pub(crate) async fn together<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<Cmd>,
+        age: Age,
+    ) -> Result<(T, Epoch), ViewError> {
+        self.0.together(operation, commands, age).await.map_err(view_error)
+    }
+
+    /// Runs commands on any keys, in one round trip a node, and returns their answers in order.
+    ///
+    /// # Errors
+    /// One of them failed. The others have run, or have failed too.
+    pub async fn each<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Result<Vec<T>, ViewError> {
+        self.0.each(operation, commands).await.map_err(view_error)
+    }
+
+    /// As [`Self::each`], each answer with the epoch of its server.
+    ///
+    /// # Errors
+    /// As of [`Self::each`].
+    pub async fn each_in_epoch<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Result<Vec<(T, Epoch)>, ViewError> {
+        self.0.each_in_epoch(operation, commands).await.map_err(view_error)
+    }
+
+    pub(crate) async fn strings(
+        &self,
+        operation: &'static str,
+        keys: &[String],
+        age: Age,
+    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, ViewError> {
+        self.0.strings(operation, keys, age).await.map_err(view_error)
+    }
+
+    #[expect(clippy::type_complexity, reason = "strings with their epochs, and one more answer with its own")]
+    pub(crate) async fn strings_and(
+        &self,
+        operation: &'static str,
+        keys: &[String],
+        age: Age,
+        other: Option<Cmd>,
+    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), ViewError> {
+        self.0.strings_and(operation, keys, age, other).await.map_err(view_error)
+    }
+
+    /// One step of a walk over all keys with `SCAN`: where it goes on, and the keys. Zero begins a walk and ends it.
+    ///
+    /// # Errors
+    /// As of [`Self::query`].
+    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), ViewError> {
+        self.0.scan(operation, cursor, options).await.map_err(view_error)
+    }
+
+    pub(crate) async fn answers(&self, operation: &'static str) -> Result<(), ViewError> {
+        self.0.answers(operation).await.map_err(view_error)
+    }
+
+    pub(crate) fn is_one_node(&self) -> bool {
+        self.0.is_one_node()
+    }
+
+    pub(crate) fn reads_replicas(&self) -> bool {
+        self.0.reads_replicas()
+    }
+}
+
+fn view_error(error: LinkError) -> ViewError {
+    match error {
+        LinkError::Unavailable { operation, source } => ViewError::Unavailable { operation, source },
+        LinkError::Unexpected { detail } => ViewError::Damaged { detail },
+    }
+}
+
+/// One script argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Arg {
+    Bytes(Vec<u8>),
+    Number(u64),
+}
+
+impl From<u64> for Arg {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Vec<u8>> for Arg {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
+    let mut command = redis::cmd("FCALL");
+    command.arg(function.name()).arg(keys.len()).arg(keys);
+    debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
+    for arg in args {
+        match arg {
+            Arg::Bytes(bytes) => command.arg(bytes.as_slice()),
+            Arg::Number(number) => command.arg(*number),
+        };
+    }
+    command
+}
+
+/// Milliseconds of a lifetime as an argument.
+pub(crate) fn ms(duration: Duration) -> Arg {
+    Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,108 @@
+//! The Redis function library: all of `lua/`, named by its content so that two versions can serve side by side during a deployment.
+
+use std::sync::LazyLock;
+
+use sha2::{Digest, Sha256};
+
+/// One atomic operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Function {
+    Deliver,
+    Retract,
+    Begin,
+    Admit,
+    Seed,
+    Finish,
+    Drop,
+    Touch,
+    Progress,
+    Relate,
+    Fill,
+    Store,
+    Advance,
+    Replace,
+    React,
+    Open,
+    Lease,
+    Remember,
+}
+
+const CODEC: &str = include_str!("lua/codec.lua");
+
+impl Function {
+    const ALL: [Self; 18] = [
+        Self::Deliver,
+        Self::Retract,
+        Self::Begin,
+        Self::Admit,
+        Self::Seed,
+        Self::Finish,
+        Self::Drop,
+        Self::Touch,
+        Self::Progress,
+        Self::Relate,
+        Self::Fill,
+        Self::Store,
+        Self::Advance,
+        Self::Replace,
+        Self::React,
+        Self::Open,
+        Self::Lease,
+        Self::Remember,
+    ];
+
+    /// The name in the script and the script.
+    const fn source(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Deliver => ("deliver", include_str!("lua/deliver.lua")),
+            Self::Retract => ("retract", include_str!("lua/retract.lua")),
+            Self::Begin => ("begin", include_str!("lua/begin.lua")),
+            Self::Admit => ("admit", include_str!("lua/admit.lua")),
+            Self::Seed => ("seed", include_str!("lua/seed.lua")),
+            Self::Finish => ("finish", include_str!("lua/finish.lua")),
+            Self::Drop => ("drop", include_str!("lua/drop.lua")),
+            Self::Touch => ("touch", include_str!("lua/touch.lua")),
+            Self::Progress => ("progress", include_str!("lua/progress.lua")),
+            Self::Relate => ("relate", include_str!("lua/relate.lua")),
+            Self::Fill => ("fill", include_str!("lua/fill.lua")),
+            Self::Store => ("store", include_str!("lua/store.lua")),
+            Self::Advance => ("advance", include_str!("lua/advance.lua")),
+            Self::Replace => ("replace", include_str!("lua/replace.lua")),
+            Self::React => ("react", include_str!("lua/react.lua")),
+            Self::Open => ("open", include_str!("lua/open.lua")),
+            Self::Lease => ("lease", include_str!("lua/lease.lua")),
+            Self::Remember => ("remember", include_str!("lua/remember.lua")),
+        }
+    }
+
+    /// The name in logs and errors.
+    pub(crate) fn source_name(self) -> &'static str {
+        self.source().0
+    }
+
+    /// The name that FCALL knows.
+    pub(crate) fn name(self) -> String {
+        format!("{}_{}", self.source().0, LIBRARY.version)
+    }
+}
+
+/// The library as FUNCTION LOAD takes it.
+pub(crate) struct Library {
+    version: String,
+    /// Source code with its shebang.
+    pub(crate) code: String,
+}
+
+pub(crate) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let sources: Vec<(&str, &str)> = Function::ALL.iter().map(|function| function.source()).collect();
+    let body = std::iter::once(CODEC).chain(sources.iter().map(|(_, code)| *code)).collect::<Vec<_>>().join("\n");
+    let version: String = Sha256::digest(&body).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    // The connection appends its epoch to every call's arguments.
+    let register = |(name, _): &(&str, &str)| {
+        let call = format!("function(keys, argv) return {name}(keys, argv, table.remove(argv)) end");
+        format!("redis.register_function('{name}_{version}', {call})\n")
+    };
+    let registrations: String = sources.iter().map(register).collect();
+    let code = format!("#!lua name=tidemark_{version}\n{body}\n{registrations}");
+    Library { version, code }
+});

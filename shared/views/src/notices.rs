@@ -1,0 +1,187 @@
+//! [`NoticeViews`] on Redis.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use integer_encoding::VarInt;
+use redis::{Cmd, Value};
+
+use super::{keys, library::Function, readers::token_arg};
+use crate::connection::{Arg, Redis, fcall, ms};
+use redis_link::{Age, Epoch};
+use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, ViewError};
+use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
+
+/// Bytes of the version that a head and a read state begin with, little-endian; the script reads it too.
+const VERSION: usize = 6;
+
+/// First byte of a read state after its version: a bitmap and where it begins, or a roaring bitmap; whichever is shorter.
+const BITS: u8 = 0;
+const ROARING: u8 = 1;
+
+#[async_trait]
+impl NoticeViews for Redis {
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), ViewError> {
+        let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
+        let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
+        // Not from replicas: who has published a notice, or read one, reads this next.
+        let gets = [head, reads].map(Cmd::get);
+        let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_state", gets.into()).await?;
+        let mut next = || records.pop().and_then(|(record, epoch)| Some(epoch.current(&record?)?.to_vec()));
+        let (reads, head) = (next(), next());
+        // What cannot be read, or is of another epoch, counts as unknown: the facts are asked, and their answer is stored over it.
+        Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
+    }
+
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, ViewError> {
+        let lease = |&record: &NoticeRecord| {
+            let [_, lease] = keys::notice_record(record);
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::NOTICE_LEASE_LIFETIME), 1.into()])
+        };
+        let taken: Vec<bool> = self.each("lease_notices", records.iter().map(lease).collect()).await?;
+        Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
+    }
+
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), ViewError> {
+        let call = |view: &NoticeView| {
+            let (_, record, lifetime) = encode(view);
+            fcall(Function::Store, &keys::notice_record(view.record()), &[token_arg(token), record, lifetime])
+        };
+        self.each::<Value>("fill_notices", views.iter().map(call).collect()).await.map(|_| ())
+    }
+
+    async fn replace_notices(&self, view: &NoticeView) -> Result<(), ViewError> {
+        let (version, record, lifetime) = encode(view);
+        let args = [version.into(), record, lifetime];
+        self.call::<u8>(Function::Replace, &keys::notice_record(view.record()), &args).await.map(|_| ())
+    }
+
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, ViewError> {
+        if notices.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
+        // A title is under the key of its revision: an old one is no answer.
+        let values = self.strings("notice_titles", &keys, Age::MomentOld).await?;
+        Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
+    }
+
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), ViewError> {
+        let set = |notice: &Notice| {
+            let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
+            let key = keys::notice_title(notice.id, notice.revision);
+            redis::cmd("SET").arg(key).arg(value).arg("PX").arg(keys::POST_LIFETIME.as_millis() as u64).clone()
+        };
+        self.each::<Value>("remember_titles", notices.iter().map(set).collect()).await.map(|_| ())
+    }
+}
+
+/// Version, record and lifetime of a view.
+fn encode(view: &NoticeView) -> (u64, Arg, Arg) {
+    let (version, rest, lifetime) = match view {
+        NoticeView::Head(_, head) => (head.version, encode_head(head), keys::HEAD_LIFETIME),
+        NoticeView::Reads(_, _, reads) => (reads.version, encode_reads(&reads.read), keys::NOTICE_READS_LIFETIME),
+    };
+    let record = [&version.to_le_bytes()[..VERSION], &rest].concat();
+    (version, record.into(), ms(lifetime))
+}
+
+fn encode_head(head: &PlatformHead) -> Vec<u8> {
+    let numbers = [head.latest_seq, head.latest_slot, head.latest_at.ms()];
+    let mut bytes: Vec<u8> = numbers.into_iter().flat_map(VarInt::encode_var_vec).collect();
+    bytes.extend(head.encode_live());
+    bytes
+}
+
+/// The version that a record begins with, and the rest.
+pub(crate) fn version(record: &[u8]) -> Option<(u64, &[u8])> {
+    let (version, rest) = record.split_at_checked(VERSION)?;
+    Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
+}
+
+pub(crate) fn decode_head(record: &[u8]) -> Option<PlatformHead> {
+    let (version, mut rest) = version(record)?;
+    let mut next = || {
+        let (number, length) = u64::decode_var(rest)?;
+        rest = &rest[length..];
+        Some(number)
+    };
+    let (latest_seq, latest_slot, latest_at) = (next()?, next()?, Timestamp::from_ms(next()?));
+    PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest).ok()
+}
+
+fn encode_reads(read: &SeqSet) -> Vec<u8> {
+    let (first, last) = read.bounds().unwrap_or_default();
+    let (base, roaring) = (first / 8, read.to_bytes());
+    if last / 8 - base >= roaring.len() as u64 {
+        return [&[ROARING], roaring.as_slice()].concat();
+    }
+    let mut bits = Bitmap::default();
+    for slot in read.iter() {
+        bits.set(slot - base * 8);
+    }
+    [&[BITS], base.encode_var_vec().as_slice(), bits.as_bytes()].concat()
+}
+
+pub(crate) fn decode_reads(record: &[u8]) -> Option<SeqSet> {
+    let (&kind, rest) = record.get(VERSION..)?.split_first()?;
+    match kind {
+        ROARING => SeqSet::from_bytes(rest).ok(),
+        BITS => {
+            let (base, length) = u64::decode_var(rest)?;
+            let base: Slot = base.checked_mul(8)?;
+            let bits = Bitmap::from_bytes(&rest[length..]);
+            let end = bits.end().unwrap_or(0);
+            base.checked_add(end)?;
+            Some((0..end).filter(|&bit| bits.get(bit)).map(|bit| base + bit).collect())
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
+    let (at, title) = value.split_first_chunk::<6>()?;
+    let at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
+    Some((String::from_utf8(title.to_vec()).ok()?, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_and_damaged_ones_are_unknown() {
+        let mut head = PlatformHead::default();
+        for index in 0..300 {
+            let expires_at = (index % 3 == 0).then(|| Timestamp::from_ms(1_900_000_000_000 + index));
+            head.publish(Timestamp::from_ms(1_700_000_000_000 + index), expires_at).unwrap();
+        }
+        head.edit(7, None, true, Timestamp::from_ms(0)).unwrap();
+        let record = [&head.version.to_le_bytes()[..VERSION], &encode_head(&head)].concat();
+        assert!(record.len() < 3_200, "{} bytes", record.len());
+        assert_eq!(decode_head(&record), Some(head));
+        assert_eq!(decode_head(&record[..record.len() - 1]), None);
+        assert_eq!(decode_head(&record[..9]), None);
+        assert_eq!(decode_head(b""), None);
+    }
+
+    #[test]
+    fn read_states_come_back_in_the_shorter_form() {
+        let sets: [(SeqSet, u8, usize); 5] = [
+            (SeqSet::default(), BITS, 2),
+            ((1..=300).collect(), ROARING, 28),
+            ((1..=300).filter(|slot| slot % 7 != 0).collect(), BITS, 40),
+            ((100_000..=100_300).step_by(2).collect(), BITS, 42),
+            ([5, 8_000_000].into_iter().collect(), ROARING, 60),
+        ];
+        for (set, kind, most) in sets {
+            let rest = encode_reads(&set);
+            assert!(rest[0] == kind && rest.len() <= most, "{} bytes: {set:?}", rest.len());
+            let record = [&[0; VERSION], rest.as_slice()].concat();
+            assert_eq!(decode_reads(&record), Some(set));
+        }
+        for damaged in [&b""[..], b"\0\0\0\0\0\0", b"\0\0\0\0\0\0\x02", b"\0\0\0\0\0\0\x01x", b"\0\0\0\0\0\0\0\xff"] {
+            assert_eq!(decode_reads(damaged), None);
+        }
+    }
+}

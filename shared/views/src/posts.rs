@@ -1,0 +1,109 @@
+//! [`PostViews`] on Redis.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use redis::{Cmd, Value};
+
+use super::{keys, library::Function, reactions};
+use crate::connection::{Redis, fcall, ms};
+use redis_link::{Age, Epoch};
+use tidemark_app::ports::{KnownReactions, PostViews, ViewError};
+use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
+
+/// First byte of a summary: the post lives, or is deleted. Six bytes of time (ms, big-endian) and the title in UTF-8 follow.
+const LIVE: u8 = 0;
+const DELETED: u8 = 1;
+
+#[async_trait]
+impl PostViews for Redis {
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, ViewError> {
+        if posts.is_empty() {
+            return Ok(HashMap::new());
+        }
+        // What comes of these may be stored.
+        let values = self.strings("summaries", &post_keys(posts), Age::Now).await?;
+        Ok(known(posts, values))
+    }
+
+    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), ViewError> {
+        if posts.is_empty() {
+            return Ok(Default::default());
+        }
+        let mut authors: Vec<UserId> = posts.iter().map(|post| post.author).collect();
+        authors.sort_unstable();
+        authors.dedup();
+        let own = Some(reactions::ask(reader, &authors));
+        let (values, states) = self.strings_and("page", &post_keys(posts), Age::MomentOld, own).await?;
+        let Some((states, epoch)) = states else { return Ok((known(posts, values), KnownReactions::default())) };
+        let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
+        let states = states.map_err(|error| ViewError::Damaged { detail: format!("page: {error}") })?;
+        Ok((known(posts, values), reactions::known(&authors, &states, epoch)))
+    }
+
+    async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError> {
+        let commands = posts.iter().map(|post| remember(post, false)).collect();
+        self.each::<Value>("remember", commands).await.map(|_| ())
+    }
+
+    async fn bury(&self, post: FeedKey) -> Result<(), ViewError> {
+        let tombstone = PostSummary { id: post.post, title: String::new(), created_at: post.at, deleted: true };
+        self.query::<u8>("bury", remember(&tombstone, true)).await.map(drop)
+    }
+}
+
+fn post_keys(posts: &[PostId]) -> Vec<String> {
+    posts.iter().map(|&post| keys::post(post)).collect()
+}
+
+/// What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
+fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
+    posts
+        .iter()
+        .zip(values)
+        .filter_map(|(&post, value)| value.and_then(|(value, epoch)| Some((post, decode(post, epoch.current(&value)?)?))))
+        .collect()
+}
+
+fn remember(post: &PostSummary, over_anything: bool) -> Cmd {
+    let args = [encode(post).into(), ms(keys::POST_LIFETIME), u64::from(over_anything).into()];
+    fcall(Function::Remember, &[keys::post(post.id)], &args)
+}
+
+fn encode(post: &PostSummary) -> Vec<u8> {
+    let mut bytes = vec![if post.deleted { DELETED } else { LIVE }];
+    bytes.extend_from_slice(&post.created_at.ms().to_be_bytes()[2..]);
+    bytes.extend_from_slice(post.title.as_bytes());
+    bytes
+}
+
+pub(crate) fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
+    let (&kind, rest) = bytes.split_first()?;
+    let (at, title) = rest.split_first_chunk::<6>()?;
+    let deleted = match kind {
+        LIVE => false,
+        DELETED => true,
+        _ => return None,
+    };
+    let created_at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
+    Some(PostSummary { id, title: String::from_utf8(title.to_vec()).ok()?, created_at, deleted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_come_back_and_damaged_ones_are_unknown() {
+        let id: PostId = "7-3".parse().unwrap();
+        for (title, deleted) in [("Grüße", false), ("", true)] {
+            let post = PostSummary { id, title: title.to_owned(), created_at: Timestamp::from_ms(1_700_000_000_123), deleted };
+            assert_eq!(decode(id, &encode(&post)), Some(post));
+        }
+        assert_eq!(decode(id, b""), None);
+        assert_eq!(decode(id, b"\x00abc"), None);
+        assert_eq!(decode(id, b"\x02abcdefg"), None);
+        assert_eq!(decode(id, b"\x00abcdef\xff"), None);
+    }
+}

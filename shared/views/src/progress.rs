@@ -1,0 +1,41 @@
+//! [`ProgressViews`] on Redis.
+
+use async_trait::async_trait;
+use redis::Cmd;
+
+use super::{keys, library::Function};
+use crate::connection::{Redis, ms};
+use redis_link::{Age};
+use tidemark_app::ports::{FanOutKind, Progress, ProgressViews, ViewError};
+use tidemark_domain::PostId;
+
+#[async_trait]
+impl ProgressViews for Redis {
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, ViewError> {
+        let (pages_done, handled) = self
+            .call(
+                Function::Progress,
+                &[keys::pages_done(kind, post), keys::handled(kind, post)],
+                &[u64::from(page).into(), handled.into(), ms(keys::PROGRESS_LIFETIME)],
+            )
+            .await?;
+        Ok(Progress { pages_done, handled })
+    }
+
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError> {
+        let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
+        // Without an epoch: a page that an older dump says is done was done, and its readers' views of that epoch count as none.
+        let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
+            self.together("progress", gets.into(), Age::Now).await?;
+        let bitmap = bitmap.unwrap_or_default();
+        // SETBIT numbers the bits of a byte from the most significant one.
+        let done = |page: u16| bitmap.get(usize::from(page / 8)).is_some_and(|byte| byte << (page % 8) & 0x80 != 0);
+        let missing: Vec<u16> = (0..pages).filter(|&page| !done(page)).collect();
+        let pages_done = u64::from(pages) - missing.len() as u64;
+        Ok((Progress { pages_done, handled: handled.unwrap_or(0) }, missing))
+    }
+
+    async fn ping(&self) -> Result<(), ViewError> {
+        self.answers("ping").await
+    }
+}

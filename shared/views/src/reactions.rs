@@ -1,0 +1,89 @@
+//! [`ReactionViews`] on Redis.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use redis::Cmd;
+
+use super::{keys, library::Function, readers::token_arg};
+use crate::connection::{Arg, Redis, ms};
+use redis_link::{Epoch};
+use tidemark_app::ports::{KnownReactions, ReactionViews, ViewError};
+use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
+
+/// Authors that a view keeps. One that would keep more begins again.
+const MOST_AUTHORS: u64 = 1_000;
+
+#[async_trait]
+impl ReactionViews for Redis {
+    async fn open(&self, user: UserId, token: u64) -> Result<u64, ViewError> {
+        let args = [token_arg(token), ms(keys::REACTIONS_LIFETIME)];
+        let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], &args).await?;
+        token_of(&token).ok_or_else(|| ViewError::Damaged { detail: "token of reactions".to_owned() })
+    }
+
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), ViewError> {
+        self.react(user, token_arg(token), of.iter()).await
+    }
+
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), ViewError> {
+        self.react(user, "".into(), [(&author, state)].into_iter()).await
+    }
+}
+
+impl Redis {
+    async fn react(
+        &self,
+        user: UserId,
+        token: Arg,
+        of: impl Iterator<Item = (&UserId, &ReactionState)> + Send,
+    ) -> Result<(), ViewError> {
+        let mut args = vec![token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS.into()];
+        args.extend(of.flat_map(|(author, state)| [author.get().into(), Arg::from(state.encode())]));
+        self.call::<u64>(Function::React, &[keys::reactions(user)], &args).await.map(|_| ())
+    }
+}
+
+/// Asks for a reader's reactions to these authors' posts; the answer is for [`known`].
+pub(crate) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
+    let mut command = redis::cmd("HMGET");
+    command.arg(keys::reactions(reader)).arg(META_FIELD);
+    for author in authors {
+        command.arg(author.get());
+    }
+    command
+}
+
+/// What cannot be read counts as unknown: the facts are asked.
+pub(crate) fn known(authors: &[UserId], values: &[Option<Vec<u8>>], epoch: Epoch) -> KnownReactions {
+    let Some((Some(token), values)) = values.split_first() else { return KnownReactions::default() };
+    let Some(token) = epoch.current(token) else { return KnownReactions::default() };
+    let of = authors.iter().zip(values).filter_map(|(&author, value)| {
+        let state = ReactionState::decode(value.as_deref()?).ok()?;
+        Some((author, state))
+    });
+    KnownReactions { of: of.collect(), token: token_of(token) }
+}
+
+fn token_of(bytes: &[u8]) -> Option<u64> {
+    bytes.try_into().ok().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemark_domain::Reaction;
+
+    #[test]
+    fn what_cannot_be_read_counts_as_unknown() {
+        let authors = [1, 2, 3].map(|id| UserId::new(id).unwrap());
+        let state = ReactionState::default().changed(1, Reaction::Like, true).unwrap();
+        let [epoch, other] = ["8a31f0c2", "8a31f0c3"].map(|id| Epoch::read(Some(id.to_owned())).unwrap());
+        let token = [&7_u64.to_le_bytes()[..], epoch.as_bytes()].concat();
+        let values = [Some(token), Some(state.encode()), None, Some(b"damaged".to_vec())];
+        let found = known(&authors, &values, epoch);
+        assert_eq!(found, KnownReactions { of: HashMap::from([(authors[0], state.clone())]), token: Some(7) });
+        assert_eq!(known(&authors, &values, other), KnownReactions::default(), "of another epoch");
+        assert_eq!(known(&authors, &[None, Some(state.encode()), None, None], epoch), KnownReactions::default());
+    }
+}

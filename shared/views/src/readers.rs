@@ -1,0 +1,199 @@
+//! [`ReaderViews`] on Redis.
+
+use async_trait::async_trait;
+
+use super::{keys, library::Function};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
+use redis_link::{Age, Bundle, Epoch};
+use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, View, ViewError};
+use tidemark_domain::{
+    AuthorState, Edge, FeedKey, Modes, ReaderState, Timestamp, UserId,
+    feed::{FEED_CAP, author_prefix},
+};
+
+/// Users served by one script call: a call costs about 2 µs fixed, so more gains little and holds other readers up. With three messages worked on side by side
+/// two hundred users are what a reader may have to wait for.
+const USERS_PER_CALL: usize = 70;
+
+/// Authors and entries in one seed call, so that both together stay below [`MAX_ARGUMENTS`].
+const AUTHORS_PER_SEED: usize = 1_000;
+const ENTRIES_PER_SEED: usize = 1_900;
+
+/// How long a rebuild may take before somebody else takes it over.
+const REBUILD_DEADLINE_MS: u64 = 10_000;
+
+/// How long an unfollow's tombstone is kept in a view: longer than anything it holds off can be late.
+const TOMBSTONE_SECONDS: u64 = 24 * 3600;
+
+#[async_trait]
+impl ReaderViews for Redis {
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ViewError> {
+        let state_key = keys::reader_state(user);
+        type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+        let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
+            let (fields, epoch) = self.query_in_epoch("state", redis::cmd("HGETALL").arg(state_key).clone()).await?;
+            ((fields, Vec::new()), epoch)
+        } else {
+            // A transaction: what is delivered between two commands would be in one and not in the other.
+            let newest = i64::try_from(newest).unwrap_or(i64::MAX);
+            let state = redis::cmd("HGETALL").arg(state_key).clone();
+            let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
+            let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
+            self.query_in_epoch("view", Bundle { commands, age: Age::Now, weight: 1 }).await?
+        };
+        let state = ReaderState::decode(fields).map_err(|error| ViewError::Damaged { detail: error.to_string() })?;
+        let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
+        if newest > 0 && state.meta.feed && entries.is_empty() {
+            return Err(ViewError::Damaged { detail: "the feed is gone".to_owned() });
+        }
+        let whole = entries.len() < newest;
+        let entries = entries.iter().rev().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
+        let entries = entries.ok_or_else(|| ViewError::Damaged { detail: "feed entry".to_owned() })?;
+        Ok(Some(View { state, entries, whole }))
+    }
+
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, ViewError> {
+        let args = [
+            now.ms().into(),
+            now.plus_ms(REBUILD_DEADLINE_MS).ms().into(),
+            token_arg(token),
+            ms(keys::STATE_LIFETIME),
+            u64::from(anew).into(),
+        ];
+        let answer: String = self.call(Function::Begin, &user_keys(user), &args).await?;
+        match answer.as_str() {
+            "begun" => Ok(Begun::Begun),
+            "building" => Ok(Begun::Building),
+            "ready" => Ok(Begun::Ready),
+            other => Err(ViewError::Damaged { detail: format!("begin answered {other}") }),
+        }
+    }
+
+    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, ViewError> {
+        let mut admitted = Vec::with_capacity(edges.len());
+        for edges in edges.chunks(MAX_ARGUMENTS / 4) {
+            let args: Vec<Arg> = edges
+                .iter()
+                .flat_map(|edge| {
+                    [edge.author.get().into(), u64::from(edge.rev).into(), AuthorState::opening(edge).encode().into()]
+                })
+                .collect();
+            let answer: Option<Vec<i64>> = self.call(Function::Admit, &[keys::reader_state(user)], &args).await?;
+            let Some(answer) = answer else { return Ok(None) };
+            admitted.extend(answer.into_iter().map(|code| match code {
+                1 | 2 => Admitted::Opening,
+                0 => Admitted::Complete,
+                _ => Admitted::Stale,
+            }));
+        }
+        Ok(Some(admitted))
+    }
+
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, ViewError> {
+        let mut entries = seed.entries.clone();
+        entries.sort_unstable();
+        let mut stale = Vec::new();
+        // Authors and entries share as few calls as hold them; the low end comes with the last, when all above it is there.
+        let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
+        for call in 0..calls {
+            let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
+            let mut args: Vec<Arg> = vec![
+                ms(keys::STATE_LIFETIME),
+                ms(keys::FEED_LIFETIME),
+                (FEED_CAP as u64).into(),
+                seed.token.map_or_else(|| "".into(), token_arg),
+                seed.low.filter(|_| call + 1 == calls).map_or_else(|| "".into(), |low| low.entry().into()),
+                (authors.len() as u64).into(),
+            ];
+            args.extend(
+                authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]),
+            );
+            args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
+            let answer: Option<Vec<usize>> = self.call(Function::Seed, &user_keys(user), &args).await?;
+            let Some(answer) = answer else { return Ok(Seeded::Gone) };
+            stale.extend(answer.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
+        }
+        Ok(Seeded::Merged { stale })
+    }
+
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, ViewError> {
+        let args = [token_arg(token), now.ms().into(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME)];
+        self.call::<u8>(Function::Finish, &[keys::reader_state(user)], &args).await.map(|done| done == 1)
+    }
+
+    async fn drop_author(&self, tombstone: &Edge) -> Result<(), ViewError> {
+        let args = [tombstone.author.get().into(), u64::from(tombstone.rev).into(), author_prefix(tombstone.author).into()];
+        self.call::<Option<i64>>(Function::Drop, &user_keys(tombstone.user), &args).await.map(|_| ())
+    }
+
+    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), ViewError> {
+        let args = [
+            now.ms().into(),
+            ms(keys::STATE_LIFETIME),
+            ms(keys::FEED_LIFETIME),
+            (FEED_CAP as u64).into(),
+            now.seconds().saturating_sub(TOMBSTONE_SECONDS).into(),
+        ];
+        self.call::<Option<u64>>(Function::Touch, &user_keys(user), &args).await.map(|_| ())
+    }
+
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, ViewError> {
+        let args: Vec<Arg> = vec![
+            ms(keys::STATE_LIFETIME),
+            ms(keys::FEED_LIFETIME),
+            (FEED_CAP as u64).into(),
+            post.post.author.get().into(),
+            post.post.seq.into(),
+            post.at.ms().into(),
+            post.entry().into(),
+            u64::from(modes.changes).into(),
+            modes.pulled.into(),
+        ];
+        self.for_users(Function::Deliver, users, &args).await
+    }
+
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, ViewError> {
+        let args: Vec<Arg> = vec![
+            post.post.author.get().into(),
+            post.post.seq.into(),
+            u64::from(deletions).into(),
+            post.entry().into(),
+            u64::from(modes.changes).into(),
+            modes.pulled.into(),
+        ];
+        self.for_users(Function::Retract, users, &args).await
+    }
+}
+
+impl Redis {
+    /// Calls a script over many users, which should be in bucket order, some a call, one call after another: readers get their turn in between.
+    async fn for_users(&self, function: Function, users: &[UserId], args: &[Arg]) -> Result<u64, ViewError> {
+        let keys = |users: &[UserId]| users.iter().flat_map(|&user| user_keys(user)).collect::<Vec<String>>();
+        if self.is_one_node() {
+            let mut reached = 0;
+            for users in users.chunks(USERS_PER_CALL) {
+                reached += self.call::<u64>(function, &keys(users), args).await?;
+            }
+            return Ok(reached);
+        }
+        // Users of one bucket a call, since they share a slot. The nodes take their calls side by side, and some at a time.
+        let calls = users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(USERS_PER_CALL));
+        let calls =
+            calls.map(|users| Bundle { commands: vec![fcall(function, &keys(users), args)], age: Age::Now, weight: users.len() });
+        Ok(self.each::<u64>(function.source_name(), calls.collect()).await?.into_iter().sum())
+    }
+}
+
+/// State and feed: the keys of one user in every script.
+fn user_keys(user: UserId) -> [String; 2] {
+    [keys::reader_state(user), keys::feed(user)]
+}
+
+/// The part of `all` that call number `call` takes; nothing past the end.
+fn part<T>(all: &[T], call: usize, size: usize) -> &[T] {
+    all.chunks(size).nth(call).unwrap_or_default()
+}
+
+pub(crate) fn token_arg(token: u64) -> Arg {
+    Arg::Bytes(token.to_le_bytes().to_vec())
+}

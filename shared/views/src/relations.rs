@@ -1,0 +1,216 @@
+//! [`RelationViews`] on Redis.
+
+use async_trait::async_trait;
+use redis::{Cmd, Value};
+
+use super::{keys, library::Function, readers::token_arg};
+use crate::connection::{Arg, Redis, fcall, ms};
+use redis_link::{Age, Bundle, Epoch};
+use tidemark_app::{
+    ports::{List, ListSlice, RelationViews, Start, ViewError},
+    relations::FANS_CAP,
+};
+use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
+
+/// The member whose score says from which time on a list is complete begins with this byte, and the epoch follows: the marker of another epoch does not count. It sorts before
+/// every user.
+const MARKER: u8 = 0;
+
+/// Whether a member of a list is its marker.
+pub(crate) fn is_marker(member: &[u8]) -> bool {
+    member.first() == Some(&MARKER)
+}
+
+/// Whether it is the marker of this epoch.
+pub(crate) fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
+    epoch.current(member) == Some(&[MARKER])
+}
+
+#[async_trait]
+impl RelationViews for Redis {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError> {
+        let (List::Following(owner) | List::Fans(owner)) = list;
+        if self.may_be_old(caller, owner).await
+            && let Some(slice) = self.slice_of_age(list, start, limit, Age::MomentOld).await?
+        {
+            return Ok(Some(slice));
+        }
+        self.slice_of_age(list, start, limit, Age::Now).await
+    }
+
+    async fn lease(&self, list: List, token: u64) -> Result<(), ViewError> {
+        let [_, _, lease] = keys::list(list);
+        self.take_lease(&lease, token).await
+    }
+
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError> {
+        let lifetime = if members.is_empty() { keys::EMPTY_LIFETIME } else { keys::RELATIONS_LIFETIME };
+        let mut args = vec![token_arg(token), ms(lifetime), low.ms().into()];
+        args.extend(members.iter().flat_map(|member| [Arg::from(author_prefix(member.user)), member.since.ms().into()]));
+        self.call::<u8>(Function::Fill, &keys::list(list), &args).await.map(|_| ())
+    }
+
+    async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError> {
+        self.query("changed_lately", Cmd::exists(keys::changed(user))).await
+    }
+
+    async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
+        if edges.is_empty() {
+            return Ok(());
+        }
+        let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
+        for edge in edges {
+            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
+            for (list, member, most) in sides {
+                let args = vec![
+                    u64::from(edge.following).into(),
+                    edge.since.ms().into(),
+                    author_prefix(member).into(),
+                    most.into(),
+                    ms(keys::RELATIONS_LIFETIME),
+                ];
+                calls.push(fcall(Function::Relate, &keys::list(list), &args));
+            }
+            then.extend([edge.user, edge.author].map(|user| Cmd::del(&keys::counters(user))));
+            then.push(self.note_change(edge.user));
+        }
+        calls.append(&mut then);
+        self.each::<Value>("apply", calls).await.map(|_| ())
+    }
+
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, ViewError> {
+        let [key, lease] = keys::counters(user);
+        let old = self.may_be_old(caller, user).await;
+        for age in old.then_some(Age::MomentOld).into_iter().chain([Age::Now]) {
+            let get = Bundle::from(Cmd::get(&key)).aged(age);
+            let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("counters", get).await?;
+            if let Some(counters) = record.as_deref().and_then(|record| decode(epoch.current(record)?)) {
+                return Ok(Some(counters));
+            }
+        }
+        self.take_lease(&lease, token).await?;
+        Ok(None)
+    }
+
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError> {
+        let args = [token_arg(token), encode(counters).into(), ms(keys::RELATIONS_LIFETIME)];
+        self.call::<u8>(Function::Store, &keys::counters(user), &args).await.map(|_| ())
+    }
+
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError> {
+        // Where nobody reads old counters, nobody asks who might not.
+        let note = changed_by.filter(|_| self.reads_replicas()).map(|by| self.note_change(by));
+        let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
+        self.each::<Value>("forget_counters", commands).await.map(|_| ())
+    }
+}
+
+impl Redis {
+    async fn slice_of_age(&self, list: List, start: Start, limit: usize, age: Age) -> Result<Option<ListSlice>, ViewError> {
+        let [key, ..] = keys::list(list);
+        let range = || redis::cmd("ZRANGE").arg(&key).clone();
+        // The marker is the lowest member.
+        let mut commands = vec![range().arg(0).arg(0).arg("WITHSCORES").clone()];
+        match start {
+            Start::Below(before) => {
+                // Entries of the cursor's own millisecond are asked for apart: the cursor may lie anywhere among them.
+                let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
+                let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
+                commands.push(range().arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES").clone());
+                let mut below = range().arg(&below).arg("-inf").arg("BYSCORE").arg("REV").clone();
+                commands.push(below.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES").clone());
+            }
+            Start::Offset(offset) => {
+                let last = offset.saturating_add(limit).saturating_sub(1);
+                commands.push(range().arg(offset).arg(last).arg("REV").arg("WITHSCORES").clone());
+            }
+        }
+        let (mut answers, epoch): (Vec<Value>, _) = self.together("list", commands, age).await?;
+        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(answers.remove(0)).map_err(|_| damaged())?;
+        let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
+        let mut items = Vec::new();
+        for part in &answers {
+            items.extend(relations(part)?);
+        }
+        if let Start::Below(Some(before)) = start {
+            items.retain(|relation| *relation < before);
+        }
+        items.truncate(limit);
+        let rest = (low > 0.0 && items.len() < limit).then(|| match (items.last(), start) {
+            (Some(last), _) => Start::Below(Some(*last)),
+            (None, start) => start,
+        });
+        Ok(Some(ListSlice { items, rest }))
+    }
+
+    async fn take_lease(&self, key: &str, token: u64) -> Result<(), ViewError> {
+        let args = [token_arg(token), ms(keys::LEASE_LIFETIME), 0.into()];
+        self.call::<u8>(Function::Lease, &[key.to_owned()], &args).await.map(|_| ())
+    }
+
+    fn note_change(&self, user: UserId) -> Cmd {
+        let lifetime = if self.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
+        redis::cmd("SET").arg(keys::changed(user)).arg(1).arg("PX").arg(lifetime.as_millis() as u64).clone()
+    }
+
+    /// Whether what `caller` asks about `owner` can hold no change of the caller's own. If that cannot be told, it may.
+    async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
+        self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
+    }
+}
+
+fn damaged() -> ViewError {
+    ViewError::Damaged { detail: "relation list".to_owned() }
+}
+
+fn relations(part: &Value) -> Result<Vec<Relation>, ViewError> {
+    let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged())?;
+    pairs
+        .into_iter()
+        .filter(|(member, _)| !is_marker(member))
+        .map(|(member, score)| {
+            let user = tidemark_domain::feed::author_of_prefix(&member).ok_or_else(damaged)?;
+            Ok(Relation { since: Timestamp::from_ms(score as u64), user })
+        })
+        .collect()
+}
+
+/// Five counts and a checksum.
+fn encode(counters: Counters) -> Vec<u8> {
+    let Counters { followings, followers, posts, likes, favorites } = counters;
+    let mut record: Vec<u8> =
+        [followings, followers, posts, likes, favorites].iter().flat_map(|count| count.to_le_bytes()).collect();
+    record.extend(crc32fast::hash(&record).to_le_bytes());
+    record
+}
+
+/// `None` when the record is short or damaged.
+pub(crate) fn decode(record: &[u8]) -> Option<Counters> {
+    let (&counts, checksum) = record.split_first_chunk::<20>()?;
+    if checksum != crc32fast::hash(&counts).to_le_bytes() {
+        return None;
+    }
+    let (counts, _) = counts.as_chunks::<4>();
+    let count = |index: usize| counts.get(index).copied().map(u32::from_le_bytes);
+    Some(Counters { followings: count(0)?, followers: count(1)?, posts: count(2)?, likes: count(3)?, favorites: count(4)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_record_is_noticed() {
+        let counters = Counters { followings: 1, followers: 70_000, posts: 3, likes: 4, favorites: u32::MAX };
+        let record = encode(counters);
+        assert_eq!((record.len(), decode(&record)), (24, Some(counters)));
+        assert_eq!(decode(&record[..7]), None);
+        assert_eq!(decode(&[0; 24]), None);
+        assert_eq!(decode(&[0xff; 20]), None);
+        for byte in 0..24 {
+            let mut damaged = record.clone();
+            damaged[byte] ^= 1;
+            assert_eq!(decode(&damaged), None);
+        }
+    }
+}
