@@ -11,13 +11,13 @@ use futures::FutureExt;
 
 use crate::{Settings, telemetry::EmbeddedMetrics};
 use tidemark_app::{
+    Following, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
-    ports::{Clock, Edges, Failures, Metrics, Posts, ProgressViews, Reactions, ReaderViews, Reads, TaskQueue},
+    ports::{Clock, Failures, Metrics},
     reader::Readers,
     relations::{FirstPages, Relations},
-    retry::{Retries, Retry},
 };
 use tidemark_domain::Timestamp;
 use tidemark_facts::{DynamoFacts, Limits};
@@ -29,36 +29,28 @@ use tidemark_views::Redis;
 pub struct App {
     /// What the environment said.
     pub settings: Settings,
-    /// Follow edges.
-    pub edges: Arc<dyn Edges>,
-    /// Posts and heads.
-    pub posts: Arc<dyn Posts>,
-    /// Read facts.
-    pub reads: Arc<dyn Reads>,
-    /// Likes and favorites.
-    pub reactions: Arc<dyn Reactions>,
-    /// Tasks for the workers.
-    pub queue: Arc<dyn TaskQueue>,
-    /// Views that a worker brings in line later.
-    pub later: Later,
-    /// Reader views.
-    pub views: Arc<dyn ReaderViews>,
-    /// Progress of fan-outs.
-    pub progress: Arc<dyn ProgressViews>,
-    /// The readers' side.
+    /// An author's posts.
+    pub publishing: Publishing,
+    /// Follow and unfollow.
+    pub following: Following,
+    /// Marks.
+    pub reading: Reading,
+    /// Feeds, timelines and unread counts.
     pub readers: Readers,
-    /// The relation side.
+    /// Follower and followee lists, counters.
     pub relations: Relations,
-    /// The notices' side.
+    /// Notices.
     pub notices: NoticeBoard,
-    /// The fan-out side.
+    /// Delivery and retraction.
     pub fan_outs: FanOuts,
+    /// Views in line with changes.
+    pub sync: ViewSync,
+    /// All ports, for the jobs that see more than a use case.
+    pub stores: Arc<Stores>,
     /// Stream records that the projector gave up.
     pub failures: Arc<dyn Failures>,
     /// Counts for CloudWatch.
     pub metrics: Arc<dyn Metrics>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
     /// The facts' adapter.
     pub facts: DynamoFacts,
     /// The views' adapter.
@@ -78,9 +70,6 @@ pub enum StartError {
     #[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
     Redis(#[from] redis::RedisError),
 }
-
-/// Pauses of the process's own, random ones.
-const RETRY: Retry = Retry { wait: |time| tokio::time::sleep(time).boxed(), random: rand::random };
 
 /// The wall clock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -118,88 +107,47 @@ impl App {
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
         let redis = Redis::new(&settings.redis)?;
-        Ok(Self::assemble(settings, facts, [queue, failures], redis, SystemClock))
-    }
-
-    /// The repetitions of one write that others may overtake.
-    pub fn retries(&self) -> Retries {
-        RETRY.begin()
+        Ok(Self::assemble(settings, facts, [queue, failures], redis))
     }
 
     /// Puts use cases on adapters.
-    fn assemble(
-        settings: Settings,
-        facts: DynamoFacts,
-        [queue, failures]: [SqsTasks; 2],
-        redis: Redis,
-        clock: impl Clock + 'static,
-    ) -> Self {
-        let stores = Arc::new(facts.clone());
-        let views = Arc::new(redis.clone());
-        let clock: Arc<dyn Clock> = Arc::new(clock);
-        let queue: Arc<dyn TaskQueue> = Arc::new(queue);
-        let outage = Outage::new(stores.clone(), clock.clone());
-        let later = Later { queue: queue.clone(), outage: outage.clone(), clock: clock.clone(), wait: RETRY.wait };
-        let readers = Readers {
-            edges: stores.clone(),
-            posts: stores.clone(),
-            reads: stores.clone(),
-            reactions: stores.clone(),
-            views: views.clone(),
-            post_views: views.clone(),
-            head_views: views.clone(),
-            reaction_views: views.clone(),
-            outage: outage.clone(),
-            clock: clock.clone(),
-            token: rand::random,
-        };
-        let relations = Relations {
-            edges: stores.clone(),
-            posts: stores.clone(),
-            reactions: stores.clone(),
-            views: views.clone(),
-            outage,
-            token: rand::random,
-            first_pages: FirstPages::default(),
-        };
-        let notices = NoticeBoard {
-            facts: stores.clone(),
-            views: views.clone(),
-            later: later.clone(),
-            clock: clock.clone(),
-            token: rand::random,
-            retry: RETRY,
-        };
+    fn assemble(settings: Settings, facts: DynamoFacts, [queue, failures]: [SqsTasks; 2], redis: Redis) -> Self {
+        let stores = Arc::new(Stores::new(
+            Arc::new(facts.clone()),
+            Arc::new(redis.clone()),
+            Arc::new(queue),
+            Arc::new(SystemClock),
+            rand::random,
+            |time| tokio::time::sleep(time).boxed(),
+        ));
+        let outage = Outage::new(stores.clone());
+        let later = Later { stores: stores.clone(), outage: outage.clone() };
+        let readers = Readers { stores: stores.clone(), outage: outage.clone() };
+        let relations = Relations { stores: stores.clone(), outage, first_pages: FirstPages::default() };
+        let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
+        let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later: later.clone() };
         let fan_outs = FanOuts {
-            edges: stores.clone(),
-            posts: stores.clone(),
-            queue: queue.clone(),
-            later: later.clone(),
-            views: views.clone(),
-            progress: views.clone(),
+            stores: stores.clone(),
+            later,
             notices: notices.clone(),
             readers: readers.clone(),
             relations: relations.clone(),
-            clock: clock.clone(),
+            sync: sync.clone(),
         };
         let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
+            publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone(), sync: sync.clone() },
+            following: Following { stores: stores.clone(), sync: sync.clone() },
+            reading: Reading { stores: stores.clone(), sync: sync.clone() },
             settings,
-            edges: stores.clone(),
-            posts: stores.clone(),
-            reads: stores.clone(),
-            reactions: stores,
-            queue,
-            later,
-            views: views.clone(),
-            progress: views,
             readers,
             relations,
             notices,
             fan_outs,
+            sync,
+            stores,
             failures: Arc::new(failures),
             metrics,
-            clock,
             facts,
             redis,
         }

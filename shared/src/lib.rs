@@ -12,7 +12,10 @@ pub mod telemetry;
 
 pub use app::{App, StartError, SystemClock};
 pub use settings::{Settings, SettingsError};
-pub use tidemark_app::{fan_out, notices, outage, ports, reader, relations, retry};
+pub use tidemark_app::{
+    Follow, Following, MarkedPosts, Publishing, Reading, Removal, Stores, ViewSync, fan_out, notices, outage, ports, reader,
+    relations,
+};
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;
 pub use tidemark_http as http;

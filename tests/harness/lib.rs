@@ -9,11 +9,11 @@ mod model;
 mod redis;
 pub mod template;
 
-use tidemark_reconcile::Reconcile;
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+use tidemark_reconcile::Reconcile;
 
 use tempfile::TempDir;
 use tidemark_local::{Options, Stack};
@@ -189,7 +189,7 @@ impl World {
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };
             let reads = function.binary == "read-feed";
-            while app.progress.ping().await.is_err() || (reads && app.readers.outage.check().await.is_err()) {
+            while app.stores.progress.ping().await.is_err() || (reads && app.readers.outage.check().await.is_err()) {
                 assert!(started.elapsed() < PATIENCE, "Redis is back and {} does not ask it", function.binary);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

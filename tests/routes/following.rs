@@ -15,7 +15,7 @@ async fn follow_and_unfollow_may_be_repeated() {
         for _ in 0..2 {
             assert_eq!(reader.delete("/v1/following/2").await.ok(), json!({ "following": false }));
         }
-        let counts = world.stack.app("follow").unwrap().edges.follower_counts("2".parse().unwrap()).await.unwrap();
+        let counts = world.stack.app("follow").unwrap().stores.edges.follower_counts("2".parse().unwrap()).await.unwrap();
         assert_eq!(counts.iter().sum::<u64>(), 0);
     })
     .await;
@@ -59,7 +59,7 @@ async fn six_hundred_follows_at_once_make_five_hundred_edges() {
         assert_eq!((answers.len() - refused.len(), refused.len()), (500, 100));
         assert!(refused.iter().all(|answer| answer.problem() == (422, "/problems/following-limit")));
         let app = world.stack.app("follow").unwrap();
-        assert_eq!(app.edges.following("1".parse().unwrap()).await.unwrap().len(), 500);
+        assert_eq!(app.stores.edges.following("1".parse().unwrap()).await.unwrap().len(), 500);
 
         // One place is free again, and only one.
         let made = answers.iter().position(|answer| answer.status == 200).unwrap() + 2;
@@ -81,7 +81,7 @@ async fn concurrent_unfollows_of_one_edge_count_once() {
             async move { reader.delete("/v1/following/9").await.ok() }
         }))
         .await;
-        let counts = world.stack.app("follow").unwrap().edges.follower_counts("9".parse().unwrap()).await.unwrap();
+        let counts = world.stack.app("follow").unwrap().stores.edges.follower_counts("9".parse().unwrap()).await.unwrap();
         assert_eq!(counts.iter().sum::<u64>(), 2);
     })
     .await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
 use tidemark::domain::UserId;
-use tidemark_migrate::legacy::Layout;
 use tidemark_local::{Fault, FaultAction};
+use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{Answer, LegacyRedis, World, world_with};
 
 /// How a write is disturbed.
@@ -279,7 +279,7 @@ impl Stage<'_> {
                 caller.send(request.method, &request.path, request.headers, request.body.map(|body| body.to_string())).await
             }
             Step::Fact(cast) => {
-                let reads = &self.world.stack.app("mark-read").unwrap().reads;
+                let reads = &self.world.stack.app("mark-read").unwrap().stores.reads;
                 let [reader, author] = [cast.reader, cast.author].map(|id| UserId::new(id).unwrap());
                 reads.mark(reader, author, &[1], true).await.unwrap();
                 answer(Ok(Value::Null))

@@ -225,7 +225,7 @@ async fn archived_posts_are_listed_among_deleted_ones_and_are_in_no_feed() {
         world.user(10).delete("/v1/posts/10-6").await.ok();
         world.idle().await;
         assert_eq!(seqs(&reader, 1).await, [8, 3, 2, 1]);
-        let head = world.stack.app("publish").unwrap().posts.heads(&[user(10)]).await.unwrap().remove(&user(10)).unwrap();
+        let head = world.stack.app("publish").unwrap().stores.posts.heads(&[user(10)]).await.unwrap().remove(&user(10)).unwrap();
         assert_eq!((head.archived, head.archive), (1, [3].into_iter().collect()));
     })
     .await;

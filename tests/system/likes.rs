@@ -125,7 +125,7 @@ async fn likes_during_a_deletion_do_not_hold_it_up_and_leave_whole_counts() {
             let delete = async { assert_eq!(author.delete(&format!("/v1/posts/{post}")).await.status, 204) };
             let (liked, ()) = futures::join!(likes, delete);
             let liked = liked.into_iter().filter(|liked| *liked).count();
-            let facts = world.stack.app("publish").unwrap().reactions.clone();
+            let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
             let counts = facts.counts(post.parse().unwrap()).await.unwrap();
             assert_eq!(counts.likes, liked as u64, "round {round}");
             assert_eq!(world.user(1).put(&like).await.status, 404);
@@ -147,7 +147,7 @@ async fn a_request_cut_off_after_its_transaction_is_mended_by_its_repetition() {
             (page["items"][0]["liked"] == true, counters["likes_received"].as_u64().unwrap())
         };
         assert_eq!(seen().await, (false, 0));
-        let facts = world.stack.app("publish").unwrap().reactions.clone();
+        let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
         let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true).await.unwrap();
         assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
         assert_eq!(seen().await, (false, 0), "the views do not know");

@@ -182,7 +182,7 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
             admin.post("/v1/notices", &json!({ "platforms": [9], "title": format!("{seq}") })).await.ok();
         }
         let (board, platform) = (board(world), platform(9));
-        let views = board.views.clone();
+        let views = board.stores.notice_views.clone();
         board.board(platform, UserId::MIN).await.unwrap();
         let used = async || world.redis_sum("memory", "used_memory").await;
         let before = used().await;

@@ -1,7 +1,6 @@
 //! Random histories of notices against a model: notices that come, change, expire and go; readers who read, unread and mark through, on several devices at
 //! once; time that passes, views that are lost, late and repeated.
 
-use tidemark_reconcile::Reconcile;
 use std::{
     collections::BTreeSet,
     sync::{
@@ -10,10 +9,17 @@ use std::{
     },
     time::Duration,
 };
+use tidemark_reconcile::Reconcile;
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use tidemark::{SystemClock, domain::{NoticeId, Platform, Seq, Timestamp}, notices::NoticeBoard, ports::{Clock, NoticeView, NoticesPublished}};
+use tidemark::Stores;
+use tidemark::{
+    SystemClock,
+    domain::{NoticeId, Platform, Seq, Timestamp},
+    notices::NoticeBoard,
+    ports::{Clock, NoticeView, NoticesPublished},
+};
 use tidemark_reconcile::Plan;
 use tidemark_tests::{World, world};
 
@@ -105,7 +111,7 @@ impl History {
             }
             76..80 => world.flush_redis().await,
             80..90 => {
-                let (head, reads) = self.board.facts.state(self.platform, user(id)).await.unwrap();
+                let (head, reads) = self.board.stores.notices.state(self.platform, user(id)).await.unwrap();
                 self.old.push(NoticeView::Head(self.platform, head));
                 self.old.push(NoticeView::Reads(user(id), self.platform, reads));
             }
@@ -128,9 +134,9 @@ impl History {
     async fn late(&mut self) {
         let Some(view) = self.old.choose(&mut self.rng).cloned() else { return };
         match self.rng.random_range(0..3) {
-            0 => self.board.views.replace_notices(&view).await.unwrap(),
+            0 => self.board.stores.notice_views.replace_notices(&view).await.unwrap(),
             // Without the lease, which it had, and which was taken from it since.
-            1 => self.board.views.fill_notices(&[view], self.rng.random()).await.unwrap(),
+            1 => self.board.stores.notice_views.fill_notices(&[view], self.rng.random()).await.unwrap(),
             _ => {
                 let reader = user(self.users[self.rng.random_range(0..self.users.len())]);
                 self.board.sync(self.platform, self.rng.random::<bool>().then_some(reader)).await.unwrap();
@@ -166,7 +172,9 @@ async fn random_histories_of_notices_end_as_the_model_says() {
         println!("histories with seeds 0 to {}", TOGETHER - 1);
         let histories = join_all((0..TOGETHER).map(async |seed| {
             let clock = TestClock(Arc::new(AtomicU64::new(SystemClock.now().ms())));
-            let board = NoticeBoard { clock: Arc::new(clock.clone()), ..board(world) };
+            let board = board(world);
+            let stores = Stores { clock: Arc::new(clock.clone()), ..(*board.stores).clone() };
+            let board = NoticeBoard { stores: Arc::new(stores), ..board };
             let users = (0..4).map(|index| if index % 2 == 0 { u64::MAX - seed * 10 - index } else { seed * 10 + index + 1 });
             let mut history = History {
                 board,
@@ -181,7 +189,7 @@ async fn random_histories_of_notices_end_as_the_model_says() {
                 history.operate(world, step).await;
                 history.compare(seed, step).await;
             }
-            let head = history.board.facts.head(history.platform).await.unwrap();
+            let head = history.board.stores.notices.head(history.platform).await.unwrap();
             for (seq, notice) in history.model.live(history.now()) {
                 let live = head.find(seq, history.clock.now()).unwrap();
                 let readers = history.board.readers(history.platform, live).await.unwrap();
@@ -197,8 +205,8 @@ async fn random_histories_of_notices_end_as_the_model_says() {
         }
         // What was pruned in the future of one history has expired when the last one ends.
         let clock = histories.into_iter().map(|history| history.clock).max_by_key(Clock::now).unwrap();
-        let mut reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
-        reconcile.readers.clock = Arc::new(clock);
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+        reconcile.readers.stores.clock = Arc::new(clock);
         let plan = Plan { dry_run: true, share: 1.0, settle: Duration::ZERO, slice: 100_000 };
         let report = reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap();
         assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));

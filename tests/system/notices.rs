@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tidemark::Stores;
 use tidemark::{
     SystemClock,
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, UserId, notices::MAX_LIVE},
@@ -22,7 +23,9 @@ pub(crate) fn board(world: &World) -> NoticeBoard {
         response_timeout: Duration::from_secs(10),
         ..world.stack.redis_options().clone()
     };
-    NoticeBoard { views: Arc::new(Redis::new(&patient).unwrap()), ..world.stack.app("notice").unwrap().notices.clone() }
+    let board = world.stack.app("notice").unwrap().notices.clone();
+    let notice_views = Arc::new(Redis::new(&patient).unwrap());
+    NoticeBoard { stores: Arc::new(Stores { notice_views, ..(*board.stores).clone() }), ..board }
 }
 
 pub(crate) fn administrator(world: &World) -> User {
@@ -64,7 +67,7 @@ async fn put_head(world: &World, platform: Platform, head: &PlatformHead) {
 #[tokio::test]
 async fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
     world(async |world| {
-        let views = board(world).views;
+        let views = board(world).stores.notice_views.clone();
         let (reader, platform) = (user(7), platform(3));
         let record = NoticeRecord::Reads(reader, platform);
         let state = |version, slots: &[u64]| {
@@ -133,7 +136,7 @@ async fn repeating_a_mark_shows_what_one_that_was_cut_off_did_not() {
         let (admin, reader) = (administrator(world), world.user(7));
         admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1);
-        let facts = board(world).facts;
+        let facts = board(world).stores.notices.clone();
         let (head, before) = facts.state(platform(3), user(7)).await.unwrap();
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
@@ -293,7 +296,7 @@ async fn a_change_too_large_for_one_transaction_is_exact_although_another_caller
         let (_, others) = futures::join!(join_all(devices), join_all(others));
         assert!(others.iter().all(|marked| marked.as_ref().unwrap().board.counts().unread == 100));
         assert_eq!(board.board(platform, user(7)).await.unwrap().counts().unread, 0);
-        assert!(board.facts.state(platform, user(7)).await.unwrap().1.version >= 4, "several transactions");
+        assert!(board.stores.notices.state(platform, user(7)).await.unwrap().1.version >= 4, "several transactions");
         let expected: Vec<u64> = (1..=NOTICES).map(|seq| if seq <= 200 { 3 } else { 1 }).collect();
         assert_eq!(readers().await, expected);
 
@@ -303,10 +306,10 @@ async fn a_change_too_large_for_one_transaction_is_exact_although_another_caller
         }
         assert_eq!(readers().await[0], 2);
         // Half of the way, as if the function had died there: the next caller resumes it.
-        let (_, before) = board.facts.state(platform, user(9)).await.unwrap();
+        let (_, before) = board.stores.notices.state(platform, user(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
-        board.facts.put_reads(user(9), platform, &before, half.clone()).await.unwrap().unwrap();
-        assert_eq!(board.facts.put_reads(user(9), platform, &before, half).await.unwrap(), None, "nothing twice");
+        board.stores.notices.put_reads(user(9), platform, &before, half.clone()).await.unwrap().unwrap();
+        assert_eq!(board.stores.notices.put_reads(user(9), platform, &before, half).await.unwrap(), None, "nothing twice");
         assert_eq!(board.mark_through(user(9), platform, NOTICES).await.unwrap().changed, 150);
         let after = readers().await;
         assert_eq!([after[0], after[1], after[199], after[298], after[299]], [3, 4, 4, 1, 2]);

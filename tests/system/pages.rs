@@ -18,8 +18,8 @@ async fn publish_at(world: &World, author: u64, times: impl IntoIterator<Item = 
     let author = author.to_string().parse().unwrap();
     for at in times {
         let post = NewPost { author, title: "timed".to_owned(), body: None };
-        let followers = app.edges.follower_counts(author).await.unwrap().iter().sum();
-        let published = app.posts.publish(&post, followers, None, Timestamp::from_ms(at)).await.unwrap();
+        let followers = app.stores.edges.follower_counts(author).await.unwrap().iter().sum();
+        let published = app.stores.posts.publish(&post, followers, None, Timestamp::from_ms(at)).await.unwrap();
         let Published::Created(post, head) = published else { panic!("{published:?}") };
         assert_eq!(post.created_at.ms(), at);
         app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();

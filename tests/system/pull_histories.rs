@@ -1,17 +1,26 @@
 //! One author who crosses the threshold again and again, whose tasks wait, come twice and in any order: at the end of any history each reader has what the model says.
 
-use tidemark_reconcile::StoredFacts;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use tidemark::ports::StoreError;
+use tidemark_reconcile::StoredFacts;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::{App, domain::{NewPost, PostId, UserId}, facts::schema, fan_out::FanOuts, ports::{Backlog, Deleted, FanOut, Published, QueueError, Task, TaskQueue}, views::keys};
+use tidemark::Stores;
+use tidemark::{
+    App,
+    domain::{NewPost, PostId, UserId},
+    facts::schema,
+    fan_out::FanOuts,
+    ports::{Backlog, Deleted, FanOut, Published, Task, TaskQueue},
+    views::keys,
+};
 use tidemark_reconcile::stored::Unfinished;
 use tidemark_tests::{Model, World};
 
@@ -32,16 +41,16 @@ struct Held(Mutex<Vec<Task>>);
 
 #[async_trait]
 impl TaskQueue for Held {
-    async fn send_after(&self, tasks: &[Task], _delay: Duration) -> Result<(), QueueError> {
+    async fn send_after(&self, tasks: &[Task], _delay: Duration) -> Result<(), StoreError> {
         self.0.lock().unwrap().extend_from_slice(tasks);
         Ok(())
     }
 
-    async fn backlog(&self) -> Result<Backlog, QueueError> {
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
         Ok(Backlog::default())
     }
 
-    async fn ping(&self) -> Result<(), QueueError> {
+    async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -85,7 +94,9 @@ impl<'w> History<'w> {
     fn new(world: &'w World, seed: u64) -> Self {
         let held = Arc::new(Held::default());
         let mut app = world.stack.app("publish").unwrap().clone();
-        app.fan_outs = FanOuts { queue: held.clone(), ..app.fan_outs };
+        let stores = Arc::new(Stores { queue: held.clone(), ..(*app.stores).clone() });
+        app.fan_outs = FanOuts { stores, ..app.fan_outs };
+        app.publishing.fan_outs = app.fan_outs.clone();
         let author = UserId::new((seed + 1) * 100).unwrap();
         Self { world, app, held, rng: StdRng::seed_from_u64(seed), model: Model::default(), author, seed, log: Vec::new() }
     }
@@ -174,9 +185,9 @@ impl<'w> History<'w> {
     }
 
     async fn publish(&mut self) {
-        let followers = self.app.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
         let post = NewPost { author: self.author, title: "x".to_owned(), body: None };
-        let published = self.app.posts.publish(&post, followers, None, self.app.clock.now()).await.unwrap();
+        let published = self.app.stores.posts.publish(&post, followers, None, self.app.stores.clock.now()).await.unwrap();
         let Published::Created(post, head) = published else { panic!("{published:?}") };
         self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, head.modes));
         assert_eq!(post.id.seq, self.model.publish(self.author.get()));
@@ -184,9 +195,9 @@ impl<'w> History<'w> {
     }
 
     async fn delete(&mut self, seq: u64) {
-        let followers = self.app.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
         self.model.delete((self.author.get(), seq));
-        let deleted = self.app.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
+        let deleted = self.app.stores.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
         if let Deleted::Deleted(post, head) = deleted {
             self.log.push(format!("delete {seq} {} pages {:?}", post.delivery.retraction_pages, head.modes));
             self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
@@ -199,12 +210,12 @@ impl<'w> History<'w> {
 
     /// What reconcile does with what is not finished, of this author.
     async fn resume(&mut self) {
-        let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.clock.now().plus_ms(60_000));
+        let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
         let shard = self.author.get() % schema::UNFINISHED_SHARDS;
         let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().items;
         unfinished.retain(|post| post.author == self.author);
-        let posts = self.app.posts.posts(&unfinished).await.unwrap();
-        let heads = self.app.posts.heads(&[self.author]).await.unwrap();
+        let posts = self.app.stores.posts.posts(&unfinished).await.unwrap();
+        let heads = self.app.stores.posts.heads(&[self.author]).await.unwrap();
         for post in posts.values() {
             self.log.push(format!("resume {}", post.id));
             let head = &heads[&self.author];

@@ -103,8 +103,8 @@ async fn an_abandoned_rebuild_is_taken_over_and_said_meanwhile() {
         // A rebuild begins and its function dies.
         let app = world.stack.app("read-feed").unwrap();
         let user = "1".parse().unwrap();
-        let now = app.clock.now();
-        assert_eq!(app.views.begin(user, 7, now, false).await.unwrap(), tidemark::ports::Begun::Begun);
+        let now = app.stores.clock.now();
+        assert_eq!(app.stores.reader_views.begin(user, 7, now, false).await.unwrap(), tidemark::ports::Begun::Begun);
         let page = reader.get("/v1/feed").await.ok();
         assert_eq!(
             (&page["rebuilding"], &page["unread_total"]),
@@ -114,7 +114,7 @@ async fn an_abandoned_rebuild_is_taken_over_and_said_meanwhile() {
         // Its deadline passes: begin at a time ten seconds ago.
         world.flush_redis().await;
         let past = tidemark::domain::Timestamp::from_ms(now.ms() - 20_000);
-        app.views.begin(user, 7, past, false).await.unwrap();
+        app.stores.reader_views.begin(user, 7, past, false).await.unwrap();
         let page = reader.get("/v1/feed").await.ok();
         assert_eq!((&page["rebuilding"], &page["unread_total"]), (&serde_json::Value::Null, &1.into()));
     })

@@ -22,7 +22,7 @@ async fn prepared(world: &World) -> User {
 /// Changes the reader's fact of an author, and nothing else.
 async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) -> bool) {
     let (user, author) = (UserId::MIN, UserId::new(author).unwrap());
-    let reads = &world.stack.app("mark-read").unwrap().reads;
+    let reads = &world.stack.app("mark-read").unwrap().stores.reads;
     let mut state = reads.reads(user, &[author]).await.unwrap().remove(&author).unwrap_or_default();
     assert!(change(&mut state));
     state.version += 1;
@@ -115,14 +115,14 @@ async fn follow_and_unfollow_show_what_an_earlier_request_has_left() {
         world.stack.pause("relation-projector").await.unwrap();
         let app = world.stack.app("follow").unwrap();
         let (user, author) = (UserId::MIN, UserId::new(30).unwrap());
-        let heads = app.posts.heads(&[author]).await.unwrap();
-        app.edges.follow(user, &[author], &heads, app.clock.now()).await.unwrap();
+        let heads = app.stores.posts.heads(&[author]).await.unwrap();
+        app.stores.edges.follow(user, &[author], &heads, app.stores.clock.now()).await.unwrap();
         assert_eq!(reader.feed_ids().await.len(), 20, "the view does not know");
         assert_eq!(reader.put("/v1/following/30").await.ok()["created"], false);
         assert_eq!(reader.feed_ids().await.len(), 21);
         assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 3);
 
-        app.edges.unfollow(user, author, app.clock.now()).await.unwrap().unwrap();
+        app.stores.edges.unfollow(user, author, app.stores.clock.now()).await.unwrap().unwrap();
         assert_eq!(reader.feed_ids().await.len(), 21, "the view does not know");
         assert_eq!(reader.delete("/v1/following/30").await.ok()["following"], false);
         assert_eq!(reader.feed_ids().await.len(), 20);

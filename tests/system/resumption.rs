@@ -60,7 +60,9 @@ async fn a_publish_that_died_after_its_transaction_is_resumed() {
         world.user(1).feed_ids().await;
         let app = world.stack.app("publish").unwrap();
         let post = NewPost { author: "99".parse().unwrap(), title: "orphan".to_owned(), body: None };
-        let Published::Created(post, _) = app.posts.publish(&post, 4, None, app.clock.now()).await.unwrap() else { panic!() };
+        let Published::Created(post, _) = app.stores.posts.publish(&post, 4, None, app.stores.clock.now()).await.unwrap() else {
+            panic!()
+        };
         assert_eq!(world.user(1).unread_total().await, 0);
         assert_eq!(reconcile(world).await["pages_sent"], 1);
         world.idle().await;
@@ -78,7 +80,7 @@ async fn progress_lost_with_redis_is_made_again() {
         let post = world.user(99).publish("one").await;
         // The page is done, the fact not yet: its worker died in between, and Redis forgot.
         let app = world.stack.app("fan-out").unwrap();
-        app.progress.page_done(tidemark::ports::FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
+        app.stores.progress.page_done(tidemark::ports::FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
         assert_eq!(state(world, &post).await, (json!("running"), json!(4)));
         world.flush_redis().await;
         resend(world, 0).await;
@@ -127,9 +129,12 @@ async fn a_fan_out_that_moves_is_left_to_its_workers() {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("publish").unwrap();
         let post = NewPost { author: "99".parse().unwrap(), title: "three pages".to_owned(), body: None };
-        let Published::Created(post, _) = app.posts.publish(&post, 2500, None, app.clock.now()).await.unwrap() else { panic!() };
+        let Published::Created(post, _) = app.stores.posts.publish(&post, 2500, None, app.stores.clock.now()).await.unwrap()
+        else {
+            panic!()
+        };
         let deliver = tidemark::ports::FanOutKind::Deliver;
-        app.progress.page_done(deliver, post.id, 1, 2).await.unwrap();
+        app.stores.progress.page_done(deliver, post.id, 1, 2).await.unwrap();
         let report = reconcile(world).await;
         assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(1), &json!(0)));
         // Nothing has moved since: what is missing is sent, and nothing else.
@@ -227,13 +232,14 @@ async fn a_page_task_sends_no_page_that_is_done() {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("fan-out").unwrap();
         let post = NewPost { author: "99".parse().unwrap(), title: "four pages".to_owned(), body: None };
-        let Published::Created(post, head) = app.posts.publish(&post, 3_500, None, app.clock.now()).await.unwrap() else {
+        let Published::Created(post, head) = app.stores.posts.publish(&post, 3_500, None, app.stores.clock.now()).await.unwrap()
+        else {
             panic!()
         };
         world.stack.pause("fan-out").await.unwrap();
         let deliver = tidemark::ports::FanOutKind::Deliver;
         for page in [0, 2] {
-            app.progress.page_done(deliver, post.id, page, 1).await.unwrap();
+            app.stores.progress.page_done(deliver, post.id, page, 1).await.unwrap();
         }
         let fan_out = tidemark::ports::FanOut::of(&post, &head);
         app.fan_outs.run(&tidemark::ports::Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();

@@ -56,7 +56,7 @@ async fn plant_author(world: &World, latest: Seq, deleted: &SeqSet, there: &[Seq
 }
 
 async fn reads(app: &App) -> ReadState {
-    app.reads.reads(user(READER), &[user(AUTHOR)]).await.unwrap().remove(&user(AUTHOR)).unwrap_or_default()
+    app.stores.reads.reads(user(READER), &[user(AUTHOR)]).await.unwrap().remove(&user(AUTHOR)).unwrap_or_default()
 }
 
 /// Bytes of the largest item of a table.
@@ -85,7 +85,7 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
             let seqs = |salt: u64| (0..90).map(move |i| (i * 51_787 + round * 7_919 + salt) % LATEST + 1).collect::<Vec<Seq>>();
             let (read, unread) = (seqs(0), seqs(1));
             let marks = [(read.clone(), true), (unread.clone(), false)].map(|(seqs, read)| {
-                let reads = &app.reads;
+                let reads = &app.stores.reads;
                 async move { reads.mark(user(READER), user(AUTHOR), &seqs, read).await.unwrap() }
             });
             join_all(marks).await;
@@ -99,7 +99,7 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
         for attempt in 0.. {
             let state = reads(app).await;
             let after = ReadState { version: state.version + 1, read: state.read.union(&more), ..state };
-            if app.reads.put(user(READER), user(AUTHOR), &after).await.unwrap() {
+            if app.stores.reads.put(user(READER), user(AUTHOR), &after).await.unwrap() {
                 break;
             }
             assert!(attempt < 20);
@@ -144,13 +144,13 @@ async fn an_author_with_two_million_deleted_posts_can_publish_and_delete() {
         assert_eq!(author.publish("one more").await, format!("{AUTHOR}-{}", LATEST + 1));
         world.idle().await;
         let app = world.stack.app("publish").unwrap();
-        let head = app.posts.heads(&[user(AUTHOR)]).await.unwrap().remove(&user(AUTHOR)).unwrap();
+        let head = app.stores.posts.heads(&[user(AUTHOR)]).await.unwrap().remove(&user(AUTHOR)).unwrap();
         assert_eq!((head.latest_seq, head.posts), (LATEST + 1, LATEST + 1 - deleted.len()));
         assert_eq!(head.deleted, deleted);
         // A window that is not the one its head names is damage of that head alone.
         let window = schema::window(&schema::head(user(AUTHOR)), "deleted", 0).unwrap();
         world.dynamodb().await.delete_item().table_name("PostsTable").set_key(Some(window)).send().await.unwrap();
-        assert!(app.posts.heads(&[user(AUTHOR)]).await.is_err());
+        assert!(app.stores.posts.heads(&[user(AUTHOR)]).await.is_err());
     })
     .await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{App, ports::Task, queue};
+use tidemark::{App, fan_out, ports::Task, queue};
 use tracing::{error, warn};
 
 /// Messages of one event worked on side by side, all there are in one: the last would have Redis wait for it. Each calls one script after another, so that readers
@@ -24,7 +24,7 @@ const RESERVE: Duration = Duration::from_secs(5);
 /// Never: what failed is reported message by message.
 pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
     let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
-    let stop_at = deadline.min(app.clock.now().ms() + SLICE.as_millis() as u64);
+    let stop_at = deadline.min(app.stores.clock.now().ms() + SLICE.as_millis() as u64);
     let (mut tasks, mut failures) = (Vec::new(), Vec::new());
     for message in event.payload.records {
         match decode(message) {
@@ -61,16 +61,16 @@ fn size(task: &Task) -> usize {
 }
 
 async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchItemFailure> {
-    let out_of_time = || app.clock.now().ms() >= stop_at;
+    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     match app.fan_outs.run(&task, &out_of_time).await {
         Ok(()) => {
-            app.later.done(&task).await;
+            app.fan_outs.later.done(&task).await;
             None
         }
         Err(error) => {
             warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
             // It is tried again in a message of its own: it waits seconds instead of the queue's visibility timeout, and as often as an outage lasts.
-            let again = app.later.again(&task, error.most_tries(&task)).await.is_ok();
+            let again = app.fan_outs.later.again(&task, fan_out::most_tries(&error, &task)).await.is_ok();
             (!again).then(|| failure(id))
         }
     }

@@ -1,7 +1,12 @@
 //! `GET /v1/users/{user}/following` and `/followers`.
 
 use serde_json::json;
-use tidemark::{App, domain::{Cursor, UserId, ids::parse_decimal}, http::{Answer, Page, Problem, Request}, ports::{List, Start}};
+use tidemark::{
+    App,
+    domain::{Cursor, UserId, ids::parse_decimal},
+    http::{Answer, Page, Problem, Request},
+    ports::{List, Start},
+};
 
 /// How far `?offset=` reaches.
 const MAX_OFFSET: u64 = 10_000;

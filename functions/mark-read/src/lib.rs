@@ -2,9 +2,7 @@
 //!
 //! A change is a fact before the answer, and reaches the view guarded by its version, so that any number of devices end as the facts say.
 
-mod change;
-mod many;
-mod one;
+mod marks;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use lambda_runtime::{Error, LambdaEvent};
@@ -22,9 +20,9 @@ pub const ROUTES: &[&str] = &["PUT /v1/posts/{post}/read", "DELETE /v1/posts/{po
 /// Never: failures are answers.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
     Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
-        "PUT /v1/posts/{post}/read" => one::mark(app, &request, true).await,
-        "DELETE /v1/posts/{post}/read" => one::mark(app, &request, false).await,
-        "POST /v1/reads" => many::mark(app, &request).await,
+        "PUT /v1/posts/{post}/read" => marks::one(app, &request, true).await,
+        "DELETE /v1/posts/{post}/read" => marks::one(app, &request, false).await,
+        "POST /v1/reads" => marks::many(app, &request).await,
         route => Err(Problem::not_found(format!("no route {route}"))),
     })
     .await)

@@ -5,9 +5,15 @@ use std::{
     sync::Arc,
 };
 
+use crate::{
+    imports::ImportRecord,
+    legacy::{self, Reason},
+};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use crate::{imports::ImportRecord, legacy::{self, Reason}};
-use tidemark::{domain::{AuthorHead, Seq, SeqSet, Timestamp, UserId}, ports::{Followed, NewFollow}};
+use tidemark::{
+    domain::{AuthorHead, NewFollow, Seq, SeqSet, Timestamp, UserId},
+    ports::Followed,
+};
 
 use crate::{
     MigrateError,
@@ -104,7 +110,7 @@ async fn followers(
     tally: &mut Tally,
 ) -> Result<(), MigrateError> {
     let pairs: Vec<(UserId, UserId)> = relations.iter().map(|(user, _)| (*user, author)).collect();
-    let live = run.app.edges.live(&pairs).await?;
+    let live = run.app.stores.edges.live(&pairs).await?;
     let (there, missing): (Vec<Follow>, Vec<Follow>) = relations.iter().partition(|(user, _)| live.contains(&(*user, author)));
     tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
@@ -125,7 +131,7 @@ async fn followers(
 /// Makes one user's follows; what came of each.
 pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
-    let known = run.app.edges.edges(user, &authors).await?;
+    let known = run.app.stores.edges.edges(user, &authors).await?;
     let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
     let mut came: Vec<(Follow, Came)> = there.into_iter().map(|follow| (follow, Came::AlreadyThere)).collect();
@@ -133,7 +139,7 @@ pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> R
         return Ok(came);
     }
     // What is over the limit now need not be prepared; the transaction has the last word.
-    let room = run.app.settings.following_limit.saturating_sub(run.app.edges.followings(user).await?);
+    let room = run.app.settings.following_limit.saturating_sub(run.app.stores.edges.followings(user).await?);
     let (fits, over) = missing.split_at(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
     came.extend(over.iter().map(|follow| (*follow, Came::Refused(Reason::FollowingLimit))));
     if run.dry_run {
@@ -158,7 +164,7 @@ pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> R
 async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<NewFollow>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let unread_keys: Vec<String> = authors.iter().map(|author| legacy::unread_key(user, *author)).collect();
-    let (heads, records) = futures::try_join!(run.app.posts.heads(&authors), run.imports.import_records(&authors))?;
+    let (heads, records) = futures::try_join!(run.app.stores.posts.heads(&authors), run.imports.import_records(&authors))?;
     let has_unread = run.source.exist(&unread_keys).await?;
     let (no_head, no_record) = (AuthorHead::default(), ImportRecord::default());
     let mut new = Vec::with_capacity(follows.len());
@@ -203,13 +209,13 @@ async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timesta
         return Ok(head.latest_seq);
     }
     if head.latest_seq > TIMES {
-        return Ok(run.app.posts.seq_at(author, at).await?);
+        return Ok(run.app.stores.posts.seq_at(author, at).await?);
     }
     let times = match run.times.get(&(author, head.latest_seq)) {
         Some(times) => times,
         None => {
             let limit = usize::try_from(TIMES).unwrap_or(usize::MAX);
-            let posts = run.app.posts.timeline(author, 0, head.latest_seq, limit).await?;
+            let posts = run.app.stores.posts.timeline(author, 0, head.latest_seq, limit).await?;
             let ordered = posts.iter().rev().filter(|post| !post.archived).map(|post| (post.created_at, post.id.seq));
             let times: Times = Arc::new(ordered.collect());
             run.times.insert((author, head.latest_seq), Arc::clone(&times));

@@ -1,24 +1,25 @@
 //! [`Imports`] on DynamoDB.
 
 use std::{collections::HashMap, ops::Deref};
+use tidemark_app::ports::StoreError;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
 
 use crate::{
-    schema as keys,
     imports::{ImportRecord, ImportedPosts, StoredProgress},
     legacy::{Blog, BlogId, LegacyNotice},
+    schema as keys,
 };
-use tidemark_app::ports::{FactsError, Followed};
+use tidemark_app::ports::Followed;
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
 };
 use tidemark_facts::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed, distinct,
     edges::Kind,
     item::{Item, Reader},
     number,
-    posts::{pages_of, post_item, read_head},
+    posts::{post_item, read_head},
     reads::read_reads,
     schema, string, unavailable,
     windows::{self, Layout, bits_of},
@@ -40,14 +41,14 @@ const TABLE: &str = "migration";
 
 impl Imports {
     /// The posts that these blogs became; others left out.
-    pub async fn mapped(&self, blogs: &[BlogId]) -> Result<HashMap<BlogId, PostId>, FactsError> {
+    pub async fn mapped(&self, blogs: &[BlogId]) -> Result<HashMap<BlogId, PostId>, StoreError> {
         let keys = distinct(blogs).into_iter().map(keys::mapping).collect();
         let found = self.batch_get("mapped", vec![(self.tables.migration.clone(), keys)]).await?;
         found.iter().flatten().map(read_mapping).collect()
     }
 
     /// What was imported of these authors; those of whom nothing was left out.
-    pub async fn import_records(&self, authors: &[UserId]) -> Result<HashMap<UserId, ImportRecord>, FactsError> {
+    pub async fn import_records(&self, authors: &[UserId]) -> Result<HashMap<UserId, ImportRecord>, StoreError> {
         let keys = distinct(authors).into_iter().map(keys::import_record).collect();
         let found = self.batch_get("import_records", vec![(self.tables.migration.clone(), keys)]).await?;
         found.iter().flatten().map(read_record).collect()
@@ -63,7 +64,7 @@ impl Imports {
         more: bool,
         followers: u64,
         now: Timestamp,
-    ) -> Result<ImportedPosts, FactsError> {
+    ) -> Result<ImportedPosts, StoreError> {
         for attempt in 0..ATTEMPTS {
             let mut keys: Vec<Item> = blogs.iter().map(|blog| keys::mapping(blog.id)).collect();
             keys.push(keys::import_record(author));
@@ -92,11 +93,11 @@ impl Imports {
                 Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: "import_posts" })
+        Err(StoreError::Contention { operation: "import_posts" })
     }
 
     /// Notes that followers know of the author's imported posts up to `last`.
-    pub async fn settle(&self, author: UserId, last: Seq) -> Result<(), FactsError> {
+    pub async fn settle(&self, author: UserId, last: Seq) -> Result<(), StoreError> {
         let update = self
             .client
             .update_item()
@@ -114,12 +115,12 @@ impl Imports {
 
     /// Makes follows that began earlier, as [`super::Edges::follow`] does. An edge that is there stays as it is, and so does an unfollow that is not older
     /// than the follow: [`Followed::Existing`] has either.
-    pub async fn import_follows(&self, user: UserId, follows: &[NewFollow], now: Timestamp) -> Result<Vec<Followed>, FactsError> {
+    pub async fn import_follows(&self, user: UserId, follows: &[NewFollow], now: Timestamp) -> Result<Vec<Followed>, StoreError> {
         self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
     }
 
     /// The read marks of one user that were imported, by author.
-    pub async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, FactsError> {
+    pub async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         let found = self.batch_get("imported_reads", vec![(self.tables.reads.clone(), keys)]).await?;
         let read = |item| {
@@ -131,7 +132,7 @@ impl Imports {
 
     /// Adds read marks and remembers them as imported; those imported before are left out, so that a post that was made unread here stays so. How many
     /// were new.
-    pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, FactsError> {
+    pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, StoreError> {
         for attempt in 0..ATTEMPTS {
             // State and imported marks are one item, read at once and guarded by one version: an unmark in between is not overwritten.
             let wanted = vec![(self.tables.reads.clone(), vec![schema::reads(user, author)])];
@@ -150,18 +151,18 @@ impl Imports {
             }
             back_off(attempt).await;
         }
-        Err(FactsError::Contention { operation: "import_reads" })
+        Err(StoreError::Contention { operation: "import_reads" })
     }
 
     /// Which bits of a block of a legacy notice's bitmap were imported.
-    pub async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, FactsError> {
+    pub async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
         let wanted = vec![(self.tables.migration.clone(), vec![keys::imported_bits(notice, block)])];
         let found = self.batch_get("imported_bits", wanted).await?;
         found.iter().flatten().next().map_or(Ok(SeqSet::default()), |item| Reader { table: TABLE, item }.seqs("users"))
     }
 
     /// Remembers more of them.
-    pub async fn remember_bits(&self, notice: LegacyNotice, block: u64, bits: &SeqSet) -> Result<(), FactsError> {
+    pub async fn remember_bits(&self, notice: LegacyNotice, block: u64, bits: &SeqSet) -> Result<(), StoreError> {
         for attempt in 0..ATTEMPTS {
             let known = self.imported_bits(notice, block).await?;
             let mut item = keys::imported_bits(notice, block);
@@ -180,11 +181,11 @@ impl Imports {
                 Err(error) => return Err(unavailable("remember_bits", error)),
             }
         }
-        Err(FactsError::Contention { operation: "remember_bits" })
+        Err(StoreError::Contention { operation: "remember_bits" })
     }
 
     /// How far a run is.
-    pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, FactsError> {
+    pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, StoreError> {
         let wanted = vec![(self.tables.migration.clone(), vec![keys::run(run)])];
         let found = self.batch_get("progress", wanted).await?;
         let read = |item| {
@@ -195,7 +196,7 @@ impl Imports {
     }
 
     /// Writes progress whose version is one above the stored one; false, and nothing is written, when it is not.
-    pub async fn save_progress(&self, run: &str, progress: &StoredProgress) -> Result<bool, FactsError> {
+    pub async fn save_progress(&self, run: &str, progress: &StoredProgress) -> Result<bool, StoreError> {
         let mut item = keys::run(run);
         item.extend([("version".to_owned(), number(progress.version)), ("progress".to_owned(), string(&progress.text))]);
         let put = self.client.put_item().table_name(&self.tables.migration).set_item(Some(item));
@@ -234,18 +235,15 @@ impl Imports {
             created_at: blog.created_at,
             deleted: false,
             archived,
-            delivery: Delivery {
-                mode,
-                state: if told { DeliveryState::Pending } else { DeliveryState::Done },
-                followers: if told { followers } else { 0 },
-                delivered: 0,
-                pages: if told { pages_of(mode, followers) } else { 0 },
-                retraction_pages: 0,
-                attempts: 0,
-                seen_pages: 0,
-                sent_at: None,
-                started_at: blog.created_at,
-                finished_at: (!told).then_some(now),
+            delivery: if told {
+                Delivery::planned(mode, followers, blog.created_at)
+            } else {
+                Delivery {
+                    state: DeliveryState::Done,
+                    pages: 0,
+                    finished_at: Some(now),
+                    ..Delivery::planned(mode, 0, blog.created_at)
+                }
             },
         };
         (post, head.latest_at)
@@ -259,7 +257,7 @@ impl Imports {
         record: &ImportRecord,
         blogs: &[&Blog],
         written: &[(Post, Timestamp)],
-    ) -> Result<Result<(), Cancelled>, FactsError> {
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         const OPERATION: &str = "import_posts";
         let Some(author) = blogs.first().map(|blog| blog.author) else { return Ok(Ok(())) };
         let count = |expected: u64, name: &str, value: &str| match expected {
@@ -338,13 +336,13 @@ impl Imports {
     }
 }
 
-fn read_mapping(item: &Item) -> Result<(BlogId, PostId), FactsError> {
+fn read_mapping(item: &Item) -> Result<(BlogId, PostId), StoreError> {
     let reader = Reader { table: TABLE, item };
     let blog = keys::mapped_blog(reader.text("key")?).ok_or_else(|| reader.damaged("key"))?;
     Ok((blog, reader.text("post")?.parse().map_err(|_| reader.damaged("post"))?))
 }
 
-fn read_record(item: &Item) -> Result<(UserId, ImportRecord), FactsError> {
+fn read_record(item: &Item) -> Result<(UserId, ImportRecord), StoreError> {
     let reader = Reader { table: TABLE, item };
     let author = keys::imported_author(reader.text("key")?).ok_or_else(|| reader.damaged("key"))?;
     let unsettled = reader.optional_number("unsettled_first")?.zip(reader.optional_number("unsettled_last")?);

@@ -84,7 +84,7 @@ async fn collect(
 /// Which of these authors the user follows, or has unfollowed since.
 async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
-    let known = run.app.edges.edges(user, &authors).await?;
+    let known = run.app.stores.edges.edges(user, &authors).await?;
     let came = |follow: &Follow| {
         let is_there = known.contains_key(&follow.0);
         (*follow, if is_there { Came::AlreadyThere } else { Came::Refused(Reason::NotFollowed) })

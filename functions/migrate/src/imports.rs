@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-
 use crate::legacy::{Blog, BlogId, LegacyNotice};
-use tidemark_app::ports::{FactsError, Followed};
+use tidemark_app::ports::Followed;
 use tidemark_domain::{AuthorHead, Post, PostId, Seq, SeqSet, Timestamp, UserId};
 
 /// Blogs that one import takes: with head, record and mappings they fill a transaction.
@@ -36,4 +35,3 @@ pub struct StoredProgress {
     /// The run's own text.
     pub text: String,
 }
-

@@ -19,12 +19,17 @@ mod schema;
 mod source;
 
 use std::collections::BTreeMap;
+use tidemark_app::ports::StoreError;
 
+use crate::legacy::Layout;
+use futures::FutureExt;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use crate::legacy::Layout;
-use tidemark::{App, domain::{NoticeId, Timestamp}, notices::NoticeError, ports::{FactsError, QueueError, ViewError}, reader::ReaderError};
+use tidemark::{
+    App,
+    domain::{NoticeId, Timestamp},
+};
 use tracing::error;
 
 pub use facts::Imports;
@@ -67,15 +72,9 @@ pub enum MigrateError {
     /// The legacy Redis did not answer.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The facts did not answer.
+    /// One of our own stores failed.
     #[error(transparent)]
-    Facts(#[from] FactsError),
-    /// Views did not take a change, and neither did the queue.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
-    /// Views did not take a change.
-    #[error(transparent)]
-    View(#[from] ViewError),
+    Store(#[from] StoreError),
     /// Progress has another shape than this version's.
     #[error("stored progress cannot be read")]
     Progress(#[from] serde_json::Error),
@@ -86,31 +85,13 @@ pub enum MigrateError {
     TooLate(Timestamp),
 }
 
-impl From<NoticeError> for MigrateError {
-    fn from(error: NoticeError) -> Self {
-        match error {
-            NoticeError::Facts(error) => Self::Facts(error),
-            NoticeError::Queue(error) => Self::Queue(error),
-        }
-    }
-}
-
 impl MigrateError {
     /// Whether invoking again may help.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Source(_) | Self::Queue(_) | Self::View(_) => true,
-            Self::Facts(error) => !matches!(error, FactsError::Damaged { .. }),
+            Self::Source(_) => true,
+            Self::Store(error) => error.is_retryable(),
             Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) => false,
-        }
-    }
-}
-
-impl From<ReaderError> for MigrateError {
-    fn from(error: ReaderError) -> Self {
-        match error {
-            ReaderError::Facts(error) => Self::Facts(error),
-            ReaderError::View(error) => Self::View(error),
         }
     }
 }
@@ -123,7 +104,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     let deadline = event.context.deadline;
     let work = async {
         let request = serde_json::from_value(event.payload).map_err(|error| MigrateError::Invalid(error.to_string()))?;
-        run::slice(app, request, deadline).await
+        run::slice(app, request, deadline).boxed().await
     };
     work.await.map_err(|failure| {
         error!(retryable = failure.is_retryable(), error = &failure as &dyn std::error::Error, "migration slice failed");

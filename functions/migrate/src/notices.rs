@@ -30,7 +30,7 @@ pub(crate) async fn bitmap(
     tally: &mut Tally,
 ) -> Result<Result<Outcome, Reason>, MigrateError> {
     let Some(id) = run.notices.get(&notice).copied() else { return Ok(Err(Reason::UnknownNotice)) };
-    let head = run.app.notices.facts.head(id.platform).await?;
+    let head = run.app.notices.stores.notices.head(id.platform).await?;
     let Some(slot) = head.find(id.seq, run.now).map(|live| live.slot) else { return Ok(Err(Reason::UnknownNotice)) };
     let bitmap = Bitmap { key: &pending.key, notice, id, slot };
     let mut at = pending.at.unwrap_or_default();

@@ -2,9 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::{
+    imports::{BLOGS_PER_IMPORT, ImportedPosts},
+    legacy::{self, Blog, BlogId, Layout, Reason},
+};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use crate::{imports::{BLOGS_PER_IMPORT, ImportedPosts}, legacy::{self, Blog, BlogId, Layout, Reason}};
-use tidemark::{App, domain::{DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId}, ports::FanOut};
+use tidemark::{
+    App,
+    domain::{DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
+    ports::FanOut,
+};
 use tracing::warn;
 
 use crate::{
@@ -142,7 +149,7 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
         tally.wrote(blogs.len() as u64);
         return Ok(());
     }
-    let followers = run.app.edges.follower_counts(author).await?.iter().sum();
+    let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
     let ImportedPosts { written, head } = run.imports.import_posts(author, blogs, more, followers, run.now).await?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
@@ -152,7 +159,7 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
     }
     run.app.relations.forget_counters(author, None).await?;
     if !head.modes.is_push_alone() {
-        run.app.readers.head_views.store_head(author, &head).await?;
+        run.app.readers.stores.head_views.store_head(author, &head).await?;
     }
     Ok(())
 }
@@ -160,24 +167,24 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
 /// Tells those who follow an author here already of imported posts: what is older than the follow is read, then the posts are delivered. Looks for them
 /// after the import: a follow that came before it is found, one that comes after it knows the posts.
 async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
-    let (App { edges, posts, views, fan_outs, .. }, imports) = (run.app, &run.imports);
-    if edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
+    let (stores, imports) = (&run.app.stores, &run.imports);
+    if stores.edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
         return Ok(imports.settle(author, last).await?);
     }
     let limit = usize::try_from(last.saturating_sub(first) + 1).unwrap_or(usize::MAX);
-    let imported = posts.timeline(author, first.saturating_sub(1), last, limit).await?;
+    let imported = stores.posts.timeline(author, first.saturating_sub(1), last, limit).await?;
     let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
     // Those that were thought to have no followers when they were imported have no fan-out of their own.
     let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
-    let head = posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+    let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
     let mut before: Option<Relation> = None;
     loop {
-        let page = edges.followers_by_time(author, before, FOLLOWERS).await?;
+        let page = stores.edges.followers_by_time(author, before, FOLLOWERS).await?;
         let work = page.iter().map(|relation| mark_older(run, author, *relation, &told).boxed());
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         let users: Vec<UserId> = page.iter().map(|relation| relation.user).collect();
         for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
-            views.deliver(&users, post.key(), head.modes).await?;
+            stores.reader_views.deliver(&users, post.key(), head.modes).await?;
         }
         before = page.last().copied().filter(|_| page.len() == FOLLOWERS);
         if before.is_none() {
@@ -185,7 +192,7 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
         }
     }
     for post in pending {
-        if let Err(error) = fan_outs.start(FanOut::of(post, &head)).await {
+        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, &head)).await {
             warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

@@ -1,8 +1,8 @@
 //! Where a run is. In the facts, on the condition that nobody else moved it; of a dry run, which writes nothing, in the caller's hands.
 
+use crate::legacy::Layout;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use crate::legacy::Layout;
 use tidemark::domain::Timestamp;
 
 use crate::report::Report;

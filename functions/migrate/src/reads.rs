@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use crate::legacy::{self, BlogId, Reason};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::domain::{SeqSet, UserId};
 
 use crate::{

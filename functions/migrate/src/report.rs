@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::legacy::{Layout, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use crate::legacy::{Layout, Reason};
 
 /// Examples kept of each reason, and how much of a key or member is shown.
 const EXAMPLES: usize = 5;

@@ -9,12 +9,18 @@ use std::{
     },
 };
 
+use crate::{
+    imports::StoredProgress,
+    legacy::{self, Layout, LegacyNotice, Reason},
+};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use crate::{imports::StoredProgress, legacy::{self, Layout, LegacyNotice, Reason}};
-use tidemark::{App, domain::{NoticeId, Seq, Timestamp, UserId}};
+use tidemark::{
+    App,
+    domain::{NoticeId, Seq, Timestamp, UserId},
+};
 use tracing::info;
 
 use crate::{
@@ -70,7 +76,7 @@ pub(crate) enum Outcome {
 impl Run<'_> {
     /// Whether the invocation has to end.
     pub(crate) fn is_over(&self) -> bool {
-        self.read.load(Ordering::Relaxed) >= self.limit || self.app.clock.now().ms() >= self.stop_at
+        self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
     }
 
     /// Notes entries read, towards the limit.
@@ -88,7 +94,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     let name = name_of(&url, &layouts);
     let source = Source::connect(&url).await?;
     let server = source.run_id().await?;
-    let now = app.clock.now();
+    let now = app.stores.clock.now();
     let run = Run {
         app,
         imports: Imports(app.facts.clone()),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::legacy::{BLOG_FIELDS, BlogId, Layout};
 use futures::future::{join_all, try_join_all};
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
-use crate::legacy::{BLOG_FIELDS, BlogId, Layout};
 
 /// Keys and members that one SCAN looks at, about.
 const KEYS_PER_SCAN: usize = 1_000;

@@ -45,7 +45,7 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem
     let body = request.body()?;
     let content = content(&body)?;
     let renotify = body.flag("renotify")?;
-    if content.expires_at.is_some_and(|at| at <= app.clock.now()) {
+    if content.expires_at.is_some_and(|at| at <= app.stores.clock.now()) {
         return Err(expired());
     }
     let notice = app.notices.edit(id, &content, renotify).await?.ok_or_else(|| crate::unknown(id))?;

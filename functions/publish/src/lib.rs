@@ -1,8 +1,6 @@
 //! Publish, read and delete one post; likes and favorites; delivery status.
 
-mod deliver;
 mod posts;
-mod reactions;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use lambda_runtime::{Error, LambdaEvent};
@@ -33,11 +31,11 @@ pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> R
         "POST /v1/posts" => posts::publish(app, &request).await,
         "GET /v1/posts/{post}" => posts::get(app, &request).await,
         "DELETE /v1/posts/{post}" => posts::delete(app, &request).await,
-        "GET /v1/posts/{post}/delivery" => deliver::status(app, &request).await,
-        "PUT /v1/posts/{post}/like" => reactions::react(app, &request, Reaction::Like, true).await,
-        "DELETE /v1/posts/{post}/like" => reactions::react(app, &request, Reaction::Like, false).await,
-        "PUT /v1/posts/{post}/favorite" => reactions::react(app, &request, Reaction::Favorite, true).await,
-        "DELETE /v1/posts/{post}/favorite" => reactions::react(app, &request, Reaction::Favorite, false).await,
+        "GET /v1/posts/{post}/delivery" => posts::delivery(app, &request).await,
+        "PUT /v1/posts/{post}/like" => posts::react(app, &request, Reaction::Like, true).await,
+        "DELETE /v1/posts/{post}/like" => posts::react(app, &request, Reaction::Like, false).await,
+        "PUT /v1/posts/{post}/favorite" => posts::react(app, &request, Reaction::Favorite, true).await,
+        "DELETE /v1/posts/{post}/favorite" => posts::react(app, &request, Reaction::Favorite, false).await,
         route => Err(Problem::not_found(format!("no route {route}"))),
     })
     .await)

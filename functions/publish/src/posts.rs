@@ -1,37 +1,21 @@
-//! One post: publish, read, delete.
+//! One post: publish, read, delete, react, delivery status.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemark::{
-    App,
-    domain::{DeliveryState, NewPost},
+    App, Removal,
+    domain::{DeliveryState, NewPost, Post, PostId, Reaction},
     http::{Answer, Problem, Request},
-    ports::{Deleted, FanOut, Published},
+    ports::Published,
 };
-
-use crate::deliver;
 
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
     let author = request.caller()?;
-    let body = request.body()?;
-    let (title, text) = body.title_and_text()?;
-    let new = NewPost { author, title, body: text };
+    let (title, body) = request.body()?.title_and_text()?;
+    let new = NewPost { author, title, body };
     let key = request.idempotency_key(&json!([new.title, new.body]))?;
-
-    let counts = app.edges.follower_counts(author).await?;
-    let post = match app.posts.publish(&new, counts.iter().sum(), key.as_ref(), app.clock.now()).await? {
-        Published::Created(post, head) => {
-            deliver::start(app, FanOut::of(&post, &head)).await;
-            post
-        }
-        Published::Repeated(post) => {
-            // The first request may have ended before it started the fan-out. What is done of one is not sent again.
-            if !post.deleted && post.delivery.state == DeliveryState::Pending {
-                let head = app.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-                deliver::start(app, FanOut::of(&post, &head)).await;
-            }
-            post
-        }
+    let post = match app.publishing.publish(&new, key.as_ref()).await? {
+        Published::Created(post, _) | Published::Repeated(post) => post,
         Published::KeyReused => return Err(Problem::key_reused()),
         Published::Full => return Err(Problem::post_limit()),
     };
@@ -42,7 +26,7 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
         "title": post.title,
         "body": new.body,
         "created_at": post.created_at,
-        "delivery": deliver::planned(&post),
+        "delivery": planned(&post),
     });
     Ok(Answer::json(201, &answer).header("location", &format!("/v1/posts/{}", post.id)))
 }
@@ -51,24 +35,20 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
-    let wanted = [id];
-    let (mut posts, body) = futures::try_join!(app.posts.posts(&wanted), app.posts.body(id))?;
-    let post = posts.remove(&id).filter(|post| !post.deleted).ok_or_else(|| Problem::not_found(format!("no post {id}")))?;
-    let counts = async { Ok(app.reactions.counts(id).await?) };
-    let (flags, reactions, counts) =
-        futures::try_join!(app.readers.flags(caller, id.author), app.readers.reactions_to(caller, id.author), counts)?;
+    let details = app.publishing.post(caller, id).await?.ok_or_else(|| unknown(id))?;
+    let post = &details.post;
     let answer = json!({
         "id": post.id,
         "author": post.id.author,
         "seq": post.id.seq,
         "title": post.title,
-        "body": body,
+        "body": details.body,
         "created_at": post.created_at,
-        "read": flags.is_read(id.seq),
-        "liked": reactions.liked.contains(id.seq),
-        "favorited": reactions.favorited.contains(id.seq),
-        "likes": counts.likes,
-        "favorites": counts.favorites,
+        "read": details.read,
+        "liked": details.liked,
+        "favorited": details.favorited,
+        "likes": details.counts.likes,
+        "favorites": details.counts.favorites,
     });
     Ok(Answer::json(200, &answer))
 }
@@ -77,21 +57,62 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
-    if id.author != caller {
-        // Somebody else's post is refused, one that never was is not there, whoever asks.
-        let known = app.posts.posts(&[id]).await?.contains_key(&id);
-        return Err(if known {
-            Problem::forbidden("only its author deletes a post")
-        } else {
-            Problem::not_found(format!("no post {id}"))
-        });
+    match app.publishing.delete(caller, id).await? {
+        Removal::Deleted => Ok(Answer::no_content()),
+        Removal::NotAuthor => Err(Problem::forbidden("only its author deletes a post")),
+        Removal::Unknown => Err(unknown(id)),
     }
-    let counts = app.edges.follower_counts(caller).await?;
-    let followers = counts.iter().sum();
-    match app.posts.delete(id, followers).await? {
-        Deleted::Deleted(post, head) => deliver::start(app, FanOut::of(&post, &head)).await,
-        Deleted::Already(_) => {}
-        Deleted::Unknown => return Err(Problem::not_found(format!("no post {id}"))),
+}
+
+/// `PUT` and `DELETE /v1/posts/{post}/like` and `…/favorite`.
+pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let id = request.post_parameter()?;
+    if !app.publishing.react(caller, id, reaction, given).await? {
+        return Err(unknown(id));
     }
-    Ok(Answer::no_content())
+    let body = match reaction {
+        Reaction::Like => json!({ "liked": given }),
+        Reaction::Favorite => json!({ "favorited": given }),
+    };
+    Ok(Answer::json(200, &body))
+}
+
+/// `GET /v1/posts/{post}/delivery`.
+pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Answer, Problem> {
+    request.caller()?;
+    let id = request.post_parameter()?;
+    let found = app.publishing.delivery(id).await?.ok_or_else(|| unknown(id))?;
+    let (delivery, status) = (&found.post.delivery, found.status);
+    let body = json!({
+        "mode": delivery.mode,
+        "state": status.state,
+        "followers": delivery.followers,
+        "delivered": status.delivered,
+        "pages": delivery.pages,
+        "pages_done": status.pages_done,
+        "attempts": delivery.attempts,
+        "started_at": delivery.started_at,
+        "finished_at": delivery.finished_at,
+    });
+    Ok(Answer::json(200, &body).degraded(found.degraded))
+}
+
+/// The delivery in the answer to a publish: always as it was planned, so that a repeated request gets the same answer.
+fn planned(post: &Post) -> Value {
+    json!({
+        "mode": post.delivery.mode,
+        "state": DeliveryState::Pending,
+        "followers": post.delivery.followers,
+        "delivered": 0,
+        "pages": post.delivery.pages,
+        "pages_done": 0,
+        "attempts": 0,
+        "started_at": post.delivery.started_at,
+        "finished_at": null,
+    })
+}
+
+fn unknown(id: PostId) -> Problem {
+    Problem::not_found(format!("no post {id}"))
 }

@@ -5,7 +5,7 @@ use tidemark::{App, http::Answer};
 
 /// Asks all three stores side by side.
 pub(crate) async fn check(app: &App) -> Answer {
-    let (redis, dynamodb, sqs) = futures::join!(app.progress.ping(), app.facts.ping(), app.queue.ping());
+    let (redis, dynamodb, sqs) = futures::join!(app.stores.progress.ping(), app.facts.ping(), app.stores.queue.ping());
     let word = |ok: bool| if ok { "ok" } else { "down" };
     let all = redis.is_ok() && dynamodb.is_ok() && sqs.is_ok();
     let body = json!({

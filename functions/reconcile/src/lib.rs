@@ -6,13 +6,14 @@ pub mod diff;
 mod facts;
 mod job;
 mod plan;
-mod stored;
+pub mod stored;
 mod views;
 
 pub use facts::StoredFacts;
 pub use job::{FlowPlan, ParsePositionError, Plan, Position, Reconcile, ReconcileError, Report};
 pub use views::StoredViews;
 
+use futures::FutureExt;
 use lambda_runtime::{Error, LambdaEvent};
 use serde_json::{Value, json};
 use tidemark::App;
@@ -31,15 +32,15 @@ const RESERVE_MS: u64 = 15_000;
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
-    let out_of_time = || app.clock.now().ms() >= stop_at;
+    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     let answer = match run.job {
-        Job::FanOuts => fan_outs(app, &run, &out_of_time).await?,
-        Job::Marks => told("marks", &Reconcile::new(app).marks(&run.plan).await?),
-        Job::Users => match Reconcile::new(app).walk(&run.plan, run.from.clone(), false, &out_of_time).await? {
+        Job::FanOuts => fan_outs(app, &run, &out_of_time).boxed().await?,
+        Job::Marks => told("marks", &Reconcile::new(app).marks(&run.plan).boxed().await?),
+        Job::Users => match Reconcile::new(app).walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await? {
             Some(report) => told("users", &report),
             None => Value::Null,
         },
-        Job::Minute => minute(app, &run, stop_at).await?,
+        Job::Minute => minute(app, &run, stop_at).boxed().await?,
     };
     Ok(answer)
 }
@@ -47,10 +48,10 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
 /// The minute's parts, what must not wait first.
 async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
     // Half of the time is for what comes after fan-outs.
-    let now = app.clock.now().ms();
+    let now = app.stores.clock.now().ms();
     let half = now + stop_at.saturating_sub(now) / 2;
-    let out_of_time = || app.clock.now().ms() >= stop_at;
-    let mut answer = fan_outs(app, run, &|| app.clock.now().ms() >= half).await?;
+    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
+    let mut answer = fan_outs(app, run, &|| app.stores.clock.now().ms() >= half).boxed().await?;
     let marks = Reconcile::new(app).marks(&run.plan).await?;
     let walk = match out_of_time() {
         true => None,
@@ -65,7 +66,7 @@ async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileEr
 }
 
 async fn fan_outs(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
-    let (flow, report) = Reconcile::new(app).flow(&run.plan, &run.flow, out_of_time).await?;
+    let (flow, report) = Reconcile::new(app).flow(&run.plan, &run.flow, out_of_time).boxed().await?;
     let mut answer = told("fan-outs", &report);
     answer["unfinished"] = json!(flow.unfinished);
     answer["resumed"] = json!(flow.resumed);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::{FlowPlan, Plan, Position};
 use serde::Deserialize;
 use serde_json::Value;
-use crate::{FlowPlan, Plan, Position};
 
 /// A fan-out younger than this is left to its workers.
 const OVERDUE_MS: u64 = 30_000;

@@ -1,6 +1,7 @@
 //! What reconcile needs to see of both sides, in the types of [`crate::diff`], and to mend.
 
 use std::collections::{HashMap, HashSet};
+use tidemark_app::ports::StoreError;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,6 @@ use crate::diff::{
     reader::StoredReader,
     views::{StoredKey, StoredList},
 };
-use tidemark_app::ports::{FactsError, ViewError};
 use tidemark_domain::{
     AuthorHead, Counters, Edge, NoticeId, Platform, PlatformHead, PostId, PostSummary, ReactionState, ReadState, Relation,
     SeqSet, Slot, Timestamp, UserId,
@@ -31,12 +31,12 @@ impl<T, K> Decoded<T, K> {
     /// All of it, where nothing can be said without what cannot be read.
     ///
     /// # Errors
-    /// [`FactsError::Damaged`]: some of it cannot be read.
-    pub fn whole(self) -> Result<T, FactsError> {
+    /// [`StoreError::DamagedItem`]: some of it cannot be read.
+    pub fn whole(self) -> Result<T, StoreError> {
         match self.damaged.into_iter().next() {
             None => Ok(self.found),
             Some((_, DamagedItem { table, key })) => {
-                Err(FactsError::Damaged { table, key, detail: "it cannot be read".to_owned() })
+                Err(StoreError::DamagedItem { table, key, detail: "it cannot be read".to_owned() })
             }
         }
     }
@@ -116,4 +116,3 @@ pub struct StoredPostViews {
     /// The summary.
     pub summary: Stored<PostSummary>,
 }
-

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     ops::Deref,
 };
+use tidemark_app::ports::StoreError;
 
 use crate::{
     diff::{
@@ -15,7 +16,7 @@ use crate::{
     stored::{StoredPostViews, StoredUser, StoredView},
 };
 use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
-use tidemark_app::ports::{List, ViewError};
+use tidemark_app::ports::List;
 use tidemark_domain::{
     FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
     feed::author_of_prefix,
@@ -99,14 +100,14 @@ impl Found {
 
 impl StoredViews {
     /// Whose are the next keys, some `count` of them; and where to go on, zero at the end. Goes over everything, bit by bit; what is there all the time is found.
-    pub async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), ViewError> {
+    pub async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), StoreError> {
         let (next, found) = self.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
         let owners: BTreeSet<Owner> = found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect();
         Ok((owners.into_iter().collect(), next))
     }
 
     /// Readers among the next keys whose view is being rebuilt since longer than it may be; and where to go on.
-    pub async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), ViewError> {
+    pub async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), StoreError> {
         let options = ["MATCH", keys::ANY_READER_STATE, "COUNT", &count.to_string(), "TYPE", KeyType::Hash.name()];
         let (next, found) = self.scan("abandoned", cursor, &options).await?;
         let user = |key: &Vec<u8>| match keys::owner(std::str::from_utf8(key).ok()?) {
@@ -127,7 +128,7 @@ impl StoredViews {
     }
 
     /// What there is of a user.
-    pub async fn of_user(&self, user: UserId) -> Result<StoredUser, ViewError> {
+    pub async fn of_user(&self, user: UserId) -> Result<StoredUser, StoreError> {
         let found = self.found(keys::of_user(user)).await?;
         if found.keys().is_empty() {
             return Ok(StoredUser::default());
@@ -166,7 +167,7 @@ impl StoredViews {
     }
 
     /// What there is of a post.
-    pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, ViewError> {
+    pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, StoreError> {
         let found = self.found(keys::of_post(post)).await?;
         let key = found.readable(keys::post(post));
         let (summary, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("of_post", redis::cmd("GET").arg(key).clone()).await?;
@@ -174,12 +175,12 @@ impl StoredViews {
     }
 
     /// The head of a platform.
-    pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, ViewError> {
+    pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
         self.record("of_platform", View::Platform(platform), notices::decode_head).await
     }
 
     /// What a user has read on a platform.
-    pub async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, ViewError> {
+    pub async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, StoreError> {
         let decode = |record: &[u8]| {
             let read = notices::decode_reads(record)?;
             Some(StoredSlots { version: notices::version(record)?.0, read })
@@ -188,7 +189,7 @@ impl StoredViews {
     }
 
     /// The title of a notice in a revision.
-    pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, ViewError> {
+    pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
         let found = self.found(vec![View::Title(notice, revision)]).await?;
         let key = found.readable(keys::notice_title(notice, revision));
         let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
@@ -196,12 +197,12 @@ impl StoredViews {
     }
 
     /// Whether a key is there.
-    pub async fn exists(&self, key: &str) -> Result<bool, ViewError> {
+    pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
         self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
 
     /// Throws views away: they are made again when they are needed.
-    pub async fn forget(&self, view: &View) -> Result<(), ViewError> {
+    pub async fn forget(&self, view: &View) -> Result<(), StoreError> {
         let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
         self.each::<u64>("forget", keys.iter().map(redis::Cmd::unlink).collect()).await.map(|_| ())
     }
@@ -214,7 +215,7 @@ impl StoredViews {
         operation: &'static str,
         view: View,
         decode: impl FnOnce(&[u8]) -> Option<T> + Send,
-    ) -> Result<StoredView<T>, ViewError> {
+    ) -> Result<StoredView<T>, StoreError> {
         let found = self.found(vec![view]).await?;
         let key = found.0.first().map(|found| found.key.clone()).unwrap_or_default();
         let get = redis::cmd("GET").arg(found.readable(key)).clone();
@@ -223,13 +224,13 @@ impl StoredViews {
     }
 
     /// Type and lifetime of all keys of these views, in one round trip.
-    async fn found(&self, views: Vec<View>) -> Result<Found, ViewError> {
+    async fn found(&self, views: Vec<View>) -> Result<Found, StoreError> {
         let keys =
             views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
         let keys: Vec<(String, &View, KeyType)> = keys.collect();
         let ask = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
         let answers: Vec<redis::Value> = self.each("found", keys.iter().flat_map(ask).collect()).await?;
-        let damaged = |_| ViewError::Damaged { detail: "type or lifetime of a key".to_owned() };
+        let damaged = |_| StoreError::DamagedView { detail: "type or lifetime of a key".to_owned() };
         let mut found = Vec::with_capacity(keys.len());
         for ((key, view, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {
             let kind = redis::from_redis_value_ref(&answer[0]).map_err(damaged)?;

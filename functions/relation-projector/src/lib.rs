@@ -4,6 +4,7 @@
 //! handler has mostly done it already, and this is what makes sure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use tidemark::ports::StoreError;
 
 use aws_lambda_events::{
     dynamodb::{Event, EventRecord},
@@ -11,12 +12,7 @@ use aws_lambda_events::{
 };
 use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{
-    App,
-    domain::{Edge, UserId},
-    facts,
-    reader::ReaderError,
-};
+use tidemark::{App, domain::UserId, facts};
 use tracing::{error, warn};
 
 /// Readers of one batch worked on side by side.
@@ -43,7 +39,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
         }
     }
     let work = pairs.into_iter().map(|(user, authors)| bring_in_line(app, user, authors.into_iter().collect()).boxed());
-    let done: Vec<(UserId, Result<(), ReaderError>)> =
+    let done: Vec<(UserId, Result<(), StoreError>)> =
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
     for (user, outcome) in done {
         if let Err(error) = outcome {
@@ -64,11 +60,6 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
 }
 
 /// Brings feed, lists and counters in line with the edges as they are now.
-async fn bring_in_line(app: &App, user: UserId, authors: Vec<UserId>) -> (UserId, Result<(), ReaderError>) {
-    let work = async {
-        let edges: Vec<Edge> = app.edges.edges(user, &authors).await?.into_values().collect();
-        app.relations.apply(&edges).await?;
-        app.readers.sync_edges(user, edges).await
-    };
-    (user, work.await)
+async fn bring_in_line(app: &App, user: UserId, authors: Vec<UserId>) -> (UserId, Result<(), StoreError>) {
+    (user, app.sync.follows(user, &authors).await)
 }

@@ -3,6 +3,9 @@
 //! Publish (or delete) [starts](FanOuts::start) it: few pages are listed and sent as batches at once, many are handed to page tasks.
 //! Workers [run](FanOuts::run) tasks; reconcile [resumes](FanOuts::resume) what was lost.
 
+use crate::Stores;
+use crate::ViewSync;
+use crate::error::{Store, StoreError};
 use std::{ops::Range, sync::Arc};
 
 use tracing::warn;
@@ -10,88 +13,41 @@ use tracing::warn;
 use crate::{
     notices::NoticeBoard,
     outage::{FEW_TRIES, Later, MOST_TRIES},
-    ports::{
-        Clock, Edges, FactsError, FanOut, FanOutKind, Look, Posts, Progress, ProgressViews, QueueError, ReaderViews, Task,
-        TaskQueue, ViewError,
-    },
-    reader::{ReaderError, Readers},
+    ports::{Clock, Edges, FanOut, FanOutKind, Look, Posts, Progress, ProgressViews, ReaderViews, Task, TaskQueue},
+    reader::Readers,
     relations::Relations,
 };
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryState, Edge, FeedKey, Post, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryState, FeedKey, Post, Timestamp, UserId,
     ids::SHARDS,
     pages::{INLINE_PAGES, page_buckets, page_tasks},
 };
 
-/// A fan-out did not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum FanOutError {
-    /// The facts did not answer.
-    #[error(transparent)]
-    Facts(#[from] FactsError),
-    /// Redis did not answer.
-    #[error(transparent)]
-    View(#[from] ViewError),
-    /// The queue did not take a task.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
-}
-
-impl FanOutError {
-    /// Whether a later attempt may succeed: a store was unavailable, and nothing is wrong with the task or an item.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Facts(FactsError::Unavailable { .. } | FactsError::Contention { .. })
-            | Self::View(ViewError::Unavailable { .. })
-            | Self::Queue(_) => true,
-            Self::Facts(FactsError::Damaged { .. }) | Self::View(ViewError::Damaged { .. }) => false,
-        }
-    }
-
-    /// How many attempts of its own a task has that failed so, before it is left to the receives that the queue allows; none if it may be the task's fault.
-    pub fn most_tries(&self, task: &Task) -> u8 {
-        let of_redis = matches!(self, Self::View(_));
-        match task {
-            _ if !self.is_retryable() => 0,
-            // DynamoDB also refuses a request for what is wrong with it, and reconcile resumes a fan-out.
-            Task::Batch { .. } | Task::List { .. } if !of_redis => FEW_TRIES,
-            _ => MOST_TRIES,
-        }
+/// How many attempts of its own a task has that failed with `error`, before it is left to the receives that the queue allows; none if it may be the task's fault.
+pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
+    match task {
+        _ if !error.is_retryable() => 0,
+        // DynamoDB also refuses a request for what is wrong with it, and reconcile resumes a fan-out.
+        Task::Batch { .. } | Task::List { .. } if error.store() != Store::Views => FEW_TRIES,
+        _ => MOST_TRIES,
     }
 }
 
-impl From<ReaderError> for FanOutError {
-    fn from(error: ReaderError) -> Self {
-        match error {
-            ReaderError::Facts(error) => Self::Facts(error),
-            ReaderError::View(error) => Self::View(error),
-        }
-    }
-}
-
-/// The fan-out side of the system.
+/// Use cases of fan-outs. Clones share the stores.
 #[derive(Clone)]
 pub struct FanOuts {
-    /// Follow edges.
-    pub edges: Arc<dyn Edges>,
-    /// Posts and the state of their fan-outs.
-    pub posts: Arc<dyn Posts>,
-    /// Tasks.
-    pub queue: Arc<dyn TaskQueue>,
-    /// What is told later.
+    /// The stores.
+    pub stores: Arc<Stores>,
+    /// Views that a worker brings in line later.
     pub later: Later,
-    /// Views of readers.
-    pub views: Arc<dyn ReaderViews>,
-    /// Progress.
-    pub progress: Arc<dyn ProgressViews>,
     /// For tasks that bring a view of notices in line.
     pub notices: NoticeBoard,
-    /// For tasks that bring one pair in line.
+    /// For tasks that rebuild a view.
     pub readers: Readers,
-    /// For the same, and for counters of what was published.
+    /// For counters of what was published.
     pub relations: Relations,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
+    /// For tasks that bring one pair in line.
+    pub sync: ViewSync,
 }
 
 /// How long pages may wait in a queue that is never seen drained before they are taken for lost.
@@ -206,7 +162,7 @@ impl FanOuts {
     ///
     /// # Errors
     /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
-    pub async fn start(&self, fan_out: FanOut) -> Result<(), FanOutError> {
+    pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages == 0 {
             return match self.finish(fan_out, 0).await {
                 Err(error) if error.is_retryable() => self.tell_later(fan_out, &error).await,
@@ -225,14 +181,14 @@ impl FanOuts {
     }
 
     /// Leaves to a worker what could not be told.
-    async fn tell_later(&self, fan_out: FanOut, error: &FanOutError) -> Result<(), FanOutError> {
+    async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
         Ok(self.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await?)
     }
 
-    async fn send_pages(&self, fan_out: FanOut) -> Result<(), FanOutError> {
+    async fn send_pages(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
-            return Ok(self.queue.send(&tasks).await?);
+            return Ok(self.stores.queue.send(&tasks).await?);
         }
         let mut tasks = Vec::new();
         for page in 0..fan_out.pages {
@@ -247,14 +203,14 @@ impl FanOuts {
                 finished => return finished,
             }
         }
-        Ok(self.queue.send(&tasks).await?)
+        Ok(self.stores.queue.send(&tasks).await?)
     }
 
     /// Runs one task. May be repeated at any time, in any order. `out_of_time` says when to stop and hand the rest on.
     ///
     /// # Errors
     /// The task is not done and has to be given back.
-    pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), FanOutError> {
+    pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
         match task {
             Task::Batch { fan_out, page, followers, .. } => {
                 let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
@@ -266,15 +222,7 @@ impl FanOuts {
             Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
             Task::Notices { platform, user, .. } => Ok(self.notices.sync(*platform, *user).await?),
             Task::Rebuild { user, .. } => Ok(self.readers.rebuild(*user, true).await.map(|_| ())?),
-            Task::Sync { user, author, .. } => {
-                let edges: Vec<Edge> = self.edges.edges(*user, &[*author]).await?.into_values().collect();
-                self.relations.apply(&edges).await?;
-                self.readers.sync_edges(*user, edges).await?;
-                self.readers.sync_reads(*user, *author).await?;
-                // Last: the counters may count a reaction.
-                self.readers.sync_reactions(*user, *author).await?;
-                Ok(self.relations.forget_counters(*author, None).await?)
-            }
+            Task::Sync { user, author, .. } => self.sync.pair(*user, *author).await,
         }
     }
 
@@ -282,8 +230,8 @@ impl FanOuts {
     ///
     /// # Errors
     /// It does not answer.
-    pub async fn is_drained(&self) -> Result<bool, QueueError> {
-        let backlog = self.queue.backlog().await?;
+    pub async fn is_drained(&self) -> Result<bool, StoreError> {
+        let backlog = self.stores.queue.backlog().await?;
         Ok(backlog.waiting == 0 && backlog.in_flight <= HELD_BY_WORKERS)
     }
 
@@ -291,9 +239,9 @@ impl FanOuts {
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected, ViewError> {
+    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected, StoreError> {
         let fan_out = FanOut::of(post, head);
-        let (progress, pages) = self.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
+        let (progress, pages) = self.stores.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
         let pages_done = progress.pages_done;
         Ok(if pages.is_empty() {
             Inspected::Done(progress)
@@ -310,19 +258,19 @@ impl FanOuts {
     ///
     /// # Errors
     /// Facts, Redis or the queue do not answer; to be repeated.
-    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<(), FanOutError> {
+    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<(), StoreError> {
         let fan_out = FanOut::of(post, head);
         match inspected {
             Inspected::Done(progress) => self.finish(fan_out, progress.handled).await?,
-            Inspected::Moving { pages_done } => self.posts.note_look(post, Look::Moving(*pages_done)).await?,
-            Inspected::UsedUp { .. } => self.posts.note_look(post, Look::GivenUp).await?,
+            Inspected::Moving { pages_done } => self.stores.posts.note_look(post, Look::Moving(*pages_done)).await?,
+            Inspected::UsedUp { .. } => self.stores.posts.note_look(post, Look::GivenUp).await?,
             Inspected::Missing { pages_done, pages } => {
-                self.posts.note_look(post, Look::Sent(*pages_done, self.clock.now())).await?;
+                self.stores.posts.note_look(post, Look::Sent(*pages_done, self.stores.clock.now())).await?;
                 // As many page tasks as a publish sends at most. Each leaves out what is done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
                     pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
-                self.queue.send(&tasks).await?;
+                self.stores.queue.send(&tasks).await?;
             }
         }
         Ok(())
@@ -332,13 +280,13 @@ impl FanOuts {
     ///
     /// # Errors
     /// Redis does not answer while the fan-out is under way.
-    pub async fn status(&self, post: &Post) -> Result<DeliveryStatus, ViewError> {
+    pub async fn status(&self, post: &Post) -> Result<DeliveryStatus, StoreError> {
         let delivery = &post.delivery;
         if delivery.state == DeliveryState::Done {
             let pages_done = u64::from(delivery.pages);
             return Ok(DeliveryStatus { state: DeliveryState::Done, delivered: delivery.delivered, pages_done });
         }
-        let (progress, _) = self.progress.progress(FanOutKind::Deliver, post.id, delivery.pages).await?;
+        let (progress, _) = self.stores.progress.progress(FanOutKind::Deliver, post.id, delivery.pages).await?;
         let state = match delivery.state {
             DeliveryState::Pending if progress.pages_done > 0 => DeliveryState::Running,
             state => state,
@@ -346,78 +294,80 @@ impl FanOuts {
         Ok(DeliveryStatus { state, delivered: progress.handled, pages_done: progress.pages_done })
     }
 
-    async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), FanOutError> {
+    async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
         if pages.end > fan_out.pages {
-            return Err(ViewError::Damaged { detail: format!("pages {pages:?} of {}", fan_out.pages) }.into());
+            return Err(StoreError::DamagedView { detail: format!("pages {pages:?} of {}", fan_out.pages) });
         }
-        let (_, missing) = self.progress.progress(fan_out.kind, fan_out.post, fan_out.pages).await?;
+        let (_, missing) = self.stores.progress.progress(fan_out.kind, fan_out.post, fan_out.pages).await?;
         let end = pages.end;
         for page in missing.into_iter().filter(|page| pages.contains(page)) {
             if out_of_time() {
-                return Ok(self.queue.send(&[list_task(fan_out, page..end)]).await?);
+                return Ok(self.stores.queue.send(&[list_task(fan_out, page..end)]).await?);
             }
             if !self.is_wanted(fan_out).await? {
                 return Ok(());
             }
             let batch = self.batch(fan_out, page).await?;
-            self.queue.send(&[batch]).await?;
+            self.stores.queue.send(&[batch]).await?;
         }
         Ok(())
     }
 
-    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task, FanOutError> {
-        let followers = self.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
+    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task, StoreError> {
+        let followers = self.stores.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
-    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<(), FanOutError> {
+    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<(), StoreError> {
         if users.is_empty() {
             return Ok(());
         }
         if self.is_wanted(fan_out).await? {
             match fan_out.kind {
-                FanOutKind::Deliver => self.views.deliver(users, fan_out.key(), fan_out.modes).await?,
-                FanOutKind::Retract => self.views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?,
+                FanOutKind::Deliver => self.stores.reader_views.deliver(users, fan_out.key(), fan_out.modes).await?,
+                FanOutKind::Retract => {
+                    self.stores.reader_views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?
+                }
             };
         }
         Ok(())
     }
 
     /// The fact decides, not the message: a deleted post is not delivered, a live one not retracted.
-    async fn is_wanted(&self, fan_out: FanOut) -> Result<bool, FanOutError> {
-        let post = self.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
+    async fn is_wanted(&self, fan_out: FanOut) -> Result<bool, StoreError> {
+        let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.is_some_and(|post| post.deleted == (fan_out.kind == FanOutKind::Retract)))
     }
 
-    async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), FanOutError> {
-        let progress = self.progress.page_done(fan_out.kind, fan_out.post, page, handled).await?;
+    async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), StoreError> {
+        let progress = self.stores.progress.page_done(fan_out.kind, fan_out.post, page, handled).await?;
         if progress.pages_done >= u64::from(fan_out.pages) {
             self.finish(fan_out, progress.handled).await?;
         }
         Ok(())
     }
 
-    async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), FanOutError> {
+    async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
         // Once more than publish itself, which may have been cut off.
         self.tell(fan_out).await?;
         match fan_out.kind {
-            FanOutKind::Deliver => self.posts.finish_delivery(fan_out.post, handled, self.clock.now()).await?,
-            FanOutKind::Retract => self.posts.finish_retraction(fan_out.post).await?,
+            FanOutKind::Deliver => self.stores.posts.finish_delivery(fan_out.post, handled, self.stores.clock.now()).await?,
+            FanOutKind::Retract => self.stores.posts.finish_retraction(fan_out.post).await?,
         }
         Ok(())
     }
 
     /// Forgets what is kept of author and post that is not so any more.
-    async fn tell(&self, fan_out: FanOut) -> Result<(), FanOutError> {
+    async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
-            self.readers.post_views.bury(fan_out.key()).await?;
+            self.stores.post_views.bury(fan_out.key()).await?;
         }
         if !fan_out.modes.is_push_alone() {
             // Some readers ask for the head instead of being told.
-            let head = self.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-            self.readers.head_views.store_head(author, &head).await?;
+            let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            self.stores.head_views.store_head(author, &head).await?;
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 //! A head and a read state are facts with a version. Their views are copies that a count reads in one round trip: filled from the facts under a lease
 //! when they are missing, replaced by whoever changes the fact, and by a worker when that was not possible.
 
+use crate::Stores;
+use crate::error::{Store, StoreError};
 use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::join_all, stream};
@@ -10,47 +12,23 @@ use tracing::warn;
 
 use crate::{
     outage::Later,
-    ports::{
-        Clock, FactsError, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, QueueError, Task,
-        ViewError,
-    },
-    reader::ReaderError,
-    retry::Retry,
+    ports::{Clock, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, Task},
 };
 use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp,
     UserId,
 };
 
-/// A change of notices or of what was read of them is not done, or not known to be.
-#[derive(Debug, thiserror::Error)]
-pub enum NoticeError {
-    /// The facts did not answer.
-    #[error(transparent)]
-    Facts(#[from] FactsError),
-    /// The fact is stored; neither its view nor the queue took it.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
-}
-
 /// Readers whose states are merged, and platforms that are changed, side by side.
 const PARALLEL: usize = 16;
 
-/// The notices' side of the system.
+/// Use cases of notices. Clones share the stores.
 #[derive(Clone)]
 pub struct NoticeBoard {
-    /// Heads, notices and read states.
-    pub facts: Arc<dyn Notices>,
-    /// Their views.
-    pub views: Arc<dyn NoticeViews>,
+    /// The stores.
+    pub stores: Arc<Stores>,
     /// Views that a worker brings in line later.
     pub later: Later,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Random numbers that tell fills apart.
-    pub token: fn() -> u64,
-    /// Pauses before a write that another has overtaken is repeated.
-    pub retry: Retry,
 }
 
 /// A platform as one reader sees it at one moment.
@@ -121,9 +99,9 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts are needed and do not answer.
-    pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, FactsError> {
-        let now = self.clock.now();
-        let (outage, state) = futures::join!(self.later.outage.check(), self.views.notice_state(platform, user));
+    pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, StoreError> {
+        let now = self.stores.clock.now();
+        let (outage, state) = futures::join!(self.later.outage.check(), self.stores.notice_views.notice_state(platform, user));
         let degraded = match outage.and(state) {
             Ok((Some(head), Some(read))) => return Ok(Board { head, read, now, degraded: false }),
             Ok((head, read)) => {
@@ -132,13 +110,13 @@ impl NoticeBoard {
                 missing.extend(read.is_none().then_some(NoticeRecord::Reads(user, platform)));
                 match self.fill(platform, user, &missing).await {
                     Ok((head, read)) => return Ok(Board { head, read, now, degraded: false }),
-                    Err(ReaderError::Facts(error)) => return Err(error),
-                    Err(ReaderError::View(error)) => is_away(platform, &error),
+                    Err(error) if error.store() == Store::Facts => return Err(error),
+                    Err(error) => is_away(platform, &error),
                 }
             }
             Err(error) => is_away(platform, &error),
         };
-        let (head, reads) = self.facts.state(platform, user).await?;
+        let (head, reads) = self.stores.notices.state(platform, user).await?;
         Ok(Board { head, read: reads.read, now, degraded })
     }
 
@@ -148,10 +126,10 @@ impl NoticeBoard {
         platform: Platform,
         user: UserId,
         missing: &[NoticeRecord],
-    ) -> Result<(PlatformHead, SeqSet), ReaderError> {
-        let token = (self.token)();
-        let leased = self.views.lease_notices(missing, token).await?;
-        let (head, reads) = self.facts.state(platform, user).await?;
+    ) -> Result<(PlatformHead, SeqSet), StoreError> {
+        let token = (self.stores.random)();
+        let leased = self.stores.notice_views.lease_notices(missing, token).await?;
+        let (head, reads) = self.stores.notices.state(platform, user).await?;
         let views: Vec<NoticeView> = leased
             .into_iter()
             .map(|record| match record {
@@ -160,7 +138,7 @@ impl NoticeBoard {
             })
             .collect();
         if !views.is_empty() {
-            self.views.fill_notices(&views, token).await?;
+            self.stores.notice_views.fill_notices(&views, token).await?;
         }
         Ok((head, reads.read))
     }
@@ -175,7 +153,7 @@ impl NoticeBoard {
         user: UserId,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<NoticePage, FactsError> {
+    ) -> Result<NoticePage, StoreError> {
         let board = self.board(platform, user).await?;
         let below = board.head.live_at(board.now).filter(|notice| before.is_none_or(|before| notice.seq < before));
         // One more than asked for tells whether there is a next page.
@@ -197,10 +175,10 @@ impl NoticeBoard {
         &self,
         platform: Platform,
         notices: &[LiveNotice],
-    ) -> Result<(HashMap<NoticeId, (String, Timestamp)>, bool), FactsError> {
+    ) -> Result<(HashMap<NoticeId, (String, Timestamp)>, bool), StoreError> {
         let wanted: Vec<(NoticeId, u64)> =
             notices.iter().map(|notice| (NoticeId { platform, seq: notice.seq }, notice.revision)).collect();
-        let (mut titles, mut degraded) = match self.views.notice_titles(&wanted).await {
+        let (mut titles, mut degraded) = match self.stores.notice_views.notice_titles(&wanted).await {
             Ok(titles) => (titles, false),
             Err(error) => (HashMap::new(), is_away(platform, &error)),
         };
@@ -208,8 +186,8 @@ impl NoticeBoard {
         if missing.is_empty() {
             return Ok((titles, degraded));
         }
-        let found: Vec<Notice> = self.facts.notices(&missing).await?.into_values().collect();
-        if !degraded && let Err(error) = self.views.remember_titles(&found).await {
+        let found: Vec<Notice> = self.stores.notices.notices(&missing).await?.into_values().collect();
+        if !degraded && let Err(error) = self.stores.notice_views.remember_titles(&found).await {
             degraded = is_away(platform, &error);
         }
         titles.extend(found.into_iter().map(|notice| (notice.id, (notice.content.title, notice.created_at))));
@@ -220,10 +198,11 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>, FactsError> {
+    pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>, StoreError> {
         let wanted = [id];
-        let ((head, reads), mut found) = futures::try_join!(self.facts.state(id.platform, user), self.facts.notices(&wanted))?;
-        let live = head.find(id.seq, self.clock.now()).copied();
+        let ((head, reads), mut found) =
+            futures::try_join!(self.stores.notices.state(id.platform, user), self.stores.notices.notices(&wanted))?;
+        let live = head.find(id.seq, self.stores.clock.now()).copied();
         let Some((live, notice)) = live.zip(found.remove(&id)) else { return Ok(None) };
         Ok(Some((notice, live, reads.read.contains(live.slot))))
     }
@@ -238,8 +217,8 @@ impl NoticeBoard {
         platforms: &[Platform],
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
-    ) -> Result<NoticesPublished, NoticeError> {
-        let published = self.facts.publish(user, platforms, content, idempotency, self.clock.now()).await?;
+    ) -> Result<NoticesPublished, StoreError> {
+        let published = self.stores.notices.publish(user, platforms, content, idempotency, self.stores.clock.now()).await?;
         match &published {
             NoticesPublished::Created(created) => {
                 let heads: Vec<NoticeView> =
@@ -251,8 +230,8 @@ impl NoticeBoard {
                 // The first request may have ended before it showed them.
                 let shown = notices.iter().map(async |notice| {
                     let platform = notice.id.platform;
-                    self.show(&NoticeView::Head(platform, self.facts.head(platform).await?)).await?;
-                    Ok::<(), NoticeError>(())
+                    self.show(&NoticeView::Head(platform, self.stores.notices.head(platform).await?)).await?;
+                    Ok::<(), StoreError>(())
                 });
                 join_all(shown.map(FutureExt::boxed)).await.into_iter().collect::<Result<(), _>>()?;
             }
@@ -265,8 +244,10 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer, or neither Redis nor the queue does.
-    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<Option<Notice>, NoticeError> {
-        let Some((notice, head)) = self.facts.edit(id, content, renotify, self.clock.now()).await? else { return Ok(None) };
+    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<Option<Notice>, StoreError> {
+        let Some((notice, head)) = self.stores.notices.edit(id, content, renotify, self.stores.clock.now()).await? else {
+            return Ok(None);
+        };
         self.show(&NoticeView::Head(id.platform, head)).await?;
         Ok(Some(notice))
     }
@@ -275,19 +256,19 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer, or neither Redis nor the queue does; some may be gone.
-    pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), NoticeError> {
+    pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), StoreError> {
         let mut platforms: HashMap<Platform, Vec<Seq>> = HashMap::new();
         for id in ids {
             platforms.entry(id.platform).or_default().push(id.seq);
         }
         let removals: Vec<_> = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
         // All of them end before a failure is returned: none is cut off between its fact and the view.
-        let removed: Vec<Result<(), NoticeError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
+        let removed: Vec<Result<(), StoreError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
         removed.into_iter().collect()
     }
 
-    async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), NoticeError> {
-        let head = self.facts.remove(platform, &seqs).await?;
+    async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), StoreError> {
+        let head = self.stores.notices.remove(platform, &seqs).await?;
         self.show(&NoticeView::Head(platform, head)).await?;
         Ok(())
     }
@@ -296,7 +277,7 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer, or neither Redis nor the queue does.
-    pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, NoticeError> {
+    pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, StoreError> {
         let marked = self.change(id.platform, user, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
                 reads.read.set(notice.slot, read);
@@ -310,7 +291,7 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer, or neither Redis nor the queue does.
-    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, NoticeError> {
+    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, StoreError> {
         self.change(platform, user, |head, reads, now| reads.mark_through(head, seq, now)).await
     }
 
@@ -319,13 +300,13 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer, or neither Redis nor the queue does; some readers may be done.
-    pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, NoticeError> {
+    pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, StoreError> {
         let merges: Vec<_> = readers.iter().map(|(user, slots)| self.merge(platform, *user, slots).boxed()).collect();
-        let merged: Vec<Result<u64, NoticeError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
+        let merged: Vec<Result<u64, StoreError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
         merged.into_iter().collect()
     }
 
-    async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, NoticeError> {
+    async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, StoreError> {
         let merged = self.change(platform, user, |head, reads, _| {
             let live: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
             let slots: SeqSet = slots.iter().copied().filter(|&slot| live.contains(slot)).collect();
@@ -338,20 +319,20 @@ impl NoticeBoard {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn readers(&self, platform: Platform, notice: &LiveNotice) -> Result<u64, FactsError> {
-        self.facts.readers(platform, notice.slot).await
+    pub async fn readers(&self, platform: Platform, notice: &LiveNotice) -> Result<u64, StoreError> {
+        self.stores.notices.readers(platform, notice.slot).await
     }
 
     /// Makes the view of a head, or of what a user has read, agree with the facts.
     ///
     /// # Errors
     /// Facts or Redis do not answer; to be repeated.
-    pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<(), ReaderError> {
+    pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<(), StoreError> {
         let view = match user {
-            None => NoticeView::Head(platform, self.facts.head(platform).await?),
-            Some(user) => NoticeView::Reads(user, platform, self.facts.state(platform, user).await?.1),
+            None => NoticeView::Head(platform, self.stores.notices.head(platform).await?),
+            Some(user) => NoticeView::Reads(user, platform, self.stores.notices.state(platform, user).await?.1),
         };
-        Ok(self.views.replace_notices(&view).await?)
+        Ok(self.stores.notice_views.replace_notices(&view).await?)
     }
 
     /// Applies `change` to what a user has read, as often as others come in between. Nothing is written when it changes nothing.
@@ -360,23 +341,26 @@ impl NoticeBoard {
         platform: Platform,
         user: UserId,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
-    ) -> Result<NoticesMarked, NoticeError> {
-        let mut retries = self.retry.begin();
+    ) -> Result<NoticesMarked, StoreError> {
+        let mut retries = self.stores.retries();
         loop {
-            let now = self.clock.now();
-            let (head, stored) = self.facts.state(platform, user).await?;
+            let now = self.stores.clock.now();
+            let (head, stored) = self.stores.notices.state(platform, user).await?;
             // Of slots that nobody has any more no count is kept, and no trace in what is written.
             let before = stored.without_dead(&head);
             let mut after = before.clone();
             change(&head, &mut after, now);
             let changed = before.read.minus(&after.read).len() + after.read.minus(&before.read).len();
-            let written =
-                if after == before { Some(before) } else { self.facts.put_reads(user, platform, &before, after).await? };
+            let written = if after == before {
+                Some(before)
+            } else {
+                self.stores.notices.put_reads(user, platform, &before, after).await?
+            };
             let Some(reads) = written else {
                 if retries.again().await {
                     continue;
                 }
-                return Err(FactsError::Contention { operation: "mark_notice" }.into());
+                return Err(StoreError::Contention { operation: "mark_notice" });
             };
             let read = reads.read.clone();
             // Also when nothing changed: whoever changed it may have been cut off before this.
@@ -386,8 +370,8 @@ impl NoticeBoard {
     }
 
     /// Shows a fact in its view; whether Redis took it. If Redis is unavailable, a task does it later.
-    async fn show(&self, view: &NoticeView) -> Result<bool, QueueError> {
-        let Err(error) = self.views.replace_notices(view).await else { return Ok(true) };
+    async fn show(&self, view: &NoticeView) -> Result<bool, StoreError> {
+        let Err(error) = self.stores.notice_views.replace_notices(view).await else { return Ok(true) };
         let (platform, user) = match view.record() {
             NoticeRecord::Head(platform) => (platform, None),
             NoticeRecord::Reads(user, platform) => (platform, Some(user)),
@@ -398,7 +382,7 @@ impl NoticeBoard {
 }
 
 /// Logs why the facts answer instead of the view; whether Redis is away.
-fn is_away(platform: Platform, error: &ViewError) -> bool {
+fn is_away(platform: Platform, error: &StoreError) -> bool {
     warn!(%platform, error = error as &dyn std::error::Error, "view unavailable, answering from the facts");
-    matches!(error, ViewError::Unavailable { .. })
+    error.is_unavailable()
 }

@@ -5,15 +5,16 @@
 //! do one, prolong the note. Every process looks at the note once a second at most, and while it stands, answers come from the facts and are marked `Degraded`. A change
 //! is acknowledged only when every process must have looked since the note stands.
 
+use crate::Stores;
+use crate::error::{Store, StoreError};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use tracing::warn;
 
-use crate::ports::{Clock, Outages, QueueError, Task, TaskQueue, ViewError};
+use crate::ports::{Clock, Outages, Task, TaskQueue};
 use tidemark_domain::Timestamp;
 
 /// How long a note stands: longer than a worker takes for a task that waits for nothing.
@@ -25,8 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The note, as one process knows it. Clones share it.
 #[derive(Clone)]
 pub struct Outage {
-    facts: Arc<dyn Outages>,
-    clock: Arc<dyn Clock>,
+    stores: Arc<Stores>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -46,19 +46,19 @@ struct Known {
 
 impl Outage {
     /// Nothing is known yet.
-    pub fn new(facts: Arc<dyn Outages>, clock: Arc<dyn Clock>) -> Self {
-        Self { facts, clock, known: Arc::default() }
+    pub fn new(stores: Arc<Stores>) -> Self {
+        Self { stores, known: Arc::default() }
     }
 
     /// An error while views may lack changes that wait in a task. If the facts cannot say, none is known.
     ///
     /// # Errors
     /// The facts have to answer instead of the views.
-    pub async fn check(&self) -> Result<(), ViewError> {
-        let now = self.clock.now();
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let now = self.stores.clock.now();
         let known = *self.known();
         if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
-            let until = self.facts.outage_until().await.unwrap_or_else(|error| {
+            let until = self.stores.outages.outage_until().await.unwrap_or_else(|error| {
                 warn!(error = &error as &dyn std::error::Error, "whether Redis had an outage could not be read");
                 known.until
             });
@@ -68,14 +68,14 @@ impl Outage {
         }
         let detail = || "views may lack changes of an outage that wait for a worker".into();
         if now < self.known().until {
-            return Err(ViewError::Unavailable { operation: "outage", source: detail() });
+            return Err(StoreError::Unavailable { store: Store::Views, operation: "outage", source: detail() });
         }
         Ok(())
     }
 
     /// Notes that a change waits in a task which is not tried before this pause is over. Since when the note stands; long ago if it could not be written.
     async fn note(&self, pause: Duration) -> Timestamp {
-        let now = self.clock.now();
+        let now = self.stores.clock.now();
         let until = now.plus_ms(ms(STANDS + pause));
         {
             let mut known = self.known();
@@ -84,12 +84,12 @@ impl Outage {
             }
             known.until = until.max(known.until);
         }
-        let noted = self.facts.note_outage(until).await;
+        let noted = self.stores.outages.note_outage(until).await;
         let mut known = self.known();
         match noted {
             Ok(()) => {
                 if now >= known.noted_until {
-                    known.noted_since = self.clock.now();
+                    known.noted_since = self.stores.clock.now();
                 }
                 known.noted_until = until.max(known.noted_until);
             }
@@ -112,14 +112,10 @@ impl Outage {
 /// Changes that a worker brings into views later.
 #[derive(Clone)]
 pub struct Later {
-    /// Tasks.
-    pub queue: Arc<dyn TaskQueue>,
+    /// The stores.
+    pub stores: Arc<Stores>,
     /// The note that they wait.
     pub outage: Outage,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Waits.
-    pub wait: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Later {
@@ -127,11 +123,11 @@ impl Later {
     ///
     /// # Errors
     /// The queue did not take a task.
-    async fn sync(&self, tasks: &[Task]) -> Result<(), QueueError> {
-        let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.queue.send(tasks));
-        let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.clock.now().ms());
+    async fn sync(&self, tasks: &[Task]) -> Result<(), StoreError> {
+        let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
+        let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
         if left > 0 {
-            (self.wait)(Duration::from_millis(left)).await;
+            (self.stores.wait)(Duration::from_millis(left)).await;
         }
         sent
     }
@@ -140,7 +136,7 @@ impl Later {
     ///
     /// # Errors
     /// The queue did not take a task either. The caller must not be told that all is done: its repetition shows the fact.
-    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), QueueError> {
+    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
         warn!(error = error as &dyn std::error::Error, ?tasks, "the views could not be updated, a worker will do it");
         self.sync(tasks).await
     }
@@ -150,10 +146,10 @@ impl Later {
     ///
     /// # Errors
     /// The queue did not take it, or it was tried too often: it has to be given back.
-    pub async fn again(&self, task: &Task, most: u8) -> Result<(), QueueError> {
+    pub async fn again(&self, task: &Task, most: u8) -> Result<(), StoreError> {
         let (task, tries) = task.tried_once_more();
         if tries >= most {
-            return Err(QueueError { detail: "tried too often".to_owned(), source: None });
+            return Err(StoreError::Unavailable { store: Store::Queue, operation: "again", source: "tried too often".into() });
         }
         let pause = pause(&task, tries);
         let note = async {
@@ -161,7 +157,7 @@ impl Later {
                 self.outage.note(pause).await;
             }
         };
-        futures::join!(note, self.queue.send_after(std::slice::from_ref(&task), pause)).1
+        futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1
     }
 
     /// After a task was done: others of the same outage may still wait, and then the note stands on.

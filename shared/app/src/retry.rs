@@ -12,36 +12,26 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
 
-/// What a repetition needs of the outside world.
-#[derive(Debug, Clone, Copy)]
-pub struct Retry {
-    /// Waits.
-    pub wait: fn(Duration) -> BoxFuture<'static, ()>,
-    /// Random numbers.
-    pub random: fn() -> u64,
-}
-
-/// The repetitions of one write.
+/// The attempts of one write.
 #[derive(Debug)]
 pub struct Retries {
-    retry: Retry,
+    wait: fn(Duration) -> BoxFuture<'static, ()>,
+    random: fn() -> u64,
     started: Instant,
     attempts: u32,
 }
 
-impl Retry {
-    /// Begins the time of one write.
-    pub fn begin(self) -> Retries {
-        Retries { retry: self, started: Instant::now(), attempts: 0 }
-    }
-}
-
 impl Retries {
+    /// Begins the time of one write.
+    pub(crate) fn begin(wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
+        Self { wait, random, started: Instant::now(), attempts: 0 }
+    }
+
     /// Waits before the next attempt; false when the time is over.
     pub async fn again(&mut self) -> bool {
         let longest = (FIRST_PAUSE_MS << self.attempts.min(16)).min(LONGEST_PAUSE_MS);
         self.attempts += 1;
-        (self.retry.wait)(Duration::from_millis((self.retry.random)() % longest + 1)).await;
+        (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
         self.started.elapsed() < PATIENCE
     }
 }

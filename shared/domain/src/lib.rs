@@ -3,6 +3,7 @@
 pub mod author_state;
 pub mod bitmap;
 pub mod cursor;
+pub mod decisions;
 pub mod feed;
 pub mod ids;
 pub mod invariants;
@@ -16,9 +17,12 @@ pub mod time;
 
 pub use author_state::AuthorState;
 pub use cursor::Cursor;
+pub use decisions::NewFollow;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
-pub use model::{ AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation, };
+pub use model::{
+    AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation,
+};
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     ops::Range,
 };
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
@@ -15,9 +16,8 @@ use super::{
     item::{Item, Reader},
     number, schema, unavailable,
 };
-use tidemark_app::ports::{Edges, FactsError, Followed, Posts};
-use tidemark_domain::{AuthorHead, Edge, Relation, Timestamp, UserId, ids::SHARDS};
-use tidemark_migrate::imports::NewFollow;
+use tidemark_app::ports::{Edges, Followed, Posts};
+use tidemark_domain::{AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId, ids::SHARDS};
 
 /// Where a follow comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +40,13 @@ const EDGES_PER_TRANSACTION: usize = 24;
 
 #[async_trait]
 impl Edges for DynamoFacts {
-    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, FactsError> {
+    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::edge(user, author)).collect();
         let found = self.batch_get("edges", vec![(self.tables.following.clone(), keys)]).await?;
         found.iter().flatten().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
     }
 
-    async fn following(&self, user: UserId) -> Result<Vec<Edge>, FactsError> {
+    async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
         let items = self.of_user("following", &self.tables.following, user).await?;
         let edges: Vec<Edge> = items.iter().map(read_edge).collect::<Result<_, _>>()?;
         Ok(edges.into_iter().filter(|edge| edge.following).collect())
@@ -58,11 +58,11 @@ impl Edges for DynamoFacts {
         authors: &[UserId],
         heads: &HashMap<UserId, AuthorHead>,
         now: Timestamp,
-    ) -> Result<Vec<Followed>, FactsError> {
+    ) -> Result<Vec<Followed>, StoreError> {
         self.make_follows(user, follows_from_now(authors, heads, now), now, Kind::Made).await
     }
 
-    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError> {
+    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError> {
         let mut tried: Option<Edge> = None;
         let mut failed = None;
         for attempt in 0..ATTEMPTS {
@@ -74,8 +74,7 @@ impl Edges for DynamoFacts {
                 return Err(error);
             }
             let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
-            let tombstone =
-                Edge { following: false, since: next_since(Some(&known), now), rev: next_rev(Some(&known), now), ..known };
+            let tombstone = known.ended(now);
             match self.write_unfollow(&tombstone, known.rev).await {
                 Ok(Ok(())) => return Ok(Some(tombstone)),
                 Ok(Err(_)) => back_off(attempt).await,
@@ -84,10 +83,10 @@ impl Edges for DynamoFacts {
             }
             tried = Some(tombstone);
         }
-        Err(FactsError::Contention { operation: "unfollow" })
+        Err(StoreError::Contention { operation: "unfollow" })
     }
 
-    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], FactsError> {
+    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
         let found = self.batch_get("follower_counts", vec![(self.tables.counters.clone(), keys)]).await?;
         let mut counts = [0; 16];
@@ -99,14 +98,14 @@ impl Edges for DynamoFacts {
         Ok(counts)
     }
 
-    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, FactsError> {
+    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, StoreError> {
         let keys = distinct(pairs).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
         let found = self.batch_get("live", vec![(self.tables.following.clone(), keys)]).await?;
         let edges: Vec<Edge> = found.iter().flatten().map(read_edge).collect::<Result<_, _>>()?;
         Ok(edges.into_iter().filter(|edge| edge.following).map(|edge| (edge.user, edge.author)).collect())
     }
 
-    async fn followings(&self, user: UserId) -> Result<u64, FactsError> {
+    async fn followings(&self, user: UserId) -> Result<u64, StoreError> {
         Ok(self.edges_and_followings(user, &[]).await?.1)
     }
 
@@ -115,11 +114,11 @@ impl Edges for DynamoFacts {
         author: UserId,
         before: Option<Relation>,
         limit: usize,
-    ) -> Result<Vec<Relation>, FactsError> {
+    ) -> Result<Vec<Relation>, StoreError> {
         super::followers::by_time(self, author, before, limit).await
     }
 
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, FactsError> {
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, StoreError> {
         let per_shard = tidemark_domain::ids::BUCKETS / SHARDS;
         let shards = buckets.start / per_shard..=buckets.end.saturating_sub(1) / per_shard;
         let listed = try_join_all(shards.map(|shard| self.followers_of_shard(author, shard, &buckets))).await?;
@@ -135,7 +134,7 @@ impl DynamoFacts {
         mut follows: Vec<NewFollow>,
         now: Timestamp,
         kind: Kind,
-    ) -> Result<Vec<Followed>, FactsError> {
+    ) -> Result<Vec<Followed>, StoreError> {
         let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
         let mut attempt = 0;
         // What was written without a clear answer: found stored, it is what this call has made.
@@ -170,18 +169,7 @@ impl DynamoFacts {
             }
             for chunk in missing[..missing.len().min(room)].chunks(together) {
                 let exact: Vec<UserId> = chunk.iter().filter(|follow| follow.exact).map(|follow| follow.author).collect();
-                let edges: Vec<Edge> = chunk
-                    .iter()
-                    .map(|follow| Edge {
-                        user,
-                        author: follow.author,
-                        following: true,
-                        since: next_since(known.get(&follow.author), follow.since),
-                        rev: next_rev(known.get(&follow.author), now),
-                        base: follow.base,
-                        floor: follow.floor,
-                    })
-                    .collect();
+                let edges: Vec<Edge> = chunk.iter().map(|follow| follow.edge(user, known.get(&follow.author), now)).collect();
                 match self.write_follows(&edges, &known, &exact).await {
                     Ok(Ok(())) => {
                         outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge))));
@@ -214,15 +202,15 @@ impl DynamoFacts {
             }
             attempt += 1;
             if attempt > ATTEMPTS + follows.len() as u32 {
-                return Err(FactsError::Contention { operation: "follow" });
+                return Err(StoreError::Contention { operation: "follow" });
             }
         }
         let outcome = |follow: &NewFollow| outcomes.get(&follow.author).cloned();
-        follows.iter().map(|follow| outcome(follow).ok_or(FactsError::Contention { operation: "follow" })).collect()
+        follows.iter().map(|follow| outcome(follow).ok_or(StoreError::Contention { operation: "follow" })).collect()
     }
 
     /// The edges to these authors and how many authors the user follows, read together.
-    async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), FactsError> {
+    async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), StoreError> {
         let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
         let wanted =
             vec![(self.tables.counters.clone(), vec![schema::followings_counter(user)]), (self.tables.following.clone(), keys)];
@@ -241,7 +229,7 @@ impl DynamoFacts {
         edges: &[Edge],
         known: &HashMap<UserId, Edge>,
         exact: &[UserId],
-    ) -> Result<Result<(), Cancelled>, FactsError> {
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         const OPERATION: &str = "follow";
         let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
         let added = edges.len() as u64;
@@ -272,7 +260,7 @@ impl DynamoFacts {
         Self::transact(OPERATION, transaction).await
     }
 
-    async fn write_unfollow(&self, tombstone: &Edge, known_rev: u32) -> Result<Result<(), Cancelled>, FactsError> {
+    async fn write_unfollow(&self, tombstone: &Edge, known_rev: u32) -> Result<Result<(), Cancelled>, StoreError> {
         const OPERATION: &str = "unfollow";
         let (user, author) = (tombstone.user, tombstone.author);
         let put = self.put_edge(tombstone, Some(known_rev));
@@ -307,7 +295,7 @@ impl DynamoFacts {
             .expression_attribute_values(":one", number(1))
     }
 
-    async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>, FactsError> {
+    async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>, StoreError> {
         let (first, last) = schema::follower_range(buckets);
         let mut pages = self
             .client
@@ -333,36 +321,19 @@ impl DynamoFacts {
     }
 }
 
-/// Follows that begin now: of authors without posts, or whose posts are being imported, the base is made sure of.
 fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now: Timestamp) -> Vec<NewFollow> {
     let empty = AuthorHead::default();
-    let follow = |&author: &UserId| {
-        let head = heads.get(&author).unwrap_or(&empty);
-        let exact = head.importing || head.latest_seq == 0;
-        NewFollow { author, since: now, base: head.latest_seq, floor: head.backlog_floor(), exact }
-    };
-    authors.iter().map(follow).collect()
-}
-
-/// Now, but later than the pair's last change: the time of a change also orders it.
-fn next_since(known: Option<&Edge>, now: Timestamp) -> Timestamp {
-    known.map_or(now, |edge| now.max(edge.since.plus_ms(1)))
-}
-
-/// `max(previous + 1, unix seconds)`.
-fn next_rev(known: Option<&Edge>, now: Timestamp) -> u32 {
-    let clock = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
-    known.map_or(clock, |edge| clock.max(edge.rev.saturating_add(1)))
+    authors.iter().map(|&author| NewFollow::from_now(author, heads.get(&author).unwrap_or(&empty), now)).collect()
 }
 
 fn update(
     operation: &'static str,
     update: aws_sdk_dynamodb::types::builders::UpdateBuilder,
-) -> Result<TransactWriteItem, FactsError> {
+) -> Result<TransactWriteItem, StoreError> {
     Ok(TransactWriteItem::builder().update(build(operation, update.build())?).build())
 }
 
-pub fn read_edge(item: &Item) -> Result<Edge, FactsError> {
+pub fn read_edge(item: &Item) -> Result<Edge, StoreError> {
     let reader = Reader { table: "following", item };
     Ok(Edge {
         user: reader.user("user")?,
@@ -373,28 +344,4 @@ pub fn read_edge(item: &Item) -> Result<Edge, FactsError> {
         base: reader.number("base")?,
         floor: reader.number("floor")?,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tidemark_domain::model::TOMBSTONE_SECONDS;
-
-    #[test]
-    fn revisions_grow_within_a_second_and_past_a_forgotten_tombstone() {
-        let now = Timestamp::from_ms(1_700_000_000_500);
-        let mut edge = Edge {
-            user: UserId::MIN,
-            author: UserId::MIN,
-            following: true,
-            since: now,
-            rev: next_rev(None, now),
-            base: 0,
-            floor: 0,
-        };
-        assert_eq!(edge.rev, 1_700_000_000);
-        edge.rev = next_rev(Some(&edge), now);
-        assert_eq!(next_rev(Some(&edge), now), 1_700_000_002);
-        assert!(next_rev(None, now.plus_ms(TOMBSTONE_SECONDS * 1000)) > edge.rev);
-    }
 }

@@ -1,11 +1,11 @@
 //! An author's followers by time: sixteen shards merged.
 
 use std::collections::VecDeque;
+use tidemark_app::ports::StoreError;
 
 use futures::future::try_join_all;
 
 use super::{DynamoFacts, item::Reader, schema, string, unavailable};
-use tidemark_app::ports::FactsError;
 use tidemark_domain::{Relation, UserId, ids::SHARDS};
 
 /// Most entries that one load of one shard takes.
@@ -20,12 +20,12 @@ struct Lane {
 }
 
 /// Followers below `before`, newest first, at most `limit`. Consistent: the index by time is a local one.
-pub async fn by_time(
+pub(crate) async fn by_time(
     facts: &DynamoFacts,
     author: UserId,
     before: Option<Relation>,
     limit: usize,
-) -> Result<Vec<Relation>, FactsError> {
+) -> Result<Vec<Relation>, StoreError> {
     let mut lanes: Vec<Lane> =
         (0..SHARDS).map(|shard| Lane { shard, before, loaded: VecDeque::new(), exhausted: false }).collect();
     // Followers spread evenly: a sixteenth of the page and some more is mostly enough of each shard.
@@ -45,7 +45,7 @@ pub async fn by_time(
 }
 
 impl Lane {
-    async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<(), FactsError> {
+    async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<(), StoreError> {
         let end = match self.before {
             Some(before) => schema::follower_since(before.user, before.since),
             None => string("~"),

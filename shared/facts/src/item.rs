@@ -1,12 +1,12 @@
 //! Reading attributes of an item; what is missing or of another type is a damaged item.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tracing::warn;
 
 use super::schema;
-use tidemark_app::ports::FactsError;
 use tidemark_domain::{SeqSet, Timestamp, UserId};
 
 /// An item as the SDK has it.
@@ -19,15 +19,15 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub fn text(&self, name: &str) -> Result<&str, FactsError> {
+    pub fn text(&self, name: &str) -> Result<&str, StoreError> {
         self.item.get(name).and_then(|value| value.as_s().ok()).map(String::as_str).ok_or_else(|| self.damaged(name))
     }
 
-    pub fn number(&self, name: &str) -> Result<u64, FactsError> {
+    pub fn number(&self, name: &str) -> Result<u64, StoreError> {
         self.optional_number(name)?.ok_or_else(|| self.damaged(name))
     }
 
-    pub fn optional_number(&self, name: &str) -> Result<Option<u64>, FactsError> {
+    pub fn optional_number(&self, name: &str) -> Result<Option<u64>, StoreError> {
         let Some(value) = self.item.get(name) else { return Ok(None) };
         value.as_n().ok().and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| self.damaged(name))
     }
@@ -41,15 +41,15 @@ impl Reader<'_> {
         count.unwrap_or(0)
     }
 
-    pub fn small(&self, name: &str) -> Result<u32, FactsError> {
+    pub fn small(&self, name: &str) -> Result<u32, StoreError> {
         u32::try_from(self.number(name)?).map_err(|_| self.damaged(name))
     }
 
-    pub fn time(&self, name: &str) -> Result<Timestamp, FactsError> {
+    pub fn time(&self, name: &str) -> Result<Timestamp, StoreError> {
         self.number(name).map(Timestamp::from_ms)
     }
 
-    pub fn user(&self, name: &str) -> Result<UserId, FactsError> {
+    pub fn user(&self, name: &str) -> Result<UserId, StoreError> {
         UserId::new(self.number(name)?).ok_or_else(|| self.damaged(name))
     }
 
@@ -57,26 +57,26 @@ impl Reader<'_> {
         self.item.get(name).and_then(|value| value.as_bool().ok()).copied().unwrap_or(false)
     }
 
-    pub fn seqs(&self, name: &str) -> Result<SeqSet, FactsError> {
+    pub fn seqs(&self, name: &str) -> Result<SeqSet, StoreError> {
         let Some(value) = self.item.get(name) else { return Ok(SeqSet::default()) };
         let bytes = value.as_b().map_err(|_| self.damaged(name))?;
         SeqSet::from_bytes(bytes.as_ref()).map_err(|_| self.damaged(name))
     }
 
     /// The numbers of a set; none when it is not there.
-    pub fn numbers(&self, name: &str) -> Result<Vec<u64>, FactsError> {
+    pub fn numbers(&self, name: &str) -> Result<Vec<u64>, StoreError> {
         let Some(value) = self.item.get(name) else { return Ok(Vec::new()) };
         let numbers = value.as_ns().map_err(|_| self.damaged(name))?;
         numbers.iter().map(|number| number.parse().map_err(|_| self.damaged(name))).collect()
     }
 
-    pub fn bytes(&self, name: &str) -> Result<&[u8], FactsError> {
+    pub fn bytes(&self, name: &str) -> Result<&[u8], StoreError> {
         self.item.get(name).and_then(|value| value.as_b().ok()).map(AsRef::as_ref).ok_or_else(|| self.damaged(name))
     }
 
-    pub fn damaged(&self, name: &str) -> FactsError {
+    pub fn damaged(&self, name: &str) -> StoreError {
         let key = schema::key_text(self.table, self.item);
-        FactsError::Damaged { table: self.table, key, detail: format!("attribute {name}") }
+        StoreError::DamagedItem { table: self.table, key, detail: format!("attribute {name}") }
     }
 }
 

@@ -14,14 +14,22 @@ pub mod schema;
 pub mod windows;
 
 use std::time::Duration;
+use tidemark_app::ports::{Store, StoreError};
 
-use aws_sdk_dynamodb::{ Client, error::SdkError, operation::{ transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder}, update_item::{UpdateItemError, UpdateItemOutput, builders::UpdateItemFluentBuilder}, }, types::{AttributeValue, KeysAndAttributes, Put}, };
+use aws_sdk_dynamodb::{
+    Client,
+    error::SdkError,
+    operation::{
+        transact_write_items::{TransactWriteItemsError, builders::TransactWriteItemsFluentBuilder},
+        update_item::{UpdateItemError, UpdateItemOutput, builders::UpdateItemFluentBuilder},
+    },
+    types::{AttributeValue, KeysAndAttributes, Put},
+};
 use rand::Rng;
 
-use tidemark_app::ports::FactsError;
-use tidemark_domain::{Timestamp, UserId};
 use item::Item;
 pub use item::edge_of_record;
+use tidemark_domain::{Timestamp, UserId};
 
 /// Names of the tables.
 #[derive(Debug, Clone)]
@@ -95,13 +103,13 @@ impl DynamoFacts {
     ///
     /// # Errors
     /// It does not.
-    pub async fn ping(&self) -> Result<(), FactsError> {
+    pub async fn ping(&self) -> Result<(), StoreError> {
         let (table, key) = (self.tables.counters.clone(), schema::followings_counter(UserId::MIN));
         self.batch_get("ping", vec![(table, vec![key])]).await.map(|_| ())
     }
 
     /// Everything a user has in a table whose partitions are users, read consistently.
-    pub async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>, FactsError> {
+    pub async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>, StoreError> {
         let mut pages = self
             .client
             .query()
@@ -122,7 +130,11 @@ impl DynamoFacts {
     }
 
     /// Consistent reads of up to any number of items of several tables, with their sets whole; absent ones left out. Answers in the order of the tables.
-    pub async fn batch_get(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, FactsError> {
+    pub async fn batch_get(
+        &self,
+        operation: &'static str,
+        wanted: Vec<(String, Vec<Item>)>,
+    ) -> Result<Vec<Vec<Item>>, StoreError> {
         let tables: Vec<String> = wanted.iter().map(|(table, _)| table.clone()).collect();
         let found = self.stored(operation, wanted).await?;
         futures::future::try_join_all(tables.iter().zip(found).map(|(table, items)| self.completed(operation, table, items)))
@@ -130,7 +142,7 @@ impl DynamoFacts {
     }
 
     /// The same of items as they are stored.
-    pub async fn stored(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, FactsError> {
+    pub async fn stored(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, StoreError> {
         let tables: Vec<String> = wanted.iter().map(|(table, _)| table.clone()).collect();
         let mut found: Vec<Vec<Item>> = vec![Vec::new(); tables.len()];
         let all: Vec<(usize, Item)> =
@@ -149,7 +161,7 @@ impl DynamoFacts {
         operation: &'static str,
         tables: &[String],
         keys: &[(usize, Item)],
-    ) -> Result<Vec<(usize, Item)>, FactsError> {
+    ) -> Result<Vec<(usize, Item)>, StoreError> {
         let mut request = std::collections::HashMap::new();
         for (index, table) in tables.iter().enumerate() {
             let keys: Vec<Item> = keys.iter().filter(|(of, _)| *of == index).map(|(_, key)| key.clone()).collect();
@@ -172,11 +184,11 @@ impl DynamoFacts {
             }
             back_off(attempt).await;
         }
-        Err(FactsError::Contention { operation })
+        Err(StoreError::Contention { operation })
     }
 
     /// The write of an idempotency record, which lives 24 hours and takes the place of an expired one only.
-    pub fn record_put(&self, operation: &'static str, mut record: Item, now: Timestamp) -> Result<Put, FactsError> {
+    pub fn record_put(&self, operation: &'static str, mut record: Item, now: Timestamp) -> Result<Put, StoreError> {
         record.insert("expires_at".to_owned(), number(now.seconds() + schema::IDEMPOTENCY_SECONDS));
         let put = Put::builder()
             .table_name(&self.tables.idempotency)
@@ -194,7 +206,7 @@ impl DynamoFacts {
     pub async fn transact(
         operation: &'static str,
         transaction: TransactWriteItemsFluentBuilder,
-    ) -> Result<Result<(), Cancelled>, FactsError> {
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         let error = match transaction.send().await {
             Ok(_) => return Ok(Ok(())),
             Err(error) => error,
@@ -235,8 +247,8 @@ pub async fn back_off(attempt: u32) {
     tokio::time::sleep(Duration::from_millis(wait)).await;
 }
 
-pub fn unavailable(operation: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> FactsError {
-    FactsError::Unavailable { operation, source: Box::new(error) }
+pub fn unavailable(operation: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Unavailable { store: Store::Facts, operation, source: Box::new(error) }
 }
 
 /// Whether a write failed on its condition.
@@ -249,7 +261,7 @@ fn code_of<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError
 }
 
 /// Whether a write was done; false when its condition did not hold.
-pub fn sent<T, E, R>(operation: &'static str, outcome: Result<T, SdkError<E, R>>) -> Result<bool, FactsError>
+pub fn sent<T, E, R>(operation: &'static str, outcome: Result<T, SdkError<E, R>>) -> Result<bool, StoreError>
 where
     E: aws_sdk_dynamodb::error::ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     R: std::fmt::Debug + Send + Sync + 'static,
@@ -262,7 +274,7 @@ where
 }
 
 /// Sends a conditional update, again while a transaction holds its item; whether it was done.
-pub async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFluentBuilder) -> Result<bool, FactsError> {
+pub async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFluentBuilder) -> Result<bool, StoreError> {
     sent(operation, outside_transactions(operation, update).await?)
 }
 
@@ -270,18 +282,21 @@ pub async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFlu
 pub async fn outside_transactions(
     operation: &'static str,
     update: UpdateItemFluentBuilder,
-) -> Result<Result<UpdateItemOutput, SdkError<UpdateItemError>>, FactsError> {
+) -> Result<Result<UpdateItemOutput, SdkError<UpdateItemError>>, StoreError> {
     for attempt in 0..ATTEMPTS {
         match update.clone().send().await {
             Err(error) if code_of(&error) == Some("TransactionConflictException") => back_off(attempt).await,
             outcome => return Ok(outcome),
         }
     }
-    Err(FactsError::Contention { operation })
+    Err(StoreError::Contention { operation })
 }
 
 /// Builds of SDK types fail only when a required part was left out in this crate.
-pub fn build<T, E: std::error::Error + Send + Sync + 'static>(operation: &'static str, built: Result<T, E>) -> Result<T, FactsError> {
+pub fn build<T, E: std::error::Error + Send + Sync + 'static>(
+    operation: &'static str,
+    built: Result<T, E>,
+) -> Result<T, StoreError> {
     built.map_err(|error| unavailable(operation, error))
 }
 

@@ -1,6 +1,7 @@
 //! [`Notices`] on DynamoDB.
 
 use std::collections::{BTreeMap, HashMap};
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
@@ -14,7 +15,7 @@ use super::{
     number, schema, string,
     windows::bits_of,
 };
-use tidemark_app::ports::{FactsError, IdempotencyKey, Notices, NoticesPublished};
+use tidemark_app::ports::{IdempotencyKey, Notices, NoticesPublished};
 use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
@@ -27,13 +28,13 @@ const DELETES_PER_TRANSACTION: usize = 99;
 
 #[async_trait]
 impl Notices for DynamoFacts {
-    async fn head(&self, platform: Platform) -> Result<PlatformHead, FactsError> {
+    async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError> {
         let wanted = vec![(self.tables.notices.clone(), vec![schema::platform_head(platform)])];
         let found = self.batch_get("platform_head", wanted).await?;
         found.iter().flatten().next().map_or_else(|| Ok(PlatformHead::default()), read_head)
     }
 
-    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), FactsError> {
+    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError> {
         let wanted = vec![
             (self.tables.notices.clone(), vec![schema::platform_head(platform)]),
             (self.tables.notice_reads.clone(), vec![schema::notice_reads(user, platform)]),
@@ -44,7 +45,7 @@ impl Notices for DynamoFacts {
         Ok((head, reads))
     }
 
-    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, FactsError> {
+    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, StoreError> {
         let keys = distinct(ids).into_iter().map(schema::notice).collect();
         let found = self.batch_get("notices", vec![(self.tables.notices.clone(), keys)]).await?;
         found.iter().flatten().map(|item| read_notice(item).map(|notice| (notice.id, notice))).collect()
@@ -57,7 +58,7 @@ impl Notices for DynamoFacts {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<NoticesPublished, FactsError> {
+    ) -> Result<NoticesPublished, StoreError> {
         const OPERATION: &str = "publish_notices";
         for attempt in 0..ATTEMPTS {
             let (mut heads, earlier) = self.heads_and_record(user, platforms, content, idempotency, now).await?;
@@ -93,7 +94,7 @@ impl Notices for DynamoFacts {
                 Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: OPERATION })
+        Err(StoreError::Contention { operation: OPERATION })
     }
 
     async fn edit(
@@ -102,7 +103,7 @@ impl Notices for DynamoFacts {
         content: &NoticeContent,
         renotify: bool,
         now: Timestamp,
-    ) -> Result<Option<(Notice, PlatformHead)>, FactsError> {
+    ) -> Result<Option<(Notice, PlatformHead)>, StoreError> {
         const OPERATION: &str = "edit_notice";
         for attempt in 0..ATTEMPTS {
             let (before, known) = futures::try_join!(self.head(id.platform), self.notices(std::slice::from_ref(&id)))?;
@@ -116,10 +117,10 @@ impl Notices for DynamoFacts {
                 Err(_) => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: OPERATION })
+        Err(StoreError::Contention { operation: OPERATION })
     }
 
-    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, FactsError> {
+    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError> {
         let mut head = PlatformHead::default();
         for seqs in seqs.chunks(DELETES_PER_TRANSACTION) {
             head = self.remove_some(platform, seqs).await?;
@@ -127,7 +128,7 @@ impl Notices for DynamoFacts {
         Ok(head)
     }
 
-    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, FactsError> {
+    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, StoreError> {
         let (block, offset) = schema::reader_block(slot);
         let keys = (0..schema::READER_SHARDS).map(|shard| schema::notice_readers(platform, shard, block)).collect();
         let found = self.batch_get("notice_readers", vec![(self.tables.counters.clone(), keys)]).await?;
@@ -142,7 +143,7 @@ impl Notices for DynamoFacts {
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
-    ) -> Result<Option<NoticeReads>, FactsError> {
+    ) -> Result<Option<NoticeReads>, StoreError> {
         let changes = changes(&before.read, &after.read);
         let mut known = before.clone();
         let mut parts = changes.chunks(BLOCKS_PER_TRANSACTION).peekable();
@@ -192,7 +193,7 @@ impl DynamoFacts {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<(HashMap<Platform, PlatformHead>, Option<NoticesPublished>), FactsError> {
+    ) -> Result<(HashMap<Platform, PlatformHead>, Option<NoticesPublished>), StoreError> {
         let records = idempotency.iter().map(|record| schema::notices_record(user, &record.key)).collect();
         let heads = platforms.iter().map(|&platform| schema::platform_head(platform)).collect();
         let wanted = vec![(self.tables.notices.clone(), heads), (self.tables.idempotency.clone(), records)];
@@ -201,7 +202,7 @@ impl DynamoFacts {
             let platform = read_platform(&Reader { table: "notices", item })?;
             read_head(item).map(|head| (platform, head))
         });
-        let heads = heads.collect::<Result<_, FactsError>>()?;
+        let heads = heads.collect::<Result<_, StoreError>>()?;
         let (Some(item), Some(asked)) = (found[1].first(), idempotency) else { return Ok((heads, None)) };
         let record = Reader { table: "idempotency", item };
         if record.number("expires_at")? <= now.seconds() {
@@ -218,7 +219,7 @@ impl DynamoFacts {
         Ok((heads, Some(NoticesPublished::Repeated(earlier))))
     }
 
-    async fn remove_some(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, FactsError> {
+    async fn remove_some(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError> {
         const OPERATION: &str = "remove_notices";
         for attempt in 0..ATTEMPTS {
             let before = self.head(platform).await?;
@@ -237,7 +238,7 @@ impl DynamoFacts {
                 Err(_) => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: OPERATION })
+        Err(StoreError::Contention { operation: OPERATION })
     }
 
     /// Moves a user's read state one version on, with the readers of these slots; false when somebody else did.
@@ -248,7 +249,7 @@ impl DynamoFacts {
         before: &NoticeReads,
         after: &NoticeReads,
         changes: &[BlockChange],
-    ) -> Result<bool, FactsError> {
+    ) -> Result<bool, StoreError> {
         const OPERATION: &str = "put_notice_reads";
         for attempt in 0..ATTEMPTS {
             let item = reads_item(user, platform, after);
@@ -264,10 +265,10 @@ impl DynamoFacts {
                 Err(Cancelled::Conflict) => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: OPERATION })
+        Err(StoreError::Contention { operation: OPERATION })
     }
 
-    async fn write(&self, operation: &'static str, actions: Vec<TransactWriteItem>) -> Result<Result<(), Cancelled>, FactsError> {
+    async fn write(&self, operation: &'static str, actions: Vec<TransactWriteItem>) -> Result<Result<(), Cancelled>, StoreError> {
         Self::transact(operation, self.client.transact_write_items().set_transact_items(Some(actions))).await
     }
 
@@ -276,7 +277,7 @@ impl DynamoFacts {
         platform: Platform,
         before: &PlatformHead,
         after: &PlatformHead,
-    ) -> Result<TransactWriteItem, FactsError> {
+    ) -> Result<TransactWriteItem, StoreError> {
         let mut item = schema::platform_head(platform);
         item.extend([
             ("version".to_owned(), number(after.version)),
@@ -288,7 +289,7 @@ impl DynamoFacts {
         put_if_version("put_platform_head", &self.tables.notices, item, before.version)
     }
 
-    fn put_notice(&self, notice: &Notice, condition: &str) -> Result<TransactWriteItem, FactsError> {
+    fn put_notice(&self, notice: &Notice, condition: &str) -> Result<TransactWriteItem, StoreError> {
         let mut item = schema::notice(notice.id);
         item.extend([
             ("title".to_owned(), string(&notice.content.title)),
@@ -312,7 +313,7 @@ impl DynamoFacts {
         notices: &[NoticeId],
         at: Timestamp,
         now: Timestamp,
-    ) -> Result<TransactWriteItem, FactsError> {
+    ) -> Result<TransactWriteItem, StoreError> {
         let mut item = schema::notices_record(user, &record.key);
         let ids: Vec<String> = notices.iter().map(NoticeId::to_string).collect();
         item.extend([
@@ -337,12 +338,7 @@ pub fn reads_item(user: UserId, platform: Platform, reads: &NoticeReads) -> Item
 }
 
 /// A write of an item whose stored version must be this one; zero stands for none.
-pub fn put_if_version(
-    operation: &'static str,
-    table: &str,
-    item: Item,
-    version: u64,
-) -> Result<TransactWriteItem, FactsError> {
+pub fn put_if_version(operation: &'static str, table: &str, item: Item, version: u64) -> Result<TransactWriteItem, StoreError> {
     let put = Put::builder().table_name(table).set_item(Some(item));
     let put = match version {
         0 => put.condition_expression("attribute_not_exists(version)"),
@@ -357,7 +353,7 @@ fn count_readers(
     table: &str,
     key: Item,
     slots: &[(Slot, bool)],
-) -> Result<TransactWriteItem, FactsError> {
+) -> Result<TransactWriteItem, StoreError> {
     let amount = |is_read: bool| if is_read { ":more" } else { ":less" };
     let additions: Vec<String> = slots
         .iter()
@@ -373,12 +369,12 @@ fn count_readers(
     Ok(TransactWriteItem::builder().update(build(operation, update.build())?).build())
 }
 
-fn read_platform(reader: &Reader<'_>) -> Result<Platform, FactsError> {
+fn read_platform(reader: &Reader<'_>) -> Result<Platform, StoreError> {
     let number = u16::try_from(reader.number("platform")?).ok();
     number.and_then(Platform::new).ok_or_else(|| reader.damaged("platform"))
 }
 
-pub fn read_head(item: &Item) -> Result<PlatformHead, FactsError> {
+pub fn read_head(item: &Item) -> Result<PlatformHead, StoreError> {
     let reader = Reader { table: "notices", item };
     let head = PlatformHead {
         version: reader.number("version")?,
@@ -390,7 +386,7 @@ pub fn read_head(item: &Item) -> Result<PlatformHead, FactsError> {
     head.with_live(reader.bytes("live")?).map_err(|_| reader.damaged("live"))
 }
 
-fn read_reads(item: &Item) -> Result<NoticeReads, FactsError> {
+fn read_reads(item: &Item) -> Result<NoticeReads, StoreError> {
     let reader = Reader { table: "notice_reads", item };
     Ok(NoticeReads {
         version: reader.number("version")?,
@@ -400,7 +396,7 @@ fn read_reads(item: &Item) -> Result<NoticeReads, FactsError> {
     })
 }
 
-fn read_notice(item: &Item) -> Result<Notice, FactsError> {
+fn read_notice(item: &Item) -> Result<Notice, StoreError> {
     let reader = Reader { table: "notices", item };
     let seq = schema::notice_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
     let body = item.contains_key("body").then(|| reader.text("body").map(str::to_owned)).transpose()?;

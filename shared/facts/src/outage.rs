@@ -1,20 +1,21 @@
 //! [`Outages`] on DynamoDB.
 
 use async_trait::async_trait;
+use tidemark_app::ports::StoreError;
 
 use super::{DynamoFacts, item::Reader, number, schema, sent};
-use tidemark_app::ports::{FactsError, Outages};
+use tidemark_app::ports::Outages;
 use tidemark_domain::Timestamp;
 
 #[async_trait]
 impl Outages for DynamoFacts {
-    async fn outage_until(&self) -> Result<Timestamp, FactsError> {
+    async fn outage_until(&self) -> Result<Timestamp, StoreError> {
         let found = self.batch_get("outage", vec![(self.tables.counters.clone(), vec![schema::outage()])]).await?;
         let until = found.iter().flatten().next().map(|item| Reader { table: "counters", item }.time("until"));
         Ok(until.transpose()?.unwrap_or_default())
     }
 
-    async fn note_outage(&self, until: Timestamp) -> Result<(), FactsError> {
+    async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError> {
         let update = self
             .client
             .update_item()

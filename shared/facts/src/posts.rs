@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
 };
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
@@ -14,15 +15,12 @@ use super::{
     number, schema, sent_after_conflicts, string, unavailable,
     windows::{self, Layout},
 };
-use tidemark_app::ports::{Deleted, FactsError, IdempotencyKey, Look, Posts, Published};
-use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
-    pages::page_count,
-};
+use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published};
+use tidemark_domain::{AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId};
 
 #[async_trait]
 impl Posts for DynamoFacts {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, FactsError> {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
         let keys = distinct(authors).into_iter().map(schema::head).collect();
         let found = self.batch_get("heads", vec![(self.tables.posts.clone(), keys)]).await?;
         found.iter().flatten().map(|item| Ok((Reader { table: "posts", item }.user("author")?, read_head(item)?))).collect()
@@ -34,7 +32,7 @@ impl Posts for DynamoFacts {
         followers: u64,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<Published, FactsError> {
+    ) -> Result<Published, StoreError> {
         let write_token: u64 = rand::random();
         let mut tried: Option<(Post, AuthorHead)> = None;
         let mut failed = None;
@@ -52,35 +50,8 @@ impl Posts for DynamoFacts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            if head.latest_seq >= LAST_POST {
-                return Ok(Published::Full);
-            }
-            // Time never goes back within an author, whatever the clocks of two functions say.
-            let at = now.max(head.latest_at);
-            let seq = head.latest_seq + 1;
-            let mode = head.modes.current();
-            let modes = head.modes.after(seq, followers, self.limits.pull_threshold);
-            let new = Post {
-                id: PostId::new(post.author, seq),
-                title: post.title.clone(),
-                created_at: at,
-                deleted: false,
-                archived: false,
-                delivery: Delivery {
-                    mode,
-                    state: DeliveryState::Pending,
-                    followers,
-                    delivered: 0,
-                    pages: pages_of(mode, followers),
-                    retraction_pages: 0,
-                    attempts: 0,
-                    seen_pages: 0,
-                    sent_at: None,
-                    started_at: at,
-                    finished_at: None,
-                },
-            };
-            let head = AuthorHead { latest_seq: seq, latest_at: at, posts: head.posts + 1, modes, ..head };
+            let next = head.publish(post, followers, self.limits.pull_threshold, now);
+            let Some((new, head)) = next else { return Ok(Published::Full) };
             match self.write_post(&new, write_token, &head, post.body.as_deref(), idempotency, now).await {
                 Ok(Ok(())) => return Ok(Published::Created(new, head)),
                 // Another publish of the author, or of the same key, came first; or this one, and nobody has said so.
@@ -89,10 +60,10 @@ impl Posts for DynamoFacts {
             }
             tried = Some((new, head));
         }
-        Err(FactsError::Contention { operation: "publish" })
+        Err(StoreError::Contention { operation: "publish" })
     }
 
-    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, FactsError> {
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError> {
         let mut tried = false;
         let mut failed = None;
         for attempt in 0..ATTEMPTS {
@@ -110,21 +81,7 @@ impl Posts for DynamoFacts {
             if let Some(error) = failed.take() {
                 return Err(error);
             }
-            known.deleted = true;
-            known.title.clear();
-            (known.delivery.attempts, known.delivery.seen_pages, known.delivery.sent_at) = (0, 0, None);
-            let pending = known.delivery.state == DeliveryState::Pending;
-            // A delivery that may not have told all views of a change of mode leaves that to the retraction, also when readers pull by now.
-            let untold = pending && known.delivery.mode == DeliveryMode::Push;
-            let mode = if untold { DeliveryMode::Push } else { head.modes.current() };
-            known.delivery.retraction_pages = pages_of(mode, followers);
-            if pending {
-                known.delivery.state = DeliveryState::Cancelled;
-            }
-            head.deleted.insert(post.seq);
-            head.posts = head.posts.saturating_sub(1);
-            head.archived = head.archived.saturating_sub(u64::from(known.archived));
-            head.archive.remove(post.seq);
+            head.delete(&mut known, followers);
             match self.write_tombstone(&known, &head, found.iter().find(is_head)).await {
                 Ok(Ok(())) => return Ok(Deleted::Deleted(known, head)),
                 Ok(Err(_)) => back_off(attempt).await,
@@ -132,22 +89,22 @@ impl Posts for DynamoFacts {
             }
             tried = true;
         }
-        Err(FactsError::Contention { operation: "delete" })
+        Err(StoreError::Contention { operation: "delete" })
     }
 
-    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, FactsError> {
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let found = self.batch_get("posts", vec![(self.tables.posts.clone(), keys)]).await?;
         found.iter().flatten().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }
 
-    async fn body(&self, post: PostId) -> Result<Option<String>, FactsError> {
+    async fn body(&self, post: PostId) -> Result<Option<String>, StoreError> {
         let found = self.batch_get("body", vec![(self.tables.posts.clone(), vec![schema::body(post)])]).await?;
         let item = found.into_iter().flatten().next();
         item.map(|item| Reader { table: "posts", item: &item }.text("body").map(str::to_owned)).transpose()
     }
 
-    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, FactsError> {
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError> {
         if after >= upto || limit == 0 {
             return Ok(Vec::new());
         }
@@ -155,7 +112,7 @@ impl Posts for DynamoFacts {
         items.iter().map(read_post).collect()
     }
 
-    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, FactsError> {
+    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
         let (Some(&newest), Some(&oldest)) = (seqs.first(), seqs.last()) else { return Ok(Vec::new()) };
         let span = usize::try_from(newest - oldest).unwrap_or(usize::MAX).saturating_add(1);
         if span > seqs.len().saturating_mul(DENSE) {
@@ -173,7 +130,7 @@ impl Posts for DynamoFacts {
         items.iter().filter(is_wanted).map(read_post).collect()
     }
 
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError> {
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
         let answer = self
             .client
             .query()
@@ -198,7 +155,7 @@ impl Posts for DynamoFacts {
         self.catch_up(author, indexed, at).await
     }
 
-    async fn note_look(&self, post: &Post, look: Look) -> Result<(), FactsError> {
+    async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError> {
         let is_same = if post.deleted { "attribute_exists(tombstone)" } else { "attribute_not_exists(tombstone)" };
         let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::post(post.id)));
         let update = update.condition_expression(format!("attribute_exists(unfinished) AND {is_same}"));
@@ -225,7 +182,7 @@ impl Posts for DynamoFacts {
         sent_after_conflicts("note_look", update).await.map(|_| ())
     }
 
-    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), FactsError> {
+    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), StoreError> {
         let update = self
             .client
             .update_item()
@@ -242,7 +199,7 @@ impl Posts for DynamoFacts {
         sent_after_conflicts("finish_delivery", update).await.map(|_| ())
     }
 
-    async fn finish_retraction(&self, post: PostId) -> Result<(), FactsError> {
+    async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError> {
         let update = self
             .client
             .update_item()
@@ -262,7 +219,7 @@ impl DynamoFacts {
         author: UserId,
         seqs: RangeInclusive<Seq>,
         limit: usize,
-    ) -> Result<Vec<Item>, FactsError> {
+    ) -> Result<Vec<Item>, StoreError> {
         let mut pages = self
             .client
             .query()
@@ -293,7 +250,7 @@ impl DynamoFacts {
         post: &NewPost,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<(AuthorHead, Option<Published>), FactsError> {
+    ) -> Result<(AuthorHead, Option<Published>), StoreError> {
         let records = idempotency.iter().map(|record| schema::publish_record(post.author, &record.key)).collect();
         let wanted =
             vec![(self.tables.posts.clone(), vec![schema::head(post.author)]), (self.tables.idempotency.clone(), records)];
@@ -315,7 +272,7 @@ impl DynamoFacts {
     }
 
     /// The token of the publish that wrote a post; `None` when it came otherwise. The post is there, or will be in a moment: the head knows its number.
-    async fn token_of(&self, post: PostId) -> Result<Option<u64>, FactsError> {
+    async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
         for attempt in 0..ATTEMPTS {
             let found = self.batch_get("publish", vec![(self.tables.posts.clone(), vec![schema::post(post)])]).await?;
             match found.iter().flatten().next() {
@@ -323,7 +280,7 @@ impl DynamoFacts {
                 None => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: "publish" })
+        Err(StoreError::Contention { operation: "publish" })
     }
 
     async fn write_post(
@@ -334,7 +291,7 @@ impl DynamoFacts {
         body: Option<&str>,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<Result<(), Cancelled>, FactsError> {
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         const OPERATION: &str = "publish";
         let PostId { author, seq } = post.id;
         let mut item = post_item(post, post.created_at);
@@ -387,7 +344,7 @@ impl DynamoFacts {
         post: &Post,
         after: &AuthorHead,
         stored: Option<&Item>,
-    ) -> Result<Result<(), Cancelled>, FactsError> {
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         const OPERATION: &str = "delete";
         let mut sets = vec![("deleted", &after.deleted)];
         if post.archived {
@@ -432,7 +389,7 @@ impl DynamoFacts {
     }
 
     /// The index by time lags: goes on from what it knows to the last post at or before `at`, on the table itself.
-    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, FactsError> {
+    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, StoreError> {
         loop {
             let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();
             let posts = self.posts(&next).await?;
@@ -480,14 +437,6 @@ pub fn post_item(post: &Post, order: Timestamp) -> Item {
     item
 }
 
-/// Pages of a fan-out: none when readers pull.
-pub fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
-    match mode {
-        DeliveryMode::Push => page_count(followers),
-        DeliveryMode::Pull => 0,
-    }
-}
-
 fn mode_name(mode: DeliveryMode) -> &'static str {
     match mode {
         DeliveryMode::Push => "push",
@@ -503,7 +452,7 @@ fn state_name(state: DeliveryState) -> &'static str {
     }
 }
 
-pub fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
+pub fn read_head(item: &Item) -> Result<AuthorHead, StoreError> {
     let reader = Reader { table: "posts", item };
     let (deleted, archived) = (reader.seqs("deleted")?, reader.count("archived"));
     // A head from before `archived_seqs` was kept: any of them may be archived.
@@ -524,7 +473,7 @@ pub fn read_head(item: &Item) -> Result<AuthorHead, FactsError> {
     })
 }
 
-pub fn read_post(item: &Item) -> Result<Post, FactsError> {
+pub fn read_post(item: &Item) -> Result<Post, StoreError> {
     let reader = Reader { table: "posts", item };
     let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
     let deleted = reader.flag("tombstone");

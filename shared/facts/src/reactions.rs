@@ -1,6 +1,7 @@
 //! [`Reactions`] on DynamoDB.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
@@ -13,12 +14,12 @@ use super::{
     schema,
     windows::bits_of,
 };
-use tidemark_app::ports::{FactsError, Reacted, Reactions};
+use tidemark_app::ports::{Reacted, Reactions};
 use tidemark_domain::{PostId, Reaction, ReactionCounts, ReactionState, UserId, ids::SHARDS};
 
 #[async_trait]
 impl Reactions for DynamoFacts {
-    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, FactsError> {
+    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let found = self.batch_get("reactions", vec![(self.tables.reactions.clone(), keys)]).await?;
         found.iter().flatten().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
@@ -26,7 +27,7 @@ impl Reactions for DynamoFacts {
 
     /// The transaction does not name the post: a check of it would make every like of a post that everybody likes lock one item, and hold off its
     /// deletion. Nothing depends on it either: a reaction that overlaps the deletion stands as one from before it.
-    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, FactsError> {
+    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
         for attempt in 0..ATTEMPTS {
             let wanted = vec![
                 (self.tables.reactions.clone(), vec![schema::reaction(user, post.author)]),
@@ -45,22 +46,22 @@ impl Reactions for DynamoFacts {
                 Err(_) => back_off(attempt).await,
             }
         }
-        Err(FactsError::Contention { operation: "react" })
+        Err(StoreError::Contention { operation: "react" })
     }
 
-    async fn counts(&self, post: PostId) -> Result<ReactionCounts, FactsError> {
+    async fn counts(&self, post: PostId) -> Result<ReactionCounts, StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::post_reactions(post, shard)).collect();
         self.sum("reaction_counts", keys).await
     }
 
-    async fn received(&self, author: UserId) -> Result<ReactionCounts, FactsError> {
+    async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::author_reactions(author, shard)).collect();
         self.sum("reactions_received", keys).await
     }
 }
 
 impl DynamoFacts {
-    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<ReactionCounts, FactsError> {
+    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<ReactionCounts, StoreError> {
         let found = self.batch_get(operation, vec![(self.tables.reactions.clone(), keys)]).await?;
         Ok(found.iter().flatten().map(read_counts).sum())
     }
@@ -72,7 +73,7 @@ impl DynamoFacts {
         state: &ReactionState,
         reaction: Reaction,
         given: bool,
-    ) -> Result<Result<(), Cancelled>, FactsError> {
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         const OPERATION: &str = "react";
         let mut item = schema::reaction(user, post.author);
         item.extend([
@@ -119,7 +120,7 @@ fn read_counts(item: &Item) -> ReactionCounts {
 }
 
 /// Who thinks what of whose posts.
-pub fn read_reactions(item: &Item) -> Result<(UserId, UserId, ReactionState), FactsError> {
+pub fn read_reactions(item: &Item) -> Result<(UserId, UserId, ReactionState), StoreError> {
     let reader = Reader { table: "reactions", item };
     let author = schema::shard_author(reader.text("shard")?).ok_or_else(|| reader.damaged("shard"))?;
     let user = schema::reacting_user(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;

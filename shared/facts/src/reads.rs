@@ -4,6 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
 };
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, TransactWriteItem, Update, builders::UpdateBuilder};
@@ -14,22 +15,22 @@ use super::{
     number, outside_transactions, schema, sent_after_conflicts, unavailable,
     windows::{Layout, MOST_WINDOWS},
 };
-use tidemark_app::ports::{FactsError, Reads};
+use tidemark_app::ports::Reads;
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 #[async_trait]
 impl Reads for DynamoFacts {
-    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, FactsError> {
+    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         let found = self.batch_get("reads", vec![(self.tables.reads.clone(), keys)]).await?;
         found.iter().flatten().map(read_reads).collect()
     }
 
-    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, FactsError> {
+    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError> {
         self.of_user("all_reads", &self.tables.reads, user).await?.iter().map(read_reads).collect()
     }
 
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), FactsError> {
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), StoreError> {
         const OPERATION: &str = "mark";
         let (into, out_of) = if read { ("marked", "unmarked") } else { ("unmarked", "marked") };
         let update = self
@@ -72,7 +73,7 @@ impl Reads for DynamoFacts {
         Ok((before, after))
     }
 
-    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError> {
+    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError> {
         self.put_state(user, author, state, None).await
     }
 }
@@ -85,7 +86,7 @@ impl DynamoFacts {
         author: UserId,
         state: &ReadState,
         imported: Option<&SeqSet>,
-    ) -> Result<bool, FactsError> {
+    ) -> Result<bool, StoreError> {
         let key = schema::reads(user, author);
         let known = state.version.saturating_sub(1);
         let mut sets = vec![("read", &state.read)];
@@ -117,7 +118,7 @@ impl DynamoFacts {
     }
 
     /// Makes marks beside the bitmap part of it, those of [`MOST_WINDOWS`] windows at most; the state that is written, if this wrote one.
-    async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>, FactsError> {
+    async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>, StoreError> {
         let Some(item) = self.stored_reads_of(user, author).await? else { return Ok(None) };
         let state = read_reads(&item)?.1;
         let mut by_window: BTreeMap<u64, [Vec<Seq>; 2]> = BTreeMap::new();
@@ -154,13 +155,13 @@ impl DynamoFacts {
         Ok(written.then(|| ReadState { version: state.version + 1, ..state }))
     }
 
-    async fn stored_reads_of(&self, user: UserId, author: UserId) -> Result<Option<Item>, FactsError> {
+    async fn stored_reads_of(&self, user: UserId, author: UserId) -> Result<Option<Item>, StoreError> {
         let wanted = vec![(self.tables.reads.clone(), vec![schema::reads(user, author)])];
         Ok(self.batch_get("put_reads", wanted).await?.into_iter().flatten().next())
     }
 
     /// Writes a read state with the windows that change with it; false when its condition does not hold.
-    async fn put_reads(&self, update: UpdateBuilder, layout: &Layout) -> Result<bool, FactsError> {
+    async fn put_reads(&self, update: UpdateBuilder, layout: &Layout) -> Result<bool, StoreError> {
         const OPERATION: &str = "put_reads";
         let update = build(OPERATION, update.table_name(&self.tables.reads).build())?;
         if layout.writes() > 0 {
@@ -193,7 +194,7 @@ fn has_version(known: u32) -> &'static str {
     if known == 0 { "attribute_not_exists(version)" } else { "version = :known" }
 }
 
-pub fn read_reads(item: &Item) -> Result<(UserId, ReadState), FactsError> {
+pub fn read_reads(item: &Item) -> Result<(UserId, ReadState), StoreError> {
     let reader = Reader { table: "reads", item };
     let mut read = reader.seqs("read")?;
     for (name, is_read) in PENDING.into_iter().zip([true, false]) {
@@ -211,7 +212,7 @@ const PENDING: [&str; 2] = ["marked", "unmarked"];
 /// Marks beside the bitmap with which they are folded into it.
 const MOST_PENDING: usize = 100;
 
-fn pending(item: &Item, name: &str) -> Result<Vec<Seq>, FactsError> {
+fn pending(item: &Item, name: &str) -> Result<Vec<Seq>, StoreError> {
     Reader { table: "reads", item }.numbers(name)
 }
 

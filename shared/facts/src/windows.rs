@@ -7,6 +7,7 @@
 //! A window that moves back, because little is left in it, leaves its item behind. The next move of that window takes its place.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use aws_sdk_dynamodb::{
     primitives::Blob,
@@ -18,7 +19,6 @@ use super::{
     item::{Item, Reader},
     number, schema,
 };
-use tidemark_app::ports::FactsError;
 use tidemark_domain::SeqSet;
 
 /// Bytes of a set from which on windows move out of its item, and those that stay.
@@ -44,12 +44,7 @@ pub struct Layout {
 impl Layout {
     /// Of the sets of the item with this key, which is stored as `stored` (see [`DynamoFacts::completed`]). Moves at most [`MOST_WINDOWS`] windows out, and none
     /// when `moves` is false.
-    pub fn new(
-        key: &Item,
-        stored: Option<&Item>,
-        sets: &[(&'static str, &SeqSet)],
-        moves: bool,
-    ) -> Result<Self, FactsError> {
+    pub fn new(key: &Item, stored: Option<&Item>, sets: &[(&'static str, &SeqSet)], moves: bool) -> Result<Self, StoreError> {
         let mut listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed: None, windows: Vec::new() };
         for &(name, set) in sets {
@@ -107,13 +102,7 @@ impl Layout {
     }
 
     /// An update of the item that sets the sets as they are laid out, what `set` says, and does `then`.
-    pub fn sets_in(
-        &self,
-        update: UpdateBuilder,
-        sets: &[(&'static str, &SeqSet)],
-        set: &str,
-        then: &str,
-    ) -> UpdateBuilder {
+    pub fn sets_in(&self, update: UpdateBuilder, sets: &[(&'static str, &SeqSet)], set: &str, then: &str) -> UpdateBuilder {
         let (mut update, mut set) = (update, set.to_owned());
         for ((name, _), value) in sets.iter().zip(&self.sets) {
             set.push_str(&format!(", #{name} = :{name}"));
@@ -146,7 +135,7 @@ impl Layout {
     }
 
     /// The writes of the windows, for the transaction that writes the item.
-    pub fn puts(&self, operation: &'static str, table: &str) -> Result<Vec<TransactWriteItem>, FactsError> {
+    pub fn puts(&self, operation: &'static str, table: &str) -> Result<Vec<TransactWriteItem>, StoreError> {
         let put = |item: &Item| {
             let put = Put::builder().table_name(table).set_item(Some(item.clone())).build();
             Ok(TransactWriteItem::builder().put(build(operation, put)?).build())
@@ -182,12 +171,7 @@ fn listed(item: &Item) -> HashMap<String, AttributeValue> {
 impl DynamoFacts {
     /// The items with their sets whole, in any order: as if there were no windows, but that `windows` still names them. A set whose windows are damaged is an
     /// attribute that cannot be read.
-    pub async fn completed(
-        &self,
-        operation: &'static str,
-        table: &str,
-        items: Vec<Item>,
-    ) -> Result<Vec<Item>, FactsError> {
+    pub async fn completed(&self, operation: &'static str, table: &str, items: Vec<Item>) -> Result<Vec<Item>, StoreError> {
         let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| item.contains_key("windows"));
         for attempt in 0..ATTEMPTS {
@@ -214,11 +198,11 @@ impl DynamoFacts {
             }));
             incomplete = changed;
         }
-        Err(FactsError::Contention { operation })
+        Err(StoreError::Contention { operation })
     }
 
     /// Makes an item's sets whole; false when a window is not the one that the item names.
-    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, FactsError> {
+    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
         let listed = listed(item);
         let windows: Vec<(&str, Item, &AttributeValue)> = listed
             .iter()

@@ -2,14 +2,10 @@
 
 use serde::Serialize;
 use serde_json::json;
+use tidemark_app::ports::StoreError;
 
 use super::{Answer, boxed};
-use tidemark_app::{
-    fan_out::FanOutError,
-    notices::NoticeError,
-    ports::{FactsError, QueueError, Source, ViewError},
-    reader::ReaderError,
-};
+use tidemark_app::ports::Source;
 use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
 
 /// What is wrong with one field of a request.
@@ -198,57 +194,13 @@ impl Problem {
     }
 }
 
-impl From<FactsError> for Problem {
-    fn from(error: FactsError) -> Self {
-        let kind = match error {
-            FactsError::Unavailable { .. } | FactsError::Contention { .. } => Kind::Unavailable,
-            FactsError::Damaged { .. } => Kind::Internal,
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let (kind, detail) = match error.is_retryable() {
+            true => (Kind::Unavailable, "storage is unavailable"),
+            false => (Kind::Internal, "a stored item cannot be read"),
         };
-        Self::caused(kind, "the fact store did not do its part", boxed(error))
-    }
-}
-
-impl From<ViewError> for Problem {
-    fn from(error: ViewError) -> Self {
-        let kind = match error {
-            ViewError::Unavailable { .. } => Kind::Unavailable,
-            ViewError::Damaged { .. } => Kind::Internal,
-        };
-        Self::caused(kind, "the view store did not do its part", boxed(error))
-    }
-}
-
-impl From<QueueError> for Problem {
-    fn from(error: QueueError) -> Self {
-        Self::caused(Kind::Unavailable, "the task queue did not do its part", boxed(error))
-    }
-}
-
-impl From<ReaderError> for Problem {
-    fn from(error: ReaderError) -> Self {
-        match error {
-            ReaderError::Facts(error) => error.into(),
-            ReaderError::View(error) => error.into(),
-        }
-    }
-}
-
-impl From<NoticeError> for Problem {
-    fn from(error: NoticeError) -> Self {
-        match error {
-            NoticeError::Facts(error) => error.into(),
-            NoticeError::Queue(error) => error.into(),
-        }
-    }
-}
-
-impl From<FanOutError> for Problem {
-    fn from(error: FanOutError) -> Self {
-        match error {
-            FanOutError::Facts(error) => error.into(),
-            FanOutError::View(error) => error.into(),
-            FanOutError::Queue(error) => error.into(),
-        }
+        Self::caused(kind, detail, boxed(error))
     }
 }
 
@@ -295,7 +247,7 @@ mod tests {
             response.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
         };
         assert_eq!(header(Problem::unauthorized(), "www-authenticate").as_deref(), Some("Bearer"));
-        let away = FactsError::Contention { operation: "test" };
+        let away = StoreError::Contention { operation: "test" };
         assert_eq!(header(away.into(), "retry-after").as_deref(), Some("1"));
         assert_eq!(header(Problem::not_found("x"), "retry-after"), None);
     }

@@ -4,6 +4,7 @@
 //! (for a sync task the reader or the platform), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
 
 use std::time::Duration;
+use tidemark_app::ports::{Source, Store, StoreError};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::{
@@ -12,7 +13,7 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize};
 
-use tidemark_app::ports::{Backlog, Failures, QueueError, Task, TaskQueue};
+use tidemark_app::ports::{Backlog, Failures, Task, TaskQueue};
 
 /// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -77,42 +78,37 @@ impl SqsTasks {
     }
 
     /// Numbers that the queue tells of itself.
-    async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, QueueError> {
+    async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, StoreError> {
         let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
         let answer = request.set_attribute_names(Some(names.to_vec())).send().await;
-        let answer = answer.map_err(|error| failed(operation, error))?;
+        let answer = answer.map_err(|error| unavailable(operation, error))?;
         let number = |name| answer.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
         let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
-        numbers.ok_or_else(|| QueueError { detail: format!("{operation}: no number of messages"), source: None })
+        numbers.ok_or_else(|| unavailable(operation, "no number of messages"))
     }
 
-    async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), QueueError> {
+    async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
         let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
         let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
         for (index, (body, group)) in messages.iter().enumerate() {
             let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
             let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
-            request = request.entries(entry.map_err(|error| failed("build", error))?);
+            request = request.entries(entry.map_err(|error| unavailable("build", error))?);
         }
-        let answer = request.send().await.map_err(|error| failed("send", error))?;
+        let answer = request.send().await.map_err(|error| unavailable("send", error))?;
         match answer.failed().first() {
             None => Ok(()),
-            Some(entry) => Err(QueueError {
-                detail: format!(
-                    "{} of {} messages refused, the first with {}",
-                    answer.failed().len(),
-                    messages.len(),
-                    entry.code()
-                ),
-                source: None,
-            }),
+            Some(entry) => {
+                let (failed, all) = (answer.failed().len(), messages.len());
+                Err(unavailable("send", format!("{failed} of {all} messages refused, the first with {}", entry.code())))
+            }
         }
     }
 }
 
 #[async_trait]
 impl TaskQueue for SqsTasks {
-    async fn backlog(&self) -> Result<Backlog, QueueError> {
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
         let names = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
@@ -122,9 +118,9 @@ impl TaskQueue for SqsTasks {
         Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
     }
 
-    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError> {
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError> {
         let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
-        let messages = messages.map_err(|error: serde_json::Error| failed("encode", error))?;
+        let messages = messages.map_err(|error: serde_json::Error| unavailable("encode", error))?;
         let mut rest = messages.as_slice();
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -144,22 +140,22 @@ impl TaskQueue for SqsTasks {
         Ok(())
     }
 
-    async fn ping(&self) -> Result<(), QueueError> {
+    async fn ping(&self) -> Result<(), StoreError> {
         let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
         let request = request.attribute_names(QueueAttributeName::QueueArn);
-        request.send().await.map(|_| ()).map_err(|error| failed("ping", error))
+        request.send().await.map(|_| ()).map_err(|error| unavailable("ping", error))
     }
 }
 
 #[async_trait]
 impl Failures for SqsTasks {
-    async fn waiting(&self) -> Result<u64, QueueError> {
+    async fn waiting(&self) -> Result<u64, StoreError> {
         Ok(self.numbers("waiting", &[QueueAttributeName::ApproximateNumberOfMessages]).await?[0])
     }
 }
 
-fn failed(detail: &str, error: impl std::error::Error + Send + Sync + 'static) -> QueueError {
-    QueueError { detail: detail.to_owned(), source: Some(Box::new(error)) }
+fn unavailable(operation: &'static str, source: impl Into<Source>) -> StoreError {
+    StoreError::Unavailable { store: Store::Queue, operation, source: source.into() }
 }
 
 #[cfg(test)]

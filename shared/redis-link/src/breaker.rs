@@ -16,7 +16,6 @@ use tracing::{info, warn};
 
 use crate::LinkError;
 
-
 /// Failures in a row that open the breaker.
 const FAILURES: u32 = 3;
 

@@ -23,7 +23,7 @@ use crate::LinkError;
 use crate::{
     connection::{Age, Bundle, scan_node},
     epoch::Epoch,
-    node::{Node, Reply, is_unknown_function, server_error, link_error},
+    node::{Node, Reply, is_unknown_function, link_error, server_error},
     topology::{Address, Member, Topology, slot_of},
 };
 

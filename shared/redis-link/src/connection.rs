@@ -63,7 +63,7 @@ impl RedisOptions {
     }
 }
 
-impl fmt::Debug for LinkOptions {
+impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL may hold a password.
         let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout } = self;
@@ -149,11 +149,7 @@ impl Link {
     }
 
     /// Runs one command.
-    pub async fn query<T: FromRedisValue>(
-        &self,
-        operation: &'static str,
-        command: impl Into<Bundle>,
-    ) -> Result<T, LinkError> {
+    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, LinkError> {
         self.query_in_epoch(operation, command).await.map(|(value, _)| value)
     }
 
@@ -289,12 +285,7 @@ impl Link {
     }
 
     /// One step of a walk over all keys with `SCAN` and these options: what was found, and where to go on. Zero begins it and is its end.
-    pub async fn scan(
-        &self,
-        operation: &'static str,
-        cursor: u64,
-        options: &[&str],
-    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
         match &*self.servers {
             Servers::Node(node) => scan_node(node, operation, cursor, options).await,
             Servers::Cluster(cluster) => cluster.scan(operation, cursor, options).await,
@@ -310,7 +301,7 @@ impl Link {
     }
 
     /// Runs bundles in one round trip a node; the reply to each.
-    pub async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+    pub(crate) async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
         match &*self.servers {
             Servers::Cluster(cluster) => cluster.run(operation, bundles).await,
             Servers::Node(_) if bundles.is_empty() => Vec::new(),

@@ -1,10 +1,10 @@
 //! [`Redis`]: function calls, commands and reads on the Redis that holds the views.
 
 use std::time::Duration;
+use tidemark_app::ports::{Store, StoreError};
 
 use redis::{Cmd, FromRedisValue, RedisError, Value};
 use redis_link::{Age, Bundle, Epoch, Link, LinkError, RedisOptions};
-use tidemark_app::ports::ViewError;
 
 use crate::library::{Function, LIBRARY};
 
@@ -25,7 +25,12 @@ impl Redis {
     }
 
     /// Calls one function of the library.
-    pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: &[Arg]) -> Result<T, ViewError> {
+    pub(crate) async fn call<T: FromRedisValue>(
+        &self,
+        function: Function,
+        keys: &[String],
+        args: &[Arg],
+    ) -> Result<T, StoreError> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
 
@@ -33,7 +38,7 @@ impl Redis {
     ///
     /// # Errors
     /// Redis is unavailable, or the answer has another shape.
-    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, ViewError> {
+    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, StoreError> {
         self.0.query(operation, command).await.map_err(view_error)
     }
 
@@ -45,7 +50,7 @@ impl Redis {
         &self,
         operation: &'static str,
         command: impl Into<Bundle>,
-    ) -> Result<(T, Epoch), ViewError> {
+    ) -> Result<(T, Epoch), StoreError> {
         self.0.query_in_epoch(operation, command).await.map_err(view_error)
     }
 
@@ -54,7 +59,7 @@ impl Redis {
         operation: &'static str,
         commands: Vec<Cmd>,
         age: Age,
-    ) -> Result<(T, Epoch), ViewError> {
+    ) -> Result<(T, Epoch), StoreError> {
         self.0.together(operation, commands, age).await.map_err(view_error)
     }
 
@@ -66,7 +71,7 @@ impl Redis {
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Result<Vec<T>, ViewError> {
+    ) -> Result<Vec<T>, StoreError> {
         self.0.each(operation, commands).await.map_err(view_error)
     }
 
@@ -78,7 +83,7 @@ impl Redis {
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Result<Vec<(T, Epoch)>, ViewError> {
+    ) -> Result<Vec<(T, Epoch)>, StoreError> {
         self.0.each_in_epoch(operation, commands).await.map_err(view_error)
     }
 
@@ -87,7 +92,7 @@ impl Redis {
         operation: &'static str,
         keys: &[String],
         age: Age,
-    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, ViewError> {
+    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, StoreError> {
         self.0.strings(operation, keys, age).await.map_err(view_error)
     }
 
@@ -98,7 +103,7 @@ impl Redis {
         keys: &[String],
         age: Age,
         other: Option<Cmd>,
-    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), ViewError> {
+    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), StoreError> {
         self.0.strings_and(operation, keys, age, other).await.map_err(view_error)
     }
 
@@ -106,11 +111,11 @@ impl Redis {
     ///
     /// # Errors
     /// As of [`Self::query`].
-    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), ViewError> {
+    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
 
-    pub(crate) async fn answers(&self, operation: &'static str) -> Result<(), ViewError> {
+    pub(crate) async fn answers(&self, operation: &'static str) -> Result<(), StoreError> {
         self.0.answers(operation).await.map_err(view_error)
     }
 
@@ -123,10 +128,10 @@ impl Redis {
     }
 }
 
-fn view_error(error: LinkError) -> ViewError {
+fn view_error(error: LinkError) -> StoreError {
     match error {
-        LinkError::Unavailable { operation, source } => ViewError::Unavailable { operation, source },
-        LinkError::Unexpected { detail } => ViewError::Damaged { detail },
+        LinkError::Unavailable { operation, source } => StoreError::Unavailable { store: Store::Views, operation, source },
+        LinkError::Unexpected { detail } => StoreError::DamagedView { detail },
     }
 }
 

@@ -1,13 +1,14 @@
 //! [`HeadViews`] on Redis.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 
 use super::{keys, library::Function};
 use crate::connection::{Redis, ms};
 use redis_link::{Age, Epoch};
-use tidemark_app::ports::{HeadViews, ViewError};
+use tidemark_app::ports::HeadViews;
 use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
 /// Bytes of the version, which the script reads too.
@@ -18,7 +19,7 @@ const NUMBERS: usize = 5;
 
 #[async_trait]
 impl HeadViews for Redis {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, ViewError> {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -29,7 +30,7 @@ impl HeadViews for Redis {
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value)?))).collect())
     }
 
-    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), ViewError> {
+    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
         // Every publish raises the one, every deletion the other.
         let version = head.latest_seq + u64::from(head.deletions());
         let args = [version.into(), encode(head).into(), ms(keys::HEAD_LIFETIME)];
@@ -45,7 +46,7 @@ fn encode(head: &AuthorHead) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Option<AuthorHead> {
+pub fn decode(bytes: &[u8]) -> Option<AuthorHead> {
     let (numbers, deleted) = bytes.get(VERSION..)?.split_at_checked(NUMBERS * 8)?;
     let numbers: Vec<u64> = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
     let &[latest_seq, latest_at, posts, changes, pulled] = numbers.as_slice() else { return None };

@@ -1,6 +1,7 @@
 //! [`NoticeViews`] on Redis.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
@@ -9,7 +10,7 @@ use redis::{Cmd, Value};
 use super::{keys, library::Function, readers::token_arg};
 use crate::connection::{Arg, Redis, fcall, ms};
 use redis_link::{Age, Epoch};
-use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, ViewError};
+use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews};
 use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
 
 /// Bytes of the version that a head and a read state begin with, little-endian; the script reads it too.
@@ -21,7 +22,7 @@ const ROARING: u8 = 1;
 
 #[async_trait]
 impl NoticeViews for Redis {
-    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), ViewError> {
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
         // Not from replicas: who has published a notice, or read one, reads this next.
@@ -33,7 +34,7 @@ impl NoticeViews for Redis {
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
-    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, ViewError> {
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError> {
         let lease = |&record: &NoticeRecord| {
             let [_, lease] = keys::notice_record(record);
             fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::NOTICE_LEASE_LIFETIME), 1.into()])
@@ -42,7 +43,7 @@ impl NoticeViews for Redis {
         Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
     }
 
-    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), ViewError> {
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError> {
         let call = |view: &NoticeView| {
             let (_, record, lifetime) = encode(view);
             fcall(Function::Store, &keys::notice_record(view.record()), &[token_arg(token), record, lifetime])
@@ -50,13 +51,13 @@ impl NoticeViews for Redis {
         self.each::<Value>("fill_notices", views.iter().map(call).collect()).await.map(|_| ())
     }
 
-    async fn replace_notices(&self, view: &NoticeView) -> Result<(), ViewError> {
+    async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError> {
         let (version, record, lifetime) = encode(view);
         let args = [version.into(), record, lifetime];
         self.call::<u8>(Function::Replace, &keys::notice_record(view.record()), &args).await.map(|_| ())
     }
 
-    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, ViewError> {
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError> {
         if notices.is_empty() {
             return Ok(HashMap::new());
         }
@@ -66,7 +67,7 @@ impl NoticeViews for Redis {
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 
-    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), ViewError> {
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError> {
         let set = |notice: &Notice| {
             let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
             let key = keys::notice_title(notice.id, notice.revision);
@@ -94,12 +95,12 @@ fn encode_head(head: &PlatformHead) -> Vec<u8> {
 }
 
 /// The version that a record begins with, and the rest.
-pub(crate) fn version(record: &[u8]) -> Option<(u64, &[u8])> {
+pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     let (version, rest) = record.split_at_checked(VERSION)?;
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
 }
 
-pub(crate) fn decode_head(record: &[u8]) -> Option<PlatformHead> {
+pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
     let (version, mut rest) = version(record)?;
     let mut next = || {
         let (number, length) = u64::decode_var(rest)?;
@@ -123,7 +124,7 @@ fn encode_reads(read: &SeqSet) -> Vec<u8> {
     [&[BITS], base.encode_var_vec().as_slice(), bits.as_bytes()].concat()
 }
 
-pub(crate) fn decode_reads(record: &[u8]) -> Option<SeqSet> {
+pub fn decode_reads(record: &[u8]) -> Option<SeqSet> {
     let (&kind, rest) = record.get(VERSION..)?.split_first()?;
     match kind {
         ROARING => SeqSet::from_bytes(rest).ok(),
@@ -139,7 +140,7 @@ pub(crate) fn decode_reads(record: &[u8]) -> Option<SeqSet> {
     }
 }
 
-pub(crate) fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
+pub fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
     let (at, title) = value.split_first_chunk::<6>()?;
     let at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
     Some((String::from_utf8(title.to_vec()).ok()?, at))

@@ -1,6 +1,7 @@
 //! [`PostViews`] on Redis.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 
@@ -9,7 +10,7 @@ use redis::{Cmd, Value};
 use super::{keys, library::Function, reactions};
 use crate::connection::{Redis, fcall, ms};
 use redis_link::{Age, Epoch};
-use tidemark_app::ports::{KnownReactions, PostViews, ViewError};
+use tidemark_app::ports::{KnownReactions, PostViews};
 use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
 
 /// First byte of a summary: the post lives, or is deleted. Six bytes of time (ms, big-endian) and the title in UTF-8 follow.
@@ -18,7 +19,7 @@ const DELETED: u8 = 1;
 
 #[async_trait]
 impl PostViews for Redis {
-    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, ViewError> {
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError> {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
@@ -27,7 +28,7 @@ impl PostViews for Redis {
         Ok(known(posts, values))
     }
 
-    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), ViewError> {
+    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), StoreError> {
         if posts.is_empty() {
             return Ok(Default::default());
         }
@@ -38,16 +39,16 @@ impl PostViews for Redis {
         let (values, states) = self.strings_and("page", &post_keys(posts), Age::MomentOld, own).await?;
         let Some((states, epoch)) = states else { return Ok((known(posts, values), KnownReactions::default())) };
         let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
-        let states = states.map_err(|error| ViewError::Damaged { detail: format!("page: {error}") })?;
+        let states = states.map_err(|error| StoreError::DamagedView { detail: format!("page: {error}") })?;
         Ok((known(posts, values), reactions::known(&authors, &states, epoch)))
     }
 
-    async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError> {
+    async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError> {
         let commands = posts.iter().map(|post| remember(post, false)).collect();
         self.each::<Value>("remember", commands).await.map(|_| ())
     }
 
-    async fn bury(&self, post: FeedKey) -> Result<(), ViewError> {
+    async fn bury(&self, post: FeedKey) -> Result<(), StoreError> {
         let tombstone = PostSummary { id: post.post, title: String::new(), created_at: post.at, deleted: true };
         self.query::<u8>("bury", remember(&tombstone, true)).await.map(drop)
     }
@@ -78,7 +79,7 @@ fn encode(post: &PostSummary) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
+pub fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
     let (&kind, rest) = bytes.split_first()?;
     let (at, title) = rest.split_first_chunk::<6>()?;
     let deleted = match kind {

@@ -2,16 +2,17 @@
 
 use async_trait::async_trait;
 use redis::Cmd;
+use tidemark_app::ports::StoreError;
 
 use super::{keys, library::Function};
 use crate::connection::{Redis, ms};
-use redis_link::{Age};
-use tidemark_app::ports::{FanOutKind, Progress, ProgressViews, ViewError};
+use redis_link::Age;
+use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
 use tidemark_domain::PostId;
 
 #[async_trait]
 impl ProgressViews for Redis {
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, ViewError> {
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError> {
         let (pages_done, handled) = self
             .call(
                 Function::Progress,
@@ -22,7 +23,7 @@ impl ProgressViews for Redis {
         Ok(Progress { pages_done, handled })
     }
 
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError> {
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError> {
         let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
         // Without an epoch: a page that an older dump says is done was done, and its readers' views of that epoch count as none.
         let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
@@ -35,7 +36,7 @@ impl ProgressViews for Redis {
         Ok((Progress { pages_done, handled: handled.unwrap_or(0) }, missing))
     }
 
-    async fn ping(&self) -> Result<(), ViewError> {
+    async fn ping(&self) -> Result<(), StoreError> {
         self.answers("ping").await
     }
 }

@@ -1,14 +1,15 @@
 //! [`ReactionViews`] on Redis.
 
 use std::collections::HashMap;
+use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use redis::Cmd;
 
 use super::{keys, library::Function, readers::token_arg};
 use crate::connection::{Arg, Redis, ms};
-use redis_link::{Epoch};
-use tidemark_app::ports::{KnownReactions, ReactionViews, ViewError};
+use redis_link::Epoch;
+use tidemark_app::ports::{KnownReactions, ReactionViews};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
 /// Authors that a view keeps. One that would keep more begins again.
@@ -16,17 +17,17 @@ const MOST_AUTHORS: u64 = 1_000;
 
 #[async_trait]
 impl ReactionViews for Redis {
-    async fn open(&self, user: UserId, token: u64) -> Result<u64, ViewError> {
+    async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError> {
         let args = [token_arg(token), ms(keys::REACTIONS_LIFETIME)];
         let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], &args).await?;
-        token_of(&token).ok_or_else(|| ViewError::Damaged { detail: "token of reactions".to_owned() })
+        token_of(&token).ok_or_else(|| StoreError::DamagedView { detail: "token of reactions".to_owned() })
     }
 
-    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), ViewError> {
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError> {
         self.react(user, token_arg(token), of.iter()).await
     }
 
-    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), ViewError> {
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), StoreError> {
         self.react(user, "".into(), [(&author, state)].into_iter()).await
     }
 }
@@ -37,7 +38,7 @@ impl Redis {
         user: UserId,
         token: Arg,
         of: impl Iterator<Item = (&UserId, &ReactionState)> + Send,
-    ) -> Result<(), ViewError> {
+    ) -> Result<(), StoreError> {
         let mut args = vec![token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS.into()];
         args.extend(of.flat_map(|(author, state)| [author.get().into(), Arg::from(state.encode())]));
         self.call::<u64>(Function::React, &[keys::reactions(user)], &args).await.map(|_| ())

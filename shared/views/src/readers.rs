@@ -1,11 +1,12 @@
 //! [`ReaderViews`] on Redis.
 
 use async_trait::async_trait;
+use tidemark_app::ports::StoreError;
 
 use super::{keys, library::Function};
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 use redis_link::{Age, Bundle, Epoch};
-use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, View, ViewError};
+use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, Modes, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -27,7 +28,7 @@ const TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 #[async_trait]
 impl ReaderViews for Redis {
-    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ViewError> {
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
         let state_key = keys::reader_state(user);
         type Fields = Vec<(Vec<u8>, Vec<u8>)>;
         let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
@@ -41,18 +42,18 @@ impl ReaderViews for Redis {
             let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
             self.query_in_epoch("view", Bundle { commands, age: Age::Now, weight: 1 }).await?
         };
-        let state = ReaderState::decode(fields).map_err(|error| ViewError::Damaged { detail: error.to_string() })?;
+        let state = ReaderState::decode(fields).map_err(|error| StoreError::DamagedView { detail: error.to_string() })?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if newest > 0 && state.meta.feed && entries.is_empty() {
-            return Err(ViewError::Damaged { detail: "the feed is gone".to_owned() });
+            return Err(StoreError::DamagedView { detail: "the feed is gone".to_owned() });
         }
         let whole = entries.len() < newest;
         let entries = entries.iter().rev().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
-        let entries = entries.ok_or_else(|| ViewError::Damaged { detail: "feed entry".to_owned() })?;
+        let entries = entries.ok_or_else(|| StoreError::DamagedView { detail: "feed entry".to_owned() })?;
         Ok(Some(View { state, entries, whole }))
     }
 
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, ViewError> {
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError> {
         let args = [
             now.ms().into(),
             now.plus_ms(REBUILD_DEADLINE_MS).ms().into(),
@@ -65,11 +66,11 @@ impl ReaderViews for Redis {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
             "ready" => Ok(Begun::Ready),
-            other => Err(ViewError::Damaged { detail: format!("begin answered {other}") }),
+            other => Err(StoreError::DamagedView { detail: format!("begin answered {other}") }),
         }
     }
 
-    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, ViewError> {
+    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError> {
         let mut admitted = Vec::with_capacity(edges.len());
         for edges in edges.chunks(MAX_ARGUMENTS / 4) {
             let args: Vec<Arg> = edges
@@ -89,7 +90,7 @@ impl ReaderViews for Redis {
         Ok(Some(admitted))
     }
 
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, ViewError> {
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, StoreError> {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
@@ -116,17 +117,17 @@ impl ReaderViews for Redis {
         Ok(Seeded::Merged { stale })
     }
 
-    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, ViewError> {
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError> {
         let args = [token_arg(token), now.ms().into(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME)];
         self.call::<u8>(Function::Finish, &[keys::reader_state(user)], &args).await.map(|done| done == 1)
     }
 
-    async fn drop_author(&self, tombstone: &Edge) -> Result<(), ViewError> {
+    async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError> {
         let args = [tombstone.author.get().into(), u64::from(tombstone.rev).into(), author_prefix(tombstone.author).into()];
         self.call::<Option<i64>>(Function::Drop, &user_keys(tombstone.user), &args).await.map(|_| ())
     }
 
-    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), ViewError> {
+    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError> {
         let args = [
             now.ms().into(),
             ms(keys::STATE_LIFETIME),
@@ -137,7 +138,7 @@ impl ReaderViews for Redis {
         self.call::<Option<u64>>(Function::Touch, &user_keys(user), &args).await.map(|_| ())
     }
 
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, ViewError> {
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, StoreError> {
         let args: Vec<Arg> = vec![
             ms(keys::STATE_LIFETIME),
             ms(keys::FEED_LIFETIME),
@@ -152,7 +153,7 @@ impl ReaderViews for Redis {
         self.for_users(Function::Deliver, users, &args).await
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, ViewError> {
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError> {
         let args: Vec<Arg> = vec![
             post.post.author.get().into(),
             post.post.seq.into(),
@@ -167,7 +168,7 @@ impl ReaderViews for Redis {
 
 impl Redis {
     /// Calls a script over many users, which should be in bucket order, some a call, one call after another: readers get their turn in between.
-    async fn for_users(&self, function: Function, users: &[UserId], args: &[Arg]) -> Result<u64, ViewError> {
+    async fn for_users(&self, function: Function, users: &[UserId], args: &[Arg]) -> Result<u64, StoreError> {
         let keys = |users: &[UserId]| users.iter().flat_map(|&user| user_keys(user)).collect::<Vec<String>>();
         if self.is_one_node() {
             let mut reached = 0;

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use redis::{Cmd, Value};
+use tidemark_app::ports::StoreError;
 
 use super::{keys, library::Function, readers::token_arg};
 use crate::connection::{Arg, Redis, fcall, ms};
 use redis_link::{Age, Bundle, Epoch};
 use tidemark_app::{
-    ports::{List, ListSlice, RelationViews, Start, ViewError},
+    ports::{List, ListSlice, RelationViews, Start},
     relations::FANS_CAP,
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
@@ -17,18 +18,18 @@ use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_
 const MARKER: u8 = 0;
 
 /// Whether a member of a list is its marker.
-pub(crate) fn is_marker(member: &[u8]) -> bool {
+pub fn is_marker(member: &[u8]) -> bool {
     member.first() == Some(&MARKER)
 }
 
 /// Whether it is the marker of this epoch.
-pub(crate) fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
+pub fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
     epoch.current(member) == Some(&[MARKER])
 }
 
 #[async_trait]
 impl RelationViews for Redis {
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError> {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
         let (List::Following(owner) | List::Fans(owner)) = list;
         if self.may_be_old(caller, owner).await
             && let Some(slice) = self.slice_of_age(list, start, limit, Age::MomentOld).await?
@@ -38,23 +39,23 @@ impl RelationViews for Redis {
         self.slice_of_age(list, start, limit, Age::Now).await
     }
 
-    async fn lease(&self, list: List, token: u64) -> Result<(), ViewError> {
+    async fn lease(&self, list: List, token: u64) -> Result<(), StoreError> {
         let [_, _, lease] = keys::list(list);
         self.take_lease(&lease, token).await
     }
 
-    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError> {
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError> {
         let lifetime = if members.is_empty() { keys::EMPTY_LIFETIME } else { keys::RELATIONS_LIFETIME };
         let mut args = vec![token_arg(token), ms(lifetime), low.ms().into()];
         args.extend(members.iter().flat_map(|member| [Arg::from(author_prefix(member.user)), member.since.ms().into()]));
         self.call::<u8>(Function::Fill, &keys::list(list), &args).await.map(|_| ())
     }
 
-    async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError> {
+    async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError> {
         self.query("changed_lately", Cmd::exists(keys::changed(user))).await
     }
 
-    async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
+    async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError> {
         if edges.is_empty() {
             return Ok(());
         }
@@ -78,7 +79,7 @@ impl RelationViews for Redis {
         self.each::<Value>("apply", calls).await.map(|_| ())
     }
 
-    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, ViewError> {
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError> {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;
         for age in old.then_some(Age::MomentOld).into_iter().chain([Age::Now]) {
@@ -92,12 +93,12 @@ impl RelationViews for Redis {
         Ok(None)
     }
 
-    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError> {
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError> {
         let args = [token_arg(token), encode(counters).into(), ms(keys::RELATIONS_LIFETIME)];
         self.call::<u8>(Function::Store, &keys::counters(user), &args).await.map(|_| ())
     }
 
-    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError> {
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
         // Where nobody reads old counters, nobody asks who might not.
         let note = changed_by.filter(|_| self.reads_replicas()).map(|by| self.note_change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
@@ -106,7 +107,7 @@ impl RelationViews for Redis {
 }
 
 impl Redis {
-    async fn slice_of_age(&self, list: List, start: Start, limit: usize, age: Age) -> Result<Option<ListSlice>, ViewError> {
+    async fn slice_of_age(&self, list: List, start: Start, limit: usize, age: Age) -> Result<Option<ListSlice>, StoreError> {
         let [key, ..] = keys::list(list);
         let range = || redis::cmd("ZRANGE").arg(&key).clone();
         // The marker is the lowest member.
@@ -143,7 +144,7 @@ impl Redis {
         Ok(Some(ListSlice { items, rest }))
     }
 
-    async fn take_lease(&self, key: &str, token: u64) -> Result<(), ViewError> {
+    async fn take_lease(&self, key: &str, token: u64) -> Result<(), StoreError> {
         let args = [token_arg(token), ms(keys::LEASE_LIFETIME), 0.into()];
         self.call::<u8>(Function::Lease, &[key.to_owned()], &args).await.map(|_| ())
     }
@@ -159,11 +160,11 @@ impl Redis {
     }
 }
 
-fn damaged() -> ViewError {
-    ViewError::Damaged { detail: "relation list".to_owned() }
+fn damaged() -> StoreError {
+    StoreError::DamagedView { detail: "relation list".to_owned() }
 }
 
-fn relations(part: &Value) -> Result<Vec<Relation>, ViewError> {
+fn relations(part: &Value) -> Result<Vec<Relation>, StoreError> {
     let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged())?;
     pairs
         .into_iter()
@@ -185,7 +186,7 @@ fn encode(counters: Counters) -> Vec<u8> {
 }
 
 /// `None` when the record is short or damaged.
-pub(crate) fn decode(record: &[u8]) -> Option<Counters> {
+pub fn decode(record: &[u8]) -> Option<Counters> {
     let (&counts, checksum) = record.split_first_chunk::<20>()?;
     if checksum != crc32fast::hash(&counts).to_le_bytes() {
         return None;

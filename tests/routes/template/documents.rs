@@ -143,7 +143,8 @@ fn alarms_over_functions_leave_none_out() {
 
 #[test]
 fn log_filters_look_for_what_the_code_says() {
-    let logged = ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"].map(read).concat();
+    let logged =
+        ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"].map(read).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     for (id, filter) in &filters {
         let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();

@@ -20,7 +20,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a follower who does not follow", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.stranger(), scene.author());
-            let since = schema::follower_since(user, scene.app.clock.now());
+            let since = schema::follower_since(user, scene.app.stores.clock.now());
             scene.put("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
             vec![json!({ "kind": "follower-ghost", "user": user, "author": author })]
         })
@@ -28,7 +28,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a follower listed with another time", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.author());
-            let since = schema::follower_since(user, scene.app.clock.now().plus_ms(1_000));
+            let since = schema::follower_since(user, scene.app.stores.clock.now().plus_ms(1_000));
             scene.update("FollowersTable", schema::follower(author, user), &[("since", since)], &[]).await;
             vec![json!({ "kind": "follower-since", "user": user, "author": author })]
         })
@@ -172,7 +172,7 @@ pub(super) const ALL: &[Damage] = &[
     ("an idempotency record of a post that never was", |scene| {
         Box::pin(async move {
             let key = format!("{}#publish#ghost", scene.author());
-            let expires_at = scene.app.clock.now().seconds() + 3_600;
+            let expires_at = scene.app.stores.clock.now().seconds() + 3_600;
             let says = [("fingerprint", s("f")), ("post", s(scene.post(99).to_string())), ("expires_at", n(expires_at))];
             scene.put("IdempotencyTable", schema::record(&key), &says).await;
             vec![json!({ "kind": "record-of-nothing", "record": key })]
@@ -181,7 +181,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a tombstone that nothing removes", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.stranger());
-            let since = scene.app.clock.now().ms() - 20 * 24 * 3_600_000;
+            let since = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
             let following = ("following", AttributeValue::Bool(false));
             let tombstone = [following, ("since", n(since)), ("rev", n(since / 1000)), ("base", n(0)), ("floor", n(0))];
             scene.put("FollowingTable", schema::edge(user, author), &tombstone).await;

@@ -12,7 +12,7 @@ use super::{Damage, Scene};
 /// Publishes and dies after the transaction.
 async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut) {
     let new = NewPost { author: scene.author(), title: "cut off".to_owned(), body: None };
-    let published = scene.app.posts.publish(&new, followers, None, scene.app.clock.now()).await.unwrap();
+    let published = scene.app.stores.posts.publish(&new, followers, None, scene.app.stores.clock.now()).await.unwrap();
     let Published::Created(post, head) = published else { panic!("{published:?}") };
     let fan_out = FanOut::of(&post, &head);
     (post, fan_out)
@@ -30,7 +30,7 @@ pub(super) const ALL: &[Damage] = &[
             let (post, fan_out) = publish(scene, 2_500).await;
             scene.app.fan_outs.run(&Task::List { fan_out, from: 1, to: 2, tries: 0 }, &|| false).await.unwrap();
             scene.world.idle().await;
-            scene.app.posts.note_look(&post, Look::Moving(1)).await.unwrap();
+            scene.app.stores.posts.note_look(&post, Look::Moving(1)).await.unwrap();
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })]
         })
     }),
@@ -38,14 +38,14 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             let (post, fan_out) = publish(scene, 2).await;
             let users = [scene.reader(), scene.follower()];
-            scene.app.views.deliver(&users, post.key(), fan_out.modes).await.unwrap();
-            scene.app.progress.page_done(FanOutKind::Deliver, post.id, 0, 2).await.unwrap();
+            scene.app.stores.reader_views.deliver(&users, post.key(), fan_out.modes).await.unwrap();
+            scene.app.stores.progress.page_done(FanOutKind::Deliver, post.id, 0, 2).await.unwrap();
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 0 })]
         })
     }),
     ("a retraction that never began", |scene| {
         Box::pin(async move {
-            let Deleted::Deleted(..) = scene.app.posts.delete(scene.post(4), 2).await.unwrap() else { panic!() };
+            let Deleted::Deleted(..) = scene.app.stores.posts.delete(scene.post(4), 2).await.unwrap() else { panic!() };
             vec![json!({ "kind": "retraction-unfinished", "post": scene.post(4), "pages": 1 })]
         })
     }),

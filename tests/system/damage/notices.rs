@@ -3,7 +3,12 @@
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::{domain::{NoticeId, NoticeReads, PlatformHead, Slot}, facts::schema, ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished}, views::keys::{self, View}};
+use tidemark::{
+    domain::{NoticeId, NoticeReads, PlatformHead, Slot},
+    facts::schema,
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
+    views::keys::{self, View},
+};
 
 use super::{
     Damage, Scene,
@@ -32,15 +37,15 @@ fn reads_key(scene: &Scene<'_>) -> String {
 }
 
 async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
-    scene.app.notices.facts.state(scene.platform(), scene.reader()).await.unwrap()
+    scene.app.notices.stores.notices.state(scene.platform(), scene.reader()).await.unwrap()
 }
 
 /// Puts a view in the place of what is there.
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
     let [key, lease] = keys::notice_record(view.record());
     scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
-    assert_eq!(scene.app.notices.views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
-    scene.app.notices.views.fill_notices(&[view], 7).await.unwrap();
+    assert_eq!(scene.app.notices.stores.notice_views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
+    scene.app.notices.stores.notice_views.fill_notices(&[view], 7).await.unwrap();
     // A head is kept a minute: as long as this test needs it.
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }
@@ -50,10 +55,11 @@ async fn replace_reads(scene: &Scene<'_>, reads: NoticeReads) {
 }
 
 async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
-    let mut stored = scene.app.notices.facts.notices(&[notice(scene, 1)]).await.unwrap().remove(&notice(scene, 1)).unwrap();
+    let mut stored =
+        scene.app.notices.stores.notices.notices(&[notice(scene, 1)]).await.unwrap().remove(&notice(scene, 1)).unwrap();
     (stored.id, stored.revision) = (notice(scene, seq), revision);
     title.clone_into(&mut stored.content.title);
-    scene.app.notices.views.remember_titles(&[stored]).await.unwrap();
+    scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
 }
 
 /// Writes the attributes of a head that a restored backup would have brought.
@@ -93,7 +99,7 @@ pub(super) const ALL: &[Damage] = &[
     ("an expired notice that nothing removes", |scene| {
         Box::pin(async move {
             board(scene).await;
-            let until = scene.app.clock.now().ms() - 20 * 24 * 3_600_000;
+            let until = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
             let item = [("title", s("two")), ("at", n(1_700_000_000_000)), ("revision", n(2)), ("until", n(until))];
             scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
             vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
@@ -143,7 +149,7 @@ pub(super) const ALL: &[Damage] = &[
             let Ok(NoticesPublished::Created(_)) = published else { panic!("{published:?}") };
             scene.app.notices.remove(&[notice(scene, 5)]).await.unwrap();
             let key = format!("{}#notices#ghost", scene.author());
-            let expires_at = n(scene.app.clock.now().seconds() + 3_600);
+            let expires_at = n(scene.app.stores.clock.now().seconds() + 3_600);
             let ids = s(format!("{} {}", notice(scene, 1), notice(scene, 6)));
             let says = [("fingerprint", s("f")), ("notices", ids), ("at", n(1_700_000_000_000)), ("expires_at", expires_at)];
             scene.put("IdempotencyTable", schema::record(&key), &says).await;
@@ -230,7 +236,7 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             board(scene).await;
             let (mut head, _) = fact(scene).await;
-            head.publish(scene.app.clock.now(), None).unwrap();
+            head.publish(scene.app.stores.clock.now(), None).unwrap();
             replace(scene, NoticeView::Head(scene.platform(), head)).await;
             vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
         })

@@ -42,7 +42,7 @@ async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
         let of = |scene: &Scene| (scene.reader(), scene.author(), scene.platform());
         let orphan = {
             let new = NewPost { author: pending.author(), title: "cut off".to_owned(), body: None };
-            let published = pending.app.posts.publish(&new, 2, None, pending.app.clock.now()).await.unwrap();
+            let published = pending.app.stores.posts.publish(&new, 2, None, pending.app.stores.clock.now()).await.unwrap();
             let Published::Created(post, _) = published else { panic!() };
             post.id
         };

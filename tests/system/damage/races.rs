@@ -62,7 +62,7 @@ async fn a_count_that_is_right_is_not_repaired_while_the_follower_comes_and_goes
             churn(world, proxy, listing, counter).await;
             world.user(1).delete("/v1/following/50").await.ok();
             world.idle().await;
-            let edges = &world.stack.app("follow").unwrap().edges;
+            let edges = &world.stack.app("follow").unwrap().stores.edges;
             let counts = edges.follower_counts(UserId::new(50).unwrap()).await.unwrap();
             assert_eq!(counts.iter().sum::<u64>(), 1, "one follower is left");
             assert_eq!(edges.followings(UserId::new(1).unwrap()).await.unwrap(), 1, "one author is left");
@@ -208,7 +208,7 @@ async fn a_follow_whose_answer_is_lost_says_created_and_an_unfollow_is_shown() {
 #[tokio::test]
 async fn the_last_follow_that_the_limit_allows_is_created_though_its_answer_is_lost() {
     world_behind_a_proxy(async |world, proxy| {
-        let (edges, user) = (&world.stack.app("follow").unwrap().edges, UserId::new(1).unwrap());
+        let (edges, user) = (&world.stack.app("follow").unwrap().stores.edges, UserId::new(1).unwrap());
         let limit = world.stack.app("follow").unwrap().settings.following_limit;
         world.user(1).put("/v1/following/50").await.ok();
         let dynamodb = world.dynamodb().await;

@@ -188,7 +188,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("an entry of a post that never was", |scene| {
         Box::pin(async move {
-            scene.enter(FeedKey { at: scene.app.clock.now(), post: scene.post(77) }).await;
+            scene.enter(FeedKey { at: scene.app.stores.clock.now(), post: scene.post(77) }).await;
             ghost(scene, scene.post(77), "unknown")
         })
     }),
@@ -269,8 +269,8 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a rebuild that was abandoned", |scene| {
         Box::pin(async move {
-            let past = tidemark::domain::Timestamp::from_ms(scene.app.clock.now().ms() - 60_000);
-            scene.app.views.begin(scene.reader(), 7, past, true).await.unwrap();
+            let past = tidemark::domain::Timestamp::from_ms(scene.app.stores.clock.now().ms() - 60_000);
+            scene.app.stores.reader_views.begin(scene.reader(), 7, past, true).await.unwrap();
             view(scene, "rebuild-abandoned")
         })
     }),

@@ -28,12 +28,12 @@ fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Vec<Value> {
 /// Replaces the summary of a post.
 async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
     scene.redis().del::<_, ()>(keys::post(post)).await.unwrap();
-    let created_at = match scene.app.posts.posts(&[post]).await.unwrap().get(&post) {
+    let created_at = match scene.app.stores.posts.posts(&[post]).await.unwrap().get(&post) {
         Some(post) => post.created_at,
-        None => scene.app.clock.now(),
+        None => scene.app.stores.clock.now(),
     };
     let summary = PostSummary { id: post, title: title.to_owned(), created_at, deleted: false };
-    scene.app.readers.post_views.remember(&[summary]).await.unwrap();
+    scene.app.readers.stores.post_views.remember(&[summary]).await.unwrap();
 }
 
 /// Replaces what the reader's view says of the reactions to the author.
@@ -53,7 +53,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a stranger in the cached list of followed authors", |scene| {
         Box::pin(async move {
             let key = cached(scene, List::Following(scene.reader())).await;
-            let now = scene.app.clock.now().ms();
+            let now = scene.app.stores.clock.now().ms();
             scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
             in_list("list-ghost", scene.reader(), "following", scene.stranger())
         })
@@ -68,7 +68,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a stranger in the cached list of followers", |scene| {
         Box::pin(async move {
             let key = cached(scene, List::Fans(scene.author())).await;
-            let now = scene.app.clock.now().ms();
+            let now = scene.app.stores.clock.now().ms();
             scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
             in_list("list-ghost", scene.author(), "fans", scene.stranger())
         })
@@ -142,7 +142,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a head ahead of its author", |scene| {
         Box::pin(async move {
             let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
-            scene.app.readers.head_views.store_head(scene.author(), &head).await.unwrap();
+            scene.app.readers.stores.head_views.store_head(scene.author(), &head).await.unwrap();
             // Kept a minute: as long as this test needs it.
             scene.redis().expire::<_, ()>(keys::head(scene.author()), 3_600).await.unwrap();
             vec![json!({ "kind": "head-wrong", "author": scene.author() })]
@@ -164,7 +164,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a live post buried", |scene| {
         Box::pin(async move {
             let key = scene.fact(scene.post(2)).await.key();
-            scene.app.readers.post_views.bury(key).await.unwrap();
+            scene.app.readers.stores.post_views.bury(key).await.unwrap();
             vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
         })
     }),

@@ -1,17 +1,20 @@
 //! What the walk leaves alone, what it does when it is stopped, and when a repair does not help.
 
-use tidemark_reconcile::{Reconcile, StoredFacts};
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
+use tidemark_reconcile::{Reconcile, StoredFacts};
 
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
-use tidemark_reconcile::{Plan, diff::{FactDifference, Off, Recount}};
+use tidemark_reconcile::{
+    Plan,
+    diff::{FactDifference, Off, Recount},
+};
 use tidemark_tests::{World, world};
 
 use super::{Scene, fire, listed, scene::n};
@@ -176,7 +179,7 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
         world.idle().await;
         let facts = StoredFacts(scene.app.facts.clone());
         let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
-        let edge = scene.app.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
+        let edge = scene.app.stores.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
         let record = facts.record("nothing").await.unwrap();
         assert_eq!(record, None);
         // The same count as then, after other changes.
@@ -263,10 +266,10 @@ async fn an_abandoned_rebuild_is_found_by_the_minute() {
     world(async |world| {
         let scenes = [Scene::new(world, 1_000).await, Scene::new(world, 2_000).await];
         world.idle().await;
-        let now = scenes[0].app.clock.now().ms();
+        let now = scenes[0].app.stores.clock.now().ms();
         for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
             let began = tidemark::domain::Timestamp::from_ms(began);
-            scene.app.views.begin(scene.reader(), 7, began, true).await.unwrap();
+            scene.app.stores.reader_views.begin(scene.reader(), 7, began, true).await.unwrap();
         }
         let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader() }]);
         let step = async |job: &str, dry_run: bool| {
@@ -285,7 +288,7 @@ async fn an_abandoned_rebuild_is_found_by_the_minute() {
             assert_eq!(minute["repaired"], json!({ "rebuild-abandoned": 1 }));
             break;
         }
-        let view = scenes[0].app.views.view(scenes[0].reader(), 0).await.unwrap().unwrap();
+        let view = scenes[0].app.stores.reader_views.view(scenes[0].reader(), 0).await.unwrap().unwrap();
         assert!(view.state.is_complete());
     })
     .await;
@@ -296,7 +299,7 @@ async fn what_has_expired_and_was_left_is_removed() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
-        let (now, day) = (scene.app.clock.now().seconds(), 24 * 3_600);
+        let (now, day) = (scene.app.stores.clock.now().seconds(), 24 * 3_600);
         let record = |key: &str| schema::record(&format!("{}#publish#{key}", scene.author()));
         for (key, expires_at) in [("long ago", now - 10 * day), ("yesterday", now - day), ("tomorrow", now + day)] {
             let post = ("post", super::scene::s(scene.post(1).to_string()));

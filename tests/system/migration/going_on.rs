@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use futures::future::join;
 use redis::Cmd;
 use serde_json::json;
+use tidemark::Stores;
 use tidemark::{App, domain::Timestamp, ports::Followed};
 use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
 use tidemark_tests::{LegacyRedis, world};
 
 use super::{
-    app, author_blogs, imports, command, counts, edge, facts, id,
+    app, author_blogs, command, counts, edge, facts, id, imports,
     legacy::{Blog, THEN},
     migrate, zadd,
 };
@@ -35,8 +36,8 @@ fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
 #[tokio::test]
 async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_news() {
     world(async |world| {
-        let App { edges, posts, clock, .. } = app(world);
-    let imports = imports(world);
+        let Stores { edges, posts, clock, .. } = &*app(world).stores;
+        let imports = imports(world);
         let (blogs, author) = (read(&blogs(60)), id(AUTHOR));
         let follow = async |user: u64, heads: &HashMap<_, _>| {
             let followed = edges.follow(id(user), &[author], heads, clock.now()).await.unwrap().remove(0);
@@ -94,7 +95,7 @@ async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next()
         reader.feed_ids().await;
         // The transaction of an import, and nothing after it.
         let posts = read(&blogs(30));
-        let now = app(world).clock.now();
+        let now = app(world).stores.clock.now();
         let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
@@ -236,7 +237,7 @@ async fn users_follow_unfollow_and_read_while_it_runs() {
         for user in 1..=40 {
             let caller = world.user(user);
             let pairs = app(world).readers.pairs(id(user)).await.unwrap();
-            let follows = app(world).edges.followings(id(user)).await.unwrap();
+            let follows = app(world).stores.edges.followings(id(user)).await.unwrap();
             assert_eq!(pairs.len() as u64, follows, "user {user}: the count is exact");
             let left = edge(world, user, AUTHOR + (user + 2) % 10).await.unwrap();
             assert!(!left.following, "user {user}: an unfollow made here stands");
@@ -246,7 +247,7 @@ async fn users_follow_unfollow_and_read_while_it_runs() {
             assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
         }
         for author in 0..10 {
-            let counts: u64 = app(world).edges.follower_counts(id(AUTHOR + author)).await.unwrap().iter().sum();
+            let counts: u64 = app(world).stores.edges.follower_counts(id(AUTHOR + author)).await.unwrap().iter().sum();
             let listed = world.user(1).walk(&format!("/v1/users/{}/followers", AUTHOR + author), 100).await;
             assert_eq!(counts, listed.len() as u64, "author {author}");
         }
@@ -299,7 +300,7 @@ async fn follows_are_not_imported_when_unfollows_may_be_forgotten_unless_asked_f
         let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#").map(str::to_owned)).unwrap();
         let stored = imports.progress(&run).await.unwrap().unwrap();
         let mut progress: serde_json::Value = serde_json::from_str(&stored.text).unwrap();
-        progress["first_begun"] = json!(Timestamp::from_ms(app(world).clock.now().ms() - 7 * 86_400_000));
+        progress["first_begun"] = json!(Timestamp::from_ms(app(world).stores.clock.now().ms() - 7 * 86_400_000));
         let aged = StoredProgress { version: stored.version + 1, text: progress.to_string() };
         assert!(imports.save_progress(&run, &aged).await.unwrap());
         let refused = world.stack.invoke("migrate", event.clone()).await.unwrap_err();

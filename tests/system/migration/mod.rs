@@ -4,13 +4,16 @@ mod going_on;
 mod legacy;
 mod whole;
 
-use tidemark_migrate::Imports;
 use std::sync::Arc;
+use tidemark_migrate::Imports;
 
 use lambda_runtime::{Context, LambdaEvent};
 use redis::Cmd;
 use serde_json::{Value, json};
-use tidemark::{App, domain::{Edge, PostId, UserId}};
+use tidemark::{
+    App,
+    domain::{Edge, PostId, UserId},
+};
 use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, world};
 
@@ -72,7 +75,7 @@ async fn facts(world: &World) -> Vec<String> {
 }
 
 async fn edge(world: &World, user: u64, author: u64) -> Option<Edge> {
-    app(world).edges.edges(id(user), &[id(author)]).await.unwrap().remove(&id(author))
+    app(world).stores.edges.edges(id(user), &[id(author)]).await.unwrap().remove(&id(author))
 }
 
 fn command(parts: &[&str]) -> Cmd {
@@ -141,7 +144,7 @@ async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
         let legacy = LegacyRedis::start().await;
         let blog = |id, days: u64| Blog { at: THEN + days * 86_400_000, id };
         let mut commands = author_blogs(7, &[blog(100, 1), blog(101, 2)]);
-        let now = app(world).clock.now();
+        let now = app(world).stores.clock.now();
         let future = (now.ms() + 9 * 86_400_000).to_string();
         let damaged: &[&[&str]] = &[
             // posts
@@ -342,7 +345,7 @@ async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
         }
         migrate(world, event).await;
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 400);
-        let head = app(world).posts.heads(&[id(1_000)]).await.unwrap().remove(&id(1_000)).unwrap();
+        let head = app(world).stores.posts.heads(&[id(1_000)]).await.unwrap().remove(&id(1_000)).unwrap();
         assert_eq!((head.latest_seq, head.posts), (150, 150));
         let mapped = imports(world).mapped(&(1..=150).collect::<Vec<_>>()).await.unwrap();
         assert!((1..=150).all(|blog| mapped[&blog] == PostId::new(id(1_000), blog)));

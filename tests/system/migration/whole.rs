@@ -118,20 +118,22 @@ async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl Asy
 
 async fn read_marks(world: &World, expected: &Legacy) -> bool {
     let some = expected.read.keys().step_by(7).take(20);
-    let states: Vec<bool> =
-        stream::iter(some).then(async |user| !app(world).reads.all_reads(id(*user)).await.unwrap().is_empty()).collect().await;
+    let states: Vec<bool> = stream::iter(some)
+        .then(async |user| !app(world).stores.reads.all_reads(id(*user)).await.unwrap().is_empty())
+        .collect()
+        .await;
     states.contains(&true)
 }
 
 async fn edges(world: &World, expected: &Legacy) -> bool {
     let some: Vec<_> = expected.follows.keys().step_by(7).take(50).map(|(user, author)| (id(*user), id(*author))).collect();
-    !app(world).edges.live(&some).await.unwrap().is_empty()
+    !app(world).stores.edges.live(&some).await.unwrap().is_empty()
 }
 
 /// Every user's edges, counters, unread posts and read marks, and every author's posts.
 async fn compare(world: &World, expected: &Legacy) {
     for (author, blogs) in &expected.blogs {
-        let posts = app(world).posts.timeline(id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
+        let posts = app(world).stores.posts.timeline(id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
         let posts: Vec<(u64, u64, String)> =
             posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
         let wanted: Vec<(u64, u64, String)> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
@@ -149,7 +151,7 @@ async fn compare(world: &World, expected: &Legacy) {
         let since: BTreeMap<u64, u64> =
             pairs.iter().filter_map(|pair| pair.edge.as_ref()).map(|edge| (edge.author.get(), edge.since.ms())).collect();
         assert_eq!(since, follows, "user {user}");
-        assert_eq!(app(world).edges.followings(id(user)).await.unwrap(), follows.len() as u64, "user {user}");
+        assert_eq!(app(world).stores.edges.followings(id(user)).await.unwrap(), follows.len() as u64, "user {user}");
         for pair in &pairs {
             let author = pair.edge.as_ref().unwrap().author.get();
             let unread: BTreeSet<u64> = pair.state().unwrap().unread_seqs().collect();
@@ -157,7 +159,7 @@ async fn compare(world: &World, expected: &Legacy) {
             *followers.entry(author).or_default() += 1;
         }
         // What was read is read, also of authors not followed.
-        let states = app(world).reads.all_reads(id(user)).await.unwrap();
+        let states = app(world).stores.reads.all_reads(id(user)).await.unwrap();
         for blog in expected.read.get(&user).into_iter().flatten() {
             let author = authors[blog];
             assert!(states[&id(author)].read.contains(expected.seqs(author)[blog]), "user {user} blog {blog}");
@@ -165,7 +167,7 @@ async fn compare(world: &World, expected: &Legacy) {
         compared += 1;
     }
     for author in expected.blogs.keys() {
-        let counts: u64 = app(world).edges.follower_counts(id(*author)).await.unwrap().iter().sum();
+        let counts: u64 = app(world).stores.edges.follower_counts(id(*author)).await.unwrap().iter().sum();
         assert_eq!(counts, followers.get(author).copied().unwrap_or(0), "author {author}");
     }
     assert_eq!(compared, USERS);

@@ -9,6 +9,7 @@ use tidemark_domain::{
     AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq, Timestamp,
     UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
+use tidemark_facts::item::Reader;
 
 /// A post with what else is stored about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Default for StoredCount {
 
 impl StoredCount {
     /// A count of an item with its change number.
-    pub fn of(reader: &Reader<'_>, name: &str) -> Self {
+    pub fn read(reader: &Reader<'_>, name: &str) -> Self {
         let number = |name| reader.optional_number(name).map(|number| number.unwrap_or(0)).ok();
         Self { count: number(name), changes: number("changes") }
     }

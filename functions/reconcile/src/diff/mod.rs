@@ -84,6 +84,7 @@ use tidemark_domain::{
     reactions::Reaction,
     time::Timestamp,
 };
+use tidemark_views::keys::View;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]

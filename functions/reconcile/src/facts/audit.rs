@@ -4,11 +4,13 @@ use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
 };
+use tidemark_app::ports::StoreError;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use futures::future::try_join_all;
 use tracing::warn;
 
+use super::StoredFacts;
 use crate::{
     diff::{
         DamagedItem, FactDifference,
@@ -17,12 +19,11 @@ use crate::{
     },
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
-use tidemark_app::ports::{FactsError, Notices};
+use tidemark_app::ports::Notices;
 use tidemark_domain::{
     Edge, NoticeId, Platform, PostId, Reaction, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
-use super::StoredFacts;
 use tidemark_facts::{
     DynamoFacts, distinct,
     edges::read_edge,
@@ -35,7 +36,7 @@ use tidemark_facts::{
 
 impl StoredFacts {
     /// How many authors a user follows and how many followers the user has, as counted.
-    pub async fn counts(&self, user: UserId) -> Result<StoredCounts, FactsError> {
+    pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
         let mut keys = vec![schema::followings_counter(user)];
         keys.extend((0..SHARDS).map(|shard| schema::followers_counter(user, shard)));
         let found = self.batch_get("counts", vec![(self.tables.counters.clone(), keys)]).await?;
@@ -47,13 +48,13 @@ impl StoredFacts {
                 Some(shard) if key.starts_with("f#") => &mut counts.followers[shard],
                 _ => &mut counts.followings,
             };
-            *count = reader.stored_count("count");
+            *count = StoredCount::read(&reader, "count");
         }
         Ok(counts)
     }
 
     /// The heads of these authors; absent ones are empty heads.
-    pub async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, FactsError> {
+    pub async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
         let found = self.batch_get("stored_heads", vec![(self.tables.posts.clone(), keys)]).await?;
@@ -67,14 +68,14 @@ impl StoredFacts {
     }
 
     /// All live edges of one user.
-    pub async fn followed_by(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, FactsError> {
+    pub async fn followed_by(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
         let mut edges = listing(&self.of_user("followed_by", &self.tables.following, user).await?, read_edge)?;
         edges.found.retain(|edge| edge.following);
         Ok(edges)
     }
 
     /// What a user has read of anybody.
-    pub async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, FactsError> {
+    pub async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
         let Decoded { found, damaged } = listing(&self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
     }
@@ -85,7 +86,7 @@ impl StoredFacts {
         author: UserId,
         shard: u16,
         most: usize,
-    ) -> Result<Option<Decoded<Vec<Relation>>>, FactsError> {
+    ) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
         let partition = schema::follower_shard(author, shard);
         let Some(items) = self.partition("listed_followers", &self.tables.followers, partition, most).await? else {
             return Ok(None);
@@ -98,7 +99,7 @@ impl StoredFacts {
         &self,
         user: UserId,
         authors: &[UserId],
-    ) -> Result<Decoded<HashMap<UserId, Timestamp>, UserId>, FactsError> {
+    ) -> Result<Decoded<HashMap<UserId, Timestamp>, UserId>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::follower(author, user)).collect();
         let found = self.batch_get("listed_by", vec![(self.tables.followers.clone(), keys)]).await?;
         let author = |item: &Item| {
@@ -109,7 +110,7 @@ impl StoredFacts {
     }
 
     /// Which of these users follow the author.
-    pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, FactsError> {
+    pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
         let found = self.batch_get("live_followers", vec![(self.tables.following.clone(), keys)]).await?;
         let Decoded { found, damaged } = by_key(&found, |item| Reader { table: "following", item }.user("user"), read_edge)?;
@@ -118,7 +119,12 @@ impl StoredFacts {
     }
 
     /// Reactions of the users of one shard to an author; `None` when there are more than `most` items.
-    pub async fn reactions_in(&self, author: UserId, shard: u16, most: usize) -> Result<Option<Decoded<ReactionShard>>, FactsError> {
+    pub async fn reactions_in(
+        &self,
+        author: UserId,
+        shard: u16,
+        most: usize,
+    ) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
         let partition = schema::reactions_shard(author, shard);
         // Counts come before users in the order of the keys.
         let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition, most).await? else { return Ok(None) };
@@ -126,7 +132,7 @@ impl StoredFacts {
         let mut users = Vec::new();
         for item in items {
             let reader = Reader { table: "reactions", item: &item };
-            let stored = |reaction| reader.stored_count(count_name(reaction));
+            let stored = |reaction| StoredCount::read(&reader, count_name(reaction));
             let counts = ShardCounts { likes: stored(Reaction::Like), favorites: stored(Reaction::Favorite) };
             let sort_key = reader.text("item")?;
             if schema::is_total(sort_key) {
@@ -143,14 +149,14 @@ impl StoredFacts {
     }
 
     /// These posts; unknown ones left out.
-    pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, FactsError> {
+    pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let found = self.batch_get("stored_posts", vec![(self.tables.posts.clone(), keys)]).await?;
         by_key(&found, post_of, stored_post)
     }
 
     /// An author's newest posts, tombstones included, at most `limit`.
-    pub async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Decoded<Vec<StoredPost>>, FactsError> {
+    pub async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Decoded<Vec<StoredPost>>, StoreError> {
         listing(&self.newest_items("newest_posts", author, 0..=MAX_SEQ, limit).await?, stored_post)
     }
 
@@ -162,7 +168,7 @@ impl StoredFacts {
         before: Timestamp,
         after: Option<&UnfinishedAt>,
         limit: usize,
-    ) -> Result<Part<PostId, UnfinishedAt>, FactsError> {
+    ) -> Result<Part<PostId, UnfinishedAt>, StoreError> {
         let partition = match which {
             Unfinished::Open => schema::unfinished_shard(shard),
             Unfinished::GivenUp => schema::given_up_shard(shard),
@@ -190,7 +196,7 @@ impl StoredFacts {
             .map_err(|error| unavailable("unfinished", error))?;
         let place = |item: &Item| {
             let time = Reader { table: "posts", item }.text("time")?.to_owned();
-            Ok::<_, FactsError>(UnfinishedAt { time, post: post_of(item)? })
+            Ok::<_, StoreError>(UnfinishedAt { time, post: post_of(item)? })
         };
         let Decoded { found, damaged } = listing(answer.items(), post_of)?;
         // An item whose key is not a post's ends the part. The next look begins at the other end again.
@@ -199,7 +205,7 @@ impl StoredFacts {
     }
 
     /// How many fan-outs were given up.
-    pub async fn given_up(&self) -> Result<u64, FactsError> {
+    pub async fn given_up(&self) -> Result<u64, StoreError> {
         let counts = (0..schema::UNFINISHED_SHARDS).map(async |shard| {
             let mut pages = self
                 .client
@@ -216,13 +222,13 @@ impl StoredFacts {
                 let page = page.map_err(|error| unavailable("given_up", error))?;
                 count += u64::try_from(page.count()).unwrap_or(0);
             }
-            Ok::<_, FactsError>(count)
+            Ok::<_, StoreError>(count)
         });
         Ok(try_join_all(counts).await?.into_iter().sum())
     }
 
     /// Of which of these posts there are bodies.
-    pub async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, FactsError> {
+    pub async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::body).collect();
         let found = self.batch_get("bodies", vec![(self.tables.posts.clone(), keys)]).await?;
         let ids = found.iter().flatten().map(|item| {
@@ -238,7 +244,7 @@ impl StoredFacts {
         &self,
         after: Option<(String, String)>,
         limit: usize,
-    ) -> Result<Part<Edge, (String, String)>, FactsError> {
+    ) -> Result<Part<Edge, (String, String)>, StoreError> {
         let after = after.map(|(user, author)| schema::edge_key(&user, &author));
         let (items, last) = self.some("some_edges", &self.tables.following, after, limit).await?;
         // The keys as they are: they may be what is damaged.
@@ -250,7 +256,7 @@ impl StoredFacts {
     }
 
     /// The keys of a part of all idempotency records.
-    pub async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, FactsError> {
+    pub async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, StoreError> {
         let after = after.as_deref().map(schema::record);
         let (items, last) = self.some("some_records", &self.tables.idempotency, after, limit).await?;
         let key = |item: &Item| Reader { table: "idempotency", item }.text("key").map(str::to_owned);
@@ -259,7 +265,7 @@ impl StoredFacts {
     }
 
     /// One idempotency record.
-    pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, FactsError> {
+    pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
         let wanted = vec![(self.tables.idempotency.clone(), vec![schema::record(key)])];
         let Some(item) = self.batch_get("record", wanted).await?.into_iter().flatten().next() else { return Ok(None) };
         let says = match said(&item) {
@@ -276,22 +282,22 @@ impl StoredFacts {
     }
 
     /// The notices of a platform, expired ones too.
-    pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, FactsError> {
+    pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
         self.notices_of(platform).await
     }
 
     /// Which of these slots of a platform anybody who is counted together with this user has read.
-    pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, FactsError> {
+    pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         self.slots_counted(user, platform, slots).await
     }
 
     /// Does what the difference needs, on the condition of what was seen; false when that has changed.
-    pub async fn repair(&self, difference: &FactDifference) -> Result<bool, FactsError> {
+    pub async fn repair(&self, difference: &FactDifference) -> Result<bool, StoreError> {
         self.repair_fact(difference).await
     }
 
     /// Where the walk of this name is; `None` when it is not under way.
-    pub async fn walk(&self, name: &str) -> Result<Option<String>, FactsError> {
+    pub async fn walk(&self, name: &str) -> Result<Option<String>, StoreError> {
         const OPERATION: &str = "walk";
         let key = schema::walk(name);
         let found = self.batch_get(OPERATION, vec![(self.tables.counters.clone(), vec![key.clone()])]).await?;
@@ -308,7 +314,7 @@ impl StoredFacts {
     }
 
     /// Notes where it is, on the condition that it was at `from`; false when it was not.
-    pub async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, FactsError> {
+    pub async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
         const OPERATION: &str = "note_walk";
         let (table, key) = (&self.tables.counters, schema::walk(name));
         let condition = if from.is_some() { "#position = :from" } else { "attribute_not_exists(#position)" };
@@ -338,7 +344,7 @@ impl StoredFacts {
         table: &str,
         partition: AttributeValue,
         most: usize,
-    ) -> Result<Option<Vec<Item>>, FactsError> {
+    ) -> Result<Option<Vec<Item>>, StoreError> {
         let mut pages = self
             .client
             .query()
@@ -362,13 +368,13 @@ impl StoredFacts {
     }
 
     /// Whether there is such a post, readable or not.
-    async fn is_there(&self, post: PostId) -> Result<bool, FactsError> {
+    async fn is_there(&self, post: PostId) -> Result<bool, StoreError> {
         let wanted = vec![(self.tables.posts.clone(), vec![schema::post(post)])];
         Ok(self.batch_get("record", wanted).await?.iter().flatten().next().is_some())
     }
 
     /// Whether platforms have come as far as these notices. Deleted ones leave nothing else.
-    async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, FactsError> {
+    async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, StoreError> {
         let heads = try_join_all(notices.iter().map(|notice| self.head(notice.platform))).await?;
         Ok(notices.iter().zip(heads).all(|(notice, head)| notice.seq <= head.latest_seq))
     }
@@ -380,7 +386,7 @@ impl StoredFacts {
         table: &str,
         after: Option<Item>,
         limit: usize,
-    ) -> Result<(Vec<Item>, Option<Item>), FactsError> {
+    ) -> Result<(Vec<Item>, Option<Item>), StoreError> {
         let scan = self.client.scan().table_name(table).limit(i32::try_from(limit).unwrap_or(i32::MAX));
         let answer = scan.set_exclusive_start_key(after).send().await.map_err(|error| unavailable(operation, error))?;
         Ok((answer.items.unwrap_or_default(), answer.last_evaluated_key))
@@ -400,37 +406,37 @@ pub(super) fn said(item: &Item) -> Option<(Answered, u64)> {
     Some((answered, reader.number("expires_at").ok()?))
 }
 
-fn stored_post(item: &Item) -> Result<StoredPost, FactsError> {
+fn stored_post(item: &Item) -> Result<StoredPost, StoreError> {
     Ok(StoredPost { post: read_post(item)?, unfinished: item.contains_key("unfinished") })
 }
 
-fn stored_head(item: &Item) -> Result<StoredHead, FactsError> {
+fn stored_head(item: &Item) -> Result<StoredHead, StoreError> {
     let reader = Reader { table: "posts", item };
     // What the right number of posts follows from.
     reader.optional_number("archived")?;
     let deletions = reader.optional_number("deletions")?;
-    Ok(StoredHead { head: read_head(item)?, posts: reader.stored_count("posts"), deletions })
+    Ok(StoredHead { head: read_head(item)?, posts: StoredCount::read(&reader, "posts"), deletions })
 }
 
-fn read_follower(item: &Item) -> Result<Relation, FactsError> {
+fn read_follower(item: &Item) -> Result<Relation, StoreError> {
     let reader = Reader { table: "followers", item };
     schema::relation_of(reader.text("since")?).ok_or_else(|| reader.damaged("since"))
 }
 
 /// The post that the key of an item says.
-fn post_of(item: &Item) -> Result<PostId, FactsError> {
+fn post_of(item: &Item) -> Result<PostId, StoreError> {
     let reader = Reader { table: "posts", item };
     let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
     Ok(PostId::new(reader.user("author")?, seq))
 }
 
 /// Each item by itself: one that cannot be read is told of, and the others are found.
-pub(super) fn listing<T>(items: &[Item], read: impl Fn(&Item) -> Result<T, FactsError>) -> Result<Decoded<Vec<T>>, FactsError> {
+pub(super) fn listing<T>(items: &[Item], read: impl Fn(&Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
     let mut decoded: Decoded<Vec<T>> = Decoded { found: Vec::new(), damaged: Vec::new() };
     for item in items {
         match read(item) {
             Ok(found) => decoded.found.push(found),
-            Err(FactsError::Damaged { table, key, .. }) => decoded.damaged.push(((), DamagedItem { table, key })),
+            Err(StoreError::DamagedItem { table, key, .. }) => decoded.damaged.push(((), DamagedItem { table, key })),
             Err(error) => return Err(error),
         }
     }
@@ -440,15 +446,15 @@ pub(super) fn listing<T>(items: &[Item], read: impl Fn(&Item) -> Result<T, Facts
 /// The same of items that were asked for by their keys.
 fn by_key<K: Eq + Hash, T>(
     items: &[Vec<Item>],
-    key: impl Fn(&Item) -> Result<K, FactsError>,
-    read: impl Fn(&Item) -> Result<T, FactsError>,
-) -> Result<Decoded<HashMap<K, T>, K>, FactsError> {
+    key: impl Fn(&Item) -> Result<K, StoreError>,
+    read: impl Fn(&Item) -> Result<T, StoreError>,
+) -> Result<Decoded<HashMap<K, T>, K>, StoreError> {
     let mut decoded = Decoded { found: HashMap::new(), damaged: Vec::new() };
     for item in items.iter().flatten() {
         let of = key(item)?;
         match read(item) {
             Ok(found) => drop(decoded.found.insert(of, found)),
-            Err(FactsError::Damaged { table, key, .. }) => decoded.damaged.push((of, DamagedItem { table, key })),
+            Err(StoreError::DamagedItem { table, key, .. }) => decoded.damaged.push((of, DamagedItem { table, key })),
             Err(error) => return Err(error),
         }
     }

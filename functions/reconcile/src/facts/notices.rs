@@ -1,12 +1,13 @@
 //! Notices as they are stored, and their repairs: one transaction each, on the condition of what was seen.
 
 use aws_sdk_dynamodb::types::{ConditionCheck, Delete, TransactWriteItem};
+use tidemark_app::ports::StoreError;
 
+use super::StoredFacts;
 use crate::facts::audit::listing;
 use crate::{diff::notices::StoredNotice, stored::Decoded};
-use tidemark_app::ports::{FactsError, Notices};
+use tidemark_app::ports::Notices;
 use tidemark_domain::{NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, ids::MAX_SEQ};
-use super::StoredFacts;
 use tidemark_facts::{
     DynamoFacts, build,
     item::{Item, Reader},
@@ -18,7 +19,7 @@ const OPERATION: &str = "repair_notices";
 
 impl StoredFacts {
     /// The notices of a platform, whether or not its head lists them.
-    pub(super) async fn notices_of(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, FactsError> {
+    pub(super) async fn notices_of(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
         let mut pages = self
             .client
             .query()
@@ -53,7 +54,7 @@ impl StoredFacts {
     }
 
     /// Which of these slots the user's part of the numbers of readers counts anybody for.
-    pub(super) async fn slots_counted(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, FactsError> {
+    pub(super) async fn slots_counted(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
         blocks.dedup();
         let keys = blocks.iter().map(|&block| schema::notice_readers(platform, schema::reader_shard(user), block)).collect();
@@ -71,7 +72,7 @@ impl StoredFacts {
     }
 
     /// Takes a notice that is not there out of its head.
-    pub(super) async fn unlist(&self, notice: NoticeId) -> Result<bool, FactsError> {
+    pub(super) async fn unlist(&self, notice: NoticeId) -> Result<bool, StoreError> {
         let before = self.head(notice.platform).await?;
         let mut head = before.clone();
         if !head.remove(&[notice.seq]) {
@@ -84,7 +85,7 @@ impl StoredFacts {
     }
 
     /// Deletes a notice that the head does not list.
-    pub(super) async fn delete_left(&self, notice: NoticeId) -> Result<bool, FactsError> {
+    pub(super) async fn delete_left(&self, notice: NoticeId) -> Result<bool, StoreError> {
         let head = self.head(notice.platform).await?;
         if head.live.iter().any(|live| live.seq == notice.seq) {
             return Ok(false);
@@ -95,7 +96,7 @@ impl StoredFacts {
     }
 
     /// Raises a head's latest slot to one that was given; what is live keeps its slots.
-    pub(super) async fn raise_slots(&self, platform: Platform, given: Slot) -> Result<bool, FactsError> {
+    pub(super) async fn raise_slots(&self, platform: Platform, given: Slot) -> Result<bool, StoreError> {
         let before = self.head(platform).await?;
         if before.latest_slot >= given {
             return Ok(false);
@@ -106,7 +107,7 @@ impl StoredFacts {
     }
 
     /// Takes from a read state what lies beyond the head, as its next version. Nobody counts it, so no number of readers changes.
-    pub(super) async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, FactsError> {
+    pub(super) async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, StoreError> {
         let (head, before) = self.state(platform, user).await?;
         if !before.is_beyond(head.latest_seq, head.latest_slot) {
             return Ok(false);
@@ -119,7 +120,7 @@ impl StoredFacts {
     }
 
     /// A check that nobody has changed the head.
-    fn head_is_still(&self, platform: Platform, head: &PlatformHead) -> Result<TransactWriteItem, FactsError> {
+    fn head_is_still(&self, platform: Platform, head: &PlatformHead) -> Result<TransactWriteItem, StoreError> {
         let check = ConditionCheck::builder().table_name(&self.tables.notices).set_key(Some(schema::platform_head(platform)));
         let check = match head.version {
             0 => check.condition_expression("attribute_not_exists(version)"),
@@ -128,7 +129,7 @@ impl StoredFacts {
         Ok(TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build())
     }
 
-    async fn both(&self, one: TransactWriteItem, other: TransactWriteItem) -> Result<bool, FactsError> {
+    async fn both(&self, one: TransactWriteItem, other: TransactWriteItem) -> Result<bool, StoreError> {
         let transaction = self.client.transact_write_items().transact_items(one).transact_items(other);
         Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
     }

@@ -4,12 +4,13 @@ use aws_sdk_dynamodb::{
     operation::update_item::builders::UpdateItemFluentBuilder,
     types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update},
 };
+use tidemark_app::ports::StoreError;
 
+use super::StoredFacts;
 use crate::diff::{FactDifference, Recount, facts::StoredRecord};
 use crate::facts::audit::said;
-use tidemark_app::ports::{FactsError, Posts, Reads};
+use tidemark_app::ports::{Posts, Reads};
 use tidemark_domain::{PostId, ReadState, Seq, UserId};
-use super::StoredFacts;
 use tidemark_facts::{
     DynamoFacts, build,
     item::Item,
@@ -30,7 +31,7 @@ enum Expected {
 
 impl StoredFacts {
     /// Does what a difference needs; false when what was seen has changed.
-    pub(super) async fn repair_fact(&self, difference: &FactDifference) -> Result<bool, FactsError> {
+    pub(super) async fn repair_fact(&self, difference: &FactDifference) -> Result<bool, StoreError> {
         match *difference {
             FactDifference::FollowerMissing { user, author, since, rev }
             | FactDifference::FollowerSince { user, author, since, rev } => {
@@ -104,7 +105,7 @@ impl StoredFacts {
 
     /// Sets a count while its change number is the one that was read before its items were listed: then they are still the same. A change number that is no number
     /// has no writer, whose addition to it would fail, and begins anew.
-    async fn recount(&self, table: &str, key: Item, name: &str, count: Recount) -> Result<bool, FactsError> {
+    async fn recount(&self, table: &str, key: Item, name: &str, count: Recount) -> Result<bool, StoreError> {
         let Recount { seen, right, changes } = count;
         let update = self.client.update_item().table_name(table).set_key(Some(key));
         let update = update.expression_attribute_names("#count", name).expression_attribute_names("#changes", "changes");
@@ -133,7 +134,7 @@ impl StoredFacts {
     }
 
     /// Sets the number of an author's live posts while the head knows of the same posts and deletions.
-    async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, FactsError> {
+    async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, StoreError> {
         let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::head(author)));
         let update = update.update_expression("SET posts = :right").expression_attribute_values(":right", number(right));
         let mut conditions = vec![if latest == 0 { "attribute_not_exists(latest_seq)" } else { "latest_seq = :latest" }];
@@ -166,7 +167,7 @@ impl StoredFacts {
         author: UserId,
         expected: Expected,
         write: TransactWriteItem,
-    ) -> Result<bool, FactsError> {
+    ) -> Result<bool, StoreError> {
         let check = ConditionCheck::builder().table_name(&self.tables.following).set_key(Some(schema::edge(user, author)));
         let check = match expected {
             Expected::Following { rev } => check
@@ -183,7 +184,7 @@ impl StoredFacts {
     }
 
     /// Puts a post into, or out of, its author's deleted ones, while both are what was seen.
-    async fn set_deleted(&self, post: PostId, deleted: bool) -> Result<bool, FactsError> {
+    async fn set_deleted(&self, post: PostId, deleted: bool) -> Result<bool, StoreError> {
         let found = self.batch_get(OPERATION, vec![(self.tables.posts.clone(), vec![schema::head(post.author)])]).await?;
         let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
         let mut head = read_head(&item)?;
@@ -226,7 +227,7 @@ impl StoredFacts {
     }
 
     /// Takes from a read state what lies beyond the author's posts, as its next version.
-    async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, FactsError> {
+    async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
         let authors = [author];
         // The head last: it knows of every post that was read before.
         let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
@@ -239,11 +240,11 @@ impl StoredFacts {
             state.read.remove(seq);
         }
         let state = ReadState { version: state.version + 1, through: state.through.min(latest), ..state };
-        Reads::put(self, user, author, &state).await
+        Reads::put(&**self, user, author, &state).await
     }
 
     /// Deletes a record that still says what was seen.
-    async fn delete_record(&self, seen: &StoredRecord) -> Result<bool, FactsError> {
+    async fn delete_record(&self, seen: &StoredRecord) -> Result<bool, StoreError> {
         let key = schema::record(&seen.key);
         let found = self.batch_get(OPERATION, vec![(self.tables.idempotency.clone(), vec![key.clone()])]).await?;
         let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };

@@ -6,14 +6,14 @@ use tracing::{error, info, warn};
 
 use super::{Plan, Reconcile, ReconcileError, Report};
 use crate::{
-    diff::{FactDifference, FlowDifference},
+    diff::{Difference, FactDifference, FlowDifference},
     stored::{Decoded, Unfinished, UnfinishedAt},
 };
 use tidemark_app::{
     fan_out::{Due, Inspected, LookPlan},
     ports::Look,
 };
-use tidemark_domain::{AuthorHead, DeliveryState, Difference, Post, PostId, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId};
 use tidemark_facts::schema::UNFINISHED_SHARDS;
 
 /// Posts of each shard of the index in one step.
@@ -71,7 +71,7 @@ impl Reconcile {
         of: &FlowPlan,
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<(FlowReport, Report), ReconcileError> {
-        let now = self.readers.clock.now();
+        let now = self.readers.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
         // Before any progress is read: what a queue that is drained has held is done, or lost.
         let drained = self.fan_outs.is_drained().await.unwrap_or_else(|error| {
@@ -116,7 +116,7 @@ impl Reconcile {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
             info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
         }
-        report.emit(&*self.metrics, self.readers.clock.now(), "fan-outs");
+        report.emit(&*self.metrics, self.readers.stores.clock.now(), "fan-outs");
         Ok((flow, report))
     }
 
@@ -183,7 +183,7 @@ impl Reconcile {
         if due != Due::Now {
             flow.moving += 1;
             if due == Due::Unseen && !plan.dry_run {
-                self.fan_outs.posts.note_look(post, Look::Waiting(look.now)).await?;
+                self.fan_outs.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
             }
             return Ok(());
         }

@@ -91,7 +91,7 @@ impl Reconcile {
 
     /// What is wrong with a subject that stands alone.
     pub(super) async fn differences_of(&self, subject: &Subject) -> Result<Vec<Difference>, ReconcileError> {
-        let now = self.readers.clock.now();
+        let now = self.readers.stores.clock.now();
         let found: Vec<Difference> = match subject {
             Subject::Facts(user) => {
                 let facts = self.user_facts(*user).await?;
@@ -102,7 +102,7 @@ impl Reconcile {
                 record.and_then(|record| facts::of_record(&record, now)).into_iter().map(Difference::from).collect()
             }
             Subject::Tombstone(user, author) => {
-                let edge = self.readers.edges.edges(*user, &[*author]).await?.remove(author);
+                let edge = self.readers.stores.edges.edges(*user, &[*author]).await?.remove(author);
                 let expired = edge.and_then(|edge| facts::of_tombstone(&edge, now));
                 expired.into_iter().map(Difference::from).collect()
             }
@@ -116,31 +116,33 @@ impl Reconcile {
             }
             Subject::Platform(platform) => {
                 let stored = self.facts.stored_notices(*platform).await?;
-                let head = self.notices.facts.head(*platform).await?;
+                let head = self.notices.stores.notices.head(*platform).await?;
                 let mut damaged = BTreeSet::new();
                 let found = notices::of_platform(*platform, &head, &told(stored, &mut damaged), now);
                 found.into_iter().map(Difference::from).chain(damaged.into_iter().map(Difference::from)).collect()
             }
             Subject::NoticeReads(user, platform) => {
-                let (head, reads) = self.notices.facts.state(*platform, *user).await?;
+                let (head, reads) = self.notices.stores.notices.state(*platform, *user).await?;
                 let counted = self.facts.counted_slots(*user, *platform, &notices::above(&head, &reads)).await?;
                 notices::of_reads(*user, *platform, &head, &reads, &counted).into_iter().map(Difference::from).collect()
             }
             Subject::PlatformView(platform) => {
                 let stored = self.views.of_platform(*platform).await?;
-                let right = self.notices.facts.head(*platform).await?;
+                let right = self.notices.stores.notices.head(*platform).await?;
                 of_view(&stored, |record| notices::of_head(*platform, record, &right))
             }
             Subject::NoticeReadsView(user, platform) => {
                 let stored = self.views.of_notice_reads(*user, *platform).await?;
-                let (head, right) = self.notices.facts.state(*platform, *user).await?;
+                let (head, right) = self.notices.stores.notices.state(*platform, *user).await?;
                 of_view(&stored, |record| notices::of_slots(*user, *platform, record, &head, &right))
             }
             Subject::Title(notice, revision) => {
                 let stored = self.views.of_title(*notice, *revision).await?;
                 let ids = [*notice];
-                let (head, right) =
-                    futures::try_join!(self.notices.facts.head(notice.platform), self.notices.facts.notices(&ids))?;
+                let (head, right) = futures::try_join!(
+                    self.notices.stores.notices.head(notice.platform),
+                    self.notices.stores.notices.notices(&ids)
+                )?;
                 of_view(&stored, |record| notices::of_title(*notice, *revision, record, &head, right.get(notice)))
             }
             Subject::Astray(key) => {
@@ -169,7 +171,7 @@ impl Reconcile {
     }
 
     async fn reader_differences(&self, user: UserId, stored: &StoredReader) -> Result<Vec<ViewDifference>, ReconcileError> {
-        let now = self.readers.clock.now();
+        let now = self.readers.stores.clock.now();
         // What needs no facts comes first: without a complete view there is nothing to compare with them.
         if stored.state.present().is_none_or(|state| state.meta.building) {
             return Ok(reader::differences(user, stored, &ReaderFacts::default(), now));
@@ -210,12 +212,13 @@ impl Reconcile {
             found.extend(views::of_counters(user, &stored.counters, right));
         }
         if stored.head != Stored::Absent {
-            let right = self.readers.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+            let right = self.readers.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
             found.extend(views::of_head(user, &stored.head, &right));
         }
         let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
         let authors: Vec<UserId> = authors.into_iter().collect();
-        let right = if authors.is_empty() { HashMap::new() } else { self.readers.reactions.reactions(user, &authors).await? };
+        let right =
+            if authors.is_empty() { HashMap::new() } else { self.readers.stores.reactions.reactions(user, &authors).await? };
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }

@@ -11,6 +11,7 @@ mod report;
 mod walk;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tidemark_app::ports::StoreError;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tracing::warn;
@@ -29,10 +30,10 @@ use crate::{
 };
 use tidemark::App;
 use tidemark_app::{
-    fan_out::{FanOutError, FanOuts},
+    fan_out::FanOuts,
     notices::NoticeBoard,
-    ports::{FactsError, Failures, Metrics, QueueError, ViewError},
-    reader::{ReaderError, Readers},
+    ports::{Failures, Metrics},
+    reader::Readers,
     relations::Relations,
 };
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
@@ -41,37 +42,12 @@ use tidemark_views::keys::Owner;
 /// A look or a repair failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// The facts did not answer, or hold an item that cannot be read.
+    /// A store failed.
     #[error(transparent)]
-    Facts(#[from] FactsError),
-    /// Redis did not answer.
-    #[error(transparent)]
-    View(#[from] ViewError),
-    /// The queue did not answer.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
+    Store(#[from] StoreError),
     /// Somebody else walks.
     #[error("another run has moved the walk meanwhile")]
     Overtaken,
-}
-
-impl From<ReaderError> for ReconcileError {
-    fn from(error: ReaderError) -> Self {
-        match error {
-            ReaderError::Facts(error) => error.into(),
-            ReaderError::View(error) => error.into(),
-        }
-    }
-}
-
-impl From<FanOutError> for ReconcileError {
-    fn from(error: FanOutError) -> Self {
-        match error {
-            FanOutError::Facts(error) => error.into(),
-            FanOutError::View(error) => error.into(),
-            FanOutError::Queue(error) => error.into(),
-        }
-    }
 }
 
 /// How a run goes about it.
@@ -333,7 +309,7 @@ impl Looked {
 
     /// A subject that cannot be looked at. When it is an item that cannot be read, that is what is wrong with it.
     fn failed(&mut self, subject: Subject, error: ReconcileError) {
-        if let ReconcileError::Facts(FactsError::Damaged { table, key, .. }) = error {
+        if let ReconcileError::Store(StoreError::DamagedItem { table, key, .. }) = error {
             return self.found(subject, vec![DamagedItem { table, key }.into()]);
         }
         let error = &error;

@@ -2,7 +2,7 @@
 
 use super::{Reconcile, ReconcileError};
 use crate::diff::{Difference, FactDifference, FlowDifference, Ghost, Side, ViewDifference};
-use tidemark_app::ports::FactsError;
+use tidemark_app::ports::StoreError;
 use tidemark_domain::{AuthorHead, Edge, FeedKey, NoticeId, PostId, Timestamp, UserId};
 use tidemark_views::keys::View;
 
@@ -76,15 +76,20 @@ impl Reconcile {
             | ViewDifference::ModesBehind { user, author } => Ok(readers.sync_reads(user, author).await?),
             ViewDifference::Undelivered { user, post } | ViewDifference::EntryMissing { user, post } => {
                 let (key, head) = self.post(post).await?;
-                Ok(readers.views.deliver(&[user], key, head.modes).await.map(|_| ())?)
+                Ok(readers.stores.reader_views.deliver(&[user], key, head.modes).await.map(|_| ())?)
             }
             ViewDifference::DeletionMissing { user, post } => {
                 let (key, head) = self.post(post).await?;
-                Ok(readers.views.retract(&[user], key, head.deletions(), head.modes).await.map(|_| ())?)
+                Ok(readers.stores.reader_views.retract(&[user], key, head.deletions(), head.modes).await.map(|_| ())?)
             }
             ViewDifference::EntryGhost { user, post, why: Ghost::Deleted, at } => {
                 let (_, head) = self.post(post).await?;
-                Ok(readers.views.retract(&[user], FeedKey { at, post }, head.deletions(), head.modes).await.map(|_| ())?)
+                Ok(readers
+                    .stores
+                    .reader_views
+                    .retract(&[user], FeedKey { at, post }, head.deletions(), head.modes)
+                    .await
+                    .map(|_| ())?)
             }
             ViewDifference::EntryGhost { user, post, why: Ghost::Unfollowed, .. } => self.drop_author(user, post.author, 0).await,
             ViewDifference::EntryGhost { user, why: Ghost::Unknown, .. }
@@ -97,7 +102,9 @@ impl Reconcile {
             | ViewDifference::FeedLost { user }
             | ViewDifference::StateDamaged { user } => Ok(readers.rebuild(user, true).await.map(|_| ())?),
             ViewDifference::RebuildAbandoned { user } => Ok(readers.rebuild(user, false).await.map(|_| ())?),
-            ViewDifference::FeedShortLived { user } => Ok(readers.views.touch(user, readers.clock.now()).await?),
+            ViewDifference::FeedShortLived { user } => {
+                Ok(readers.stores.reader_views.touch(user, readers.stores.clock.now()).await?)
+            }
             ViewDifference::FeedOrphan { user } | ViewDifference::StateHeadless { user } => {
                 self.forget(&View::Reader(user)).await
             }
@@ -116,7 +123,7 @@ impl Reconcile {
                 self.forget(&View::Reactions(user)).await
             }
             ViewDifference::HeadWrong { author } => self.forget(&View::Head(author)).await,
-            ViewDifference::SummaryOfDeleted { post } => Ok(readers.post_views.bury(self.post(post).await?.0).await?),
+            ViewDifference::SummaryOfDeleted { post } => Ok(readers.stores.post_views.bury(self.post(post).await?.0).await?),
             ViewDifference::SummaryWrong { post }
             | ViewDifference::SummaryDamaged { post }
             | ViewDifference::SummaryOfNothing { post } => self.forget(&View::Summary(post)).await,
@@ -141,20 +148,21 @@ impl Reconcile {
 
     /// Takes an author out who is not followed. A follow meanwhile has a later revision, and stays.
     async fn drop_author(&self, user: UserId, author: UserId, known: u32) -> Result<(), ReconcileError> {
-        let edge = self.readers.edges.edges(user, &[author]).await?.remove(&author);
+        let edge = self.readers.stores.edges.edges(user, &[author]).await?.remove(&author);
         if edge.as_ref().is_some_and(|edge| edge.following) {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
         let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0 };
-        Ok(self.readers.views.drop_author(&tombstone).await?)
+        Ok(self.readers.stores.reader_views.drop_author(&tombstone).await?)
     }
 
     /// A post's place in feeds and its author's head.
     async fn post(&self, id: PostId) -> Result<(FeedKey, AuthorHead), ReconcileError> {
         let (ids, authors) = ([id], [id.author]);
-        let (mut posts, mut heads) = futures::try_join!(self.readers.posts.posts(&ids), self.readers.posts.heads(&authors))?;
-        let post = posts.remove(&id).ok_or(FactsError::Damaged {
+        let (mut posts, mut heads) =
+            futures::try_join!(self.readers.stores.posts.posts(&ids), self.readers.stores.posts.heads(&authors))?;
+        let post = posts.remove(&id).ok_or(StoreError::DamagedItem {
             table: "posts",
             key: id.to_string(),
             detail: format!("no post {id}"),

@@ -102,7 +102,7 @@ impl Reconcile {
                 _ => break,
             }
         }
-        report.emit(&*self.metrics, self.readers.clock.now(), USERS);
+        report.emit(&*self.metrics, self.readers.stores.clock.now(), USERS);
         Ok(Some(report))
     }
 
@@ -114,7 +114,7 @@ impl Reconcile {
         looked_at: &mut BTreeSet<Subject>,
         report: &mut Report,
     ) -> Result<Option<Position>, ReconcileError> {
-        let day = self.readers.clock.now().ms() / DAY;
+        let day = self.readers.stores.clock.now().ms() / DAY;
         let mut news = |mut subjects: Vec<Subject>| {
             subjects.retain(|subject| looked_at.insert(subject.clone()));
             subjects
@@ -129,7 +129,7 @@ impl Reconcile {
             Position::Edges(after) => {
                 let part = self.facts.some_edges(after.clone(), plan.slice).await?;
                 report.damaged(part.damaged);
-                let now = self.readers.clock.now();
+                let now = self.readers.stores.clock.now();
                 let sampled = |user: &UserId| in_sample(*user, plan.share, day);
                 let mut subjects: BTreeSet<Subject> =
                     part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Subject::Facts).collect();
@@ -156,14 +156,14 @@ impl Reconcile {
         let mut report = Report::new(plan.dry_run);
         let noted = self.facts.walk(MARKS).await?;
         let cursor = noted.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
-        let (users, next) = self.views.abandoned(cursor, plan.slice, self.readers.clock.now()).await?;
+        let (users, next) = self.views.abandoned(cursor, plan.slice, self.readers.stores.clock.now()).await?;
         self.reconcile(Vec::new(), users.into_iter().map(Subject::Views).collect(), plan, &mut report).await;
         report.next = (next != 0).then(|| next.to_string());
         if !plan.dry_run && report.next != noted {
             // Whoever was faster has looked at the same.
             self.facts.note_walk(MARKS, noted.as_deref(), report.next.as_deref()).await?;
         }
-        report.emit(&*self.metrics, self.readers.clock.now(), MARKS);
+        report.emit(&*self.metrics, self.readers.stores.clock.now(), MARKS);
         Ok(report)
     }
 }

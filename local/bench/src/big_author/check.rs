@@ -47,7 +47,13 @@ async fn judge<F: Future<Output = Checks>>(title: &str, readers: &[UserId], look
 
 async fn of_view(app: &App, user: UserId, expected: Expected) -> Checks {
     let mut checks = Checks::of(user.get());
-    let view = app.views.view(user, WHOLE_VIEW).await.context("the view").and_then(|view| view.context("there is no view"));
+    let view = app
+        .stores
+        .reader_views
+        .view(user, WHOLE_VIEW)
+        .await
+        .context("the view")
+        .and_then(|view| view.context("there is no view"));
     match view {
         Ok(view) => {
             let times = view.entries.iter().filter(|entry| entry.post == expected.post).count();

@@ -23,8 +23,8 @@ const REBUILDS_SIDE_BY_SIDE: usize = 64;
 /// Writes all edges of the cast, as if everybody had followed now. Says how many items that were and how long it took.
 pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Result<(u64, Duration)> {
     let ids: Vec<UserId> = cast.authors().map(|author| author.id).collect();
-    let heads = app.posts.heads(&ids).await?;
-    let (now, unpublished) = (app.clock.now(), AuthorHead::default());
+    let heads = app.stores.posts.heads(&ids).await?;
+    let (now, unpublished) = (app.stores.clock.now(), AuthorHead::default());
     let edges: Vec<Edge> = cast
         .authors()
         .flat_map(|author| author.followers.iter().map(|user| (*user, author.id)))
@@ -43,13 +43,13 @@ pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Resul
 pub async fn compare(app: &App, author: &Author, random: &mut StdRng) -> anyhow::Result<Ledger> {
     let sample: Vec<UserId> = author.followers.choose_multiple(random, SAMPLE).copied().collect();
     let pairs: Vec<(UserId, UserId)> = sample.iter().map(|user| (*user, author.id)).collect();
-    let live: HashSet<(UserId, UserId)> = app.edges.live(&pairs).await?;
+    let live: HashSet<(UserId, UserId)> = app.stores.edges.live(&pairs).await?;
     let lookups = stream::iter(sample).map(|user| {
         let live = live.contains(&(user, author.id));
         async move {
             let bucket = user.bucket();
-            let listed = app.edges.followers_in(author.id, bucket..bucket + 1).await?;
-            let followings = app.edges.followings(user).await?;
+            let listed = app.stores.edges.followers_in(author.id, bucket..bucket + 1).await?;
+            let followings = app.stores.edges.followings(user).await?;
             let mut checks = Checks::of(user.get());
             checks.equal("follows", true, live);
             checks.equal("times among the followers", 1, listed.iter().filter(|listed| **listed == user).count());

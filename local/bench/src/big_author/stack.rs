@@ -6,8 +6,8 @@ use anyhow::Context;
 use tempfile::TempDir;
 use tidemark::App;
 
-use tidemark_tools::api::Api;
 use tidemark_local::{Options, Stack};
+use tidemark_tools::api::Api;
 
 const IN_RAM: &str = "/dev/shm";
 /// Above any number of followers, so that posts are pushed.

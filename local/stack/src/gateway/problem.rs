@@ -6,6 +6,7 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
+use tidemark::ports::StoreError;
 
 /// An error of the gateway.
 #[derive(Clone, Debug)]
@@ -82,18 +83,18 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use tidemark::{http, ports::FactsError};
+    use tidemark::http;
 
     use super::*;
 
     #[test]
     fn what_functions_answer_too_is_the_same_problem_here() {
-        let contention = FactsError::Contention { operation: "test" };
+        let contention = StoreError::Contention { operation: "test" };
         let pairs = [
             (Problem::Unauthorized, http::Problem::unauthorized()),
             (Problem::NotFound, http::Problem::not_found("x")),
             (Problem::BodyTooLarge(1), http::Problem::too_large("x")),
-            (Problem::Internal, FactsError::Damaged { table: "test", key: String::new(), detail: String::new() }.into()),
+            (Problem::Internal, StoreError::DamagedItem { table: "test", key: String::new(), detail: String::new() }.into()),
             (Problem::TimedOut, contention.into()),
         ];
         for (here, there) in pairs {

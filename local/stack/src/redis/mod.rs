@@ -79,7 +79,7 @@ impl FromStr for RedisSetup {
 
 /// The Redis of a stack.
 #[derive(Debug)]
-pub(crate) enum Redis {
+pub enum Redis {
     /// Somebody else's.
     External(RedisOptions),
     /// Our own.
@@ -88,7 +88,7 @@ pub(crate) enum Redis {
 
 /// Servers of our own.
 #[derive(Debug)]
-pub(crate) struct Children {
+pub struct Children {
     servers: Vec<Server>,
     /// A replica of the only server, cut off from it.
     replica: Option<Box<Server>>,
@@ -97,7 +97,7 @@ pub(crate) struct Children {
 
 impl Redis {
     /// Checks the given one, or starts children whose files are in `folder`.
-    pub(crate) async fn start(
+    pub async fn start(
         external: Option<RedisOptions>,
         setup: RedisSetup,
         replica_reads: bool,
@@ -131,7 +131,7 @@ impl Redis {
     }
 
     /// How it is reached.
-    pub(crate) fn options(&self) -> RedisOptions {
+    pub fn options(&self) -> RedisOptions {
         match self {
             Self::External(options) => options.clone(),
             Self::Children(children) => children.options(),
@@ -152,7 +152,7 @@ impl Redis {
     }
 
     /// Ends the children; an external server is left alone.
-    pub(crate) async fn stop(&mut self, data: RedisData) -> Result<()> {
+    pub async fn stop(&mut self, data: RedisData) -> Result<()> {
         match self {
             Self::External(_) => Ok(()),
             Self::Children(children) => {

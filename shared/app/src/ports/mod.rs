@@ -2,99 +2,27 @@
 
 mod notices;
 
-use std::{ collections::{HashMap, HashSet}, error::Error as StdError, ops::Range, time::Duration, };
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use tidemark_domain::{
+    AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, Reaction,
+    ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, Timestamp, UserId,
+};
 
-use tidemark_domain::{AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, Timestamp, UserId};
-
+pub use crate::error::{Source, Store, StoreError};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
-
-/// The error beneath an adapter's.
-pub type Source = Box<dyn StdError + Send + Sync>;
-
-/// The facts did not answer, or not as expected.
-#[derive(Debug, thiserror::Error)]
-pub enum FactsError {
-    /// The store is away, throttles or did not answer in time; nothing is known of the write.
-    #[error("the fact store is unavailable ({operation})")]
-    Unavailable {
-        /// The operation that failed.
-        operation: &'static str,
-        /// The store's own error.
-        #[source]
-        source: Source,
-    },
-    /// Others kept changing the same items; nothing was written.
-    #[error("too many concurrent changes of the same items ({operation})")]
-    Contention {
-        /// The operation that gave up.
-        operation: &'static str,
-    },
-    /// An item does not have the shape its schema says.
-    #[error("damaged item in {table}: {detail}")]
-    Damaged {
-        /// The table.
-        table: &'static str,
-        /// The item's key.
-        key: String,
-        /// What is wrong.
-        detail: String,
-    },
-}
-
-/// The views did not answer, or not as expected.
-#[derive(Debug, thiserror::Error)]
-pub enum ViewError {
-    /// Redis is away or did not answer in time.
-    #[error("the view store is unavailable ({operation})")]
-    Unavailable {
-        /// The operation that failed.
-        operation: &'static str,
-        /// Redis' own error.
-        #[source]
-        source: Source,
-    },
-    /// A script or a value is not what this version expects.
-    #[error("damaged view: {detail}")]
-    Damaged {
-        /// What is wrong.
-        detail: String,
-    },
-}
-
-/// The queue did not take a task.
-#[derive(Debug, thiserror::Error)]
-#[error("the task queue is unavailable: {detail}")]
-pub struct QueueError {
-    /// What failed.
-    pub detail: String,
-    /// The queue's own error, when there is one.
-    #[source]
-    pub source: Option<Source>,
-}
 
 /// Tells the time. The wall clock is read in one place only, its implementation at the edge.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
-}
-
-/// A follow to be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewFollow {
-    /// The followee.
-    pub author: UserId,
-    /// When it began.
-    pub since: Timestamp,
-    /// The author's last post that is not news.
-    pub base: Seq,
-    /// Posts up to it are not shown.
-    pub floor: Seq,
-    /// Whether `base` must still be the author's latest post when the edge is made: older posts may be on their way by migration, and are no news.
-    pub exact: bool,
 }
 
 /// What came of a follow.
@@ -112,9 +40,9 @@ pub enum Followed {
 #[async_trait]
 pub trait Edges: Send + Sync {
     /// The edges of one user to these authors, tombstones included, absent ones left out.
-    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, FactsError>;
+    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, StoreError>;
     /// All live edges of one user.
-    async fn following(&self, user: UserId) -> Result<Vec<Edge>, FactsError>;
+    async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
     /// Makes edges to distinct authors, both directions and counts in one transaction each or several together. `heads` gives base and floor.
     /// The answer has one outcome per author, in order.
     async fn follow(
@@ -123,24 +51,24 @@ pub trait Edges: Send + Sync {
         authors: &[UserId],
         heads: &HashMap<UserId, AuthorHead>,
         now: Timestamp,
-    ) -> Result<Vec<Followed>, FactsError>;
+    ) -> Result<Vec<Followed>, StoreError>;
     /// Ends a follow; the tombstone when there was one to end, else `None`.
-    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, FactsError>;
+    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
     /// Exact number of followers, shard by shard.
-    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], FactsError>;
+    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
     /// Which of these pairs (follower, followee) follow, read in one round trip a hundred.
-    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, FactsError>;
+    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, StoreError>;
     /// Exact number of authors followed.
-    async fn followings(&self, user: UserId) -> Result<u64, FactsError>;
+    async fn followings(&self, user: UserId) -> Result<u64, StoreError>;
     /// Followers below `before`, newest first, at most `limit`.
     async fn followers_by_time(
         &self,
         author: UserId,
         before: Option<Relation>,
         limit: usize,
-    ) -> Result<Vec<Relation>, FactsError>;
+    ) -> Result<Vec<Relation>, StoreError>;
     /// All followers whose bucket lies in `buckets`, in bucket order. Counts have no say in it.
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, FactsError>;
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, StoreError>;
 }
 
 /// An idempotent request: its key and what its body hashes to.
@@ -193,7 +121,7 @@ pub enum Look {
 #[async_trait]
 pub trait Posts: Send + Sync {
     /// The heads of these authors; absent ones are empty heads.
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, FactsError>;
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
     /// Publishes: head, post, body and idempotency record in one transaction.
     async fn publish(
         &self,
@@ -201,39 +129,39 @@ pub trait Posts: Send + Sync {
         followers: u64,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<Published, FactsError>;
+    ) -> Result<Published, StoreError>;
     /// Makes a tombstone: post, body and head in one transaction. Repeatable. `followers` plans the retraction.
-    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, FactsError>;
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError>;
     /// These posts, tombstones included, unknown ones left out.
-    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, FactsError>;
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError>;
     /// The body of a live post.
-    async fn body(&self, post: PostId) -> Result<Option<String>, FactsError>;
+    async fn body(&self, post: PostId) -> Result<Option<String>, StoreError>;
     /// Posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones included.
-    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, FactsError>;
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError>;
     /// These posts of one author, numbers greatest first, in that order; tombstones included, unknown ones left out. One range query when the numbers lie
     /// densely, reads by key, a hundred a request, when they do not.
-    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, FactsError>;
+    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError>;
     /// The greatest sequence number of the author published at or before `at`; zero when there is none.
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, FactsError>;
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
     /// Notes what came of a look at an unfinished fan-out; nothing when it is finished, or another one, by now.
-    async fn note_look(&self, post: &Post, look: Look) -> Result<(), FactsError>;
+    async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError>;
     /// Sets a pending fan-out done.
-    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), FactsError>;
+    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), StoreError>;
     /// Notes that a cancelled fan-out has been retracted everywhere.
-    async fn finish_retraction(&self, post: PostId) -> Result<(), FactsError>;
+    async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
 }
 
 /// What users have read.
 #[async_trait]
 pub trait Reads: Send + Sync {
     /// What a user has read of these authors; absent ones left out.
-    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, FactsError>;
+    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// What a user has read of anybody.
-    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, FactsError>;
+    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Marks posts read, or unread again, whatever others mark at the same time: there is no condition that could fail. The state before it and the state after it.
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), FactsError>;
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), StoreError>;
     /// Writes a state whose version is one above the stored one; false, and nothing is written, when it is not.
-    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, FactsError>;
+    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError>;
 }
 
 /// What came of a reaction.
@@ -249,13 +177,13 @@ pub enum Reacted {
 #[async_trait]
 pub trait Reactions: Send + Sync {
     /// What a user thinks of these authors' posts; absent ones left out.
-    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, FactsError>;
+    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError>;
     /// Gives a reaction to a live post, or takes it back: state, the post's count and the author's in one transaction. Repeatable.
-    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, FactsError>;
+    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError>;
     /// Exact counts of one post.
-    async fn counts(&self, post: PostId) -> Result<ReactionCounts, FactsError>;
+    async fn counts(&self, post: PostId) -> Result<ReactionCounts, StoreError>;
     /// Exact counts of all of an author's posts, deleted ones included.
-    async fn received(&self, author: UserId) -> Result<ReactionCounts, FactsError>;
+    async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError>;
 }
 
 /// What a fan-out does to the views it reaches.
@@ -422,31 +350,31 @@ pub struct Backlog {
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
     /// How full it is. SQS counts within about a minute.
-    async fn backlog(&self) -> Result<Backlog, QueueError>;
+    async fn backlog(&self) -> Result<Backlog, StoreError>;
     /// Enqueues all tasks, not to be received before this time is over, in seconds; an error means that some may be missing.
-    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), QueueError>;
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
     /// Enqueues all tasks, to be received at once.
-    async fn send(&self, tasks: &[Task]) -> Result<(), QueueError> {
+    async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {
         self.send_after(tasks, Duration::ZERO).await
     }
     /// Whether the queue answers.
-    async fn ping(&self) -> Result<(), QueueError>;
+    async fn ping(&self) -> Result<(), StoreError>;
 }
 
 /// The note that views may lack changes of an outage.
 #[async_trait]
 pub trait Outages: Send + Sync {
     /// Until when; long ago when there was none.
-    async fn outage_until(&self) -> Result<Timestamp, FactsError>;
+    async fn outage_until(&self) -> Result<Timestamp, StoreError>;
     /// Notes one that lasts until then at least.
-    async fn note_outage(&self, until: Timestamp) -> Result<(), FactsError>;
+    async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError>;
 }
 
 /// A queue of what could not be worked on, for whoever watches.
 #[async_trait]
 pub trait Failures: Send + Sync {
     /// How many messages wait in it, about.
-    async fn waiting(&self) -> Result<u64, QueueError>;
+    async fn waiting(&self) -> Result<u64, StoreError>;
 }
 
 /// What `begin` found.
@@ -511,32 +439,32 @@ pub struct View {
 #[async_trait]
 pub trait ReaderViews: Send + Sync {
     /// The state and the `newest` entries of the feed, read at once; `None` when there is no view.
-    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ViewError>;
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError>;
     /// Starts a rebuild; `anew` also when there is a view.
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, ViewError>;
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
     /// Opens the gate for these edges; `None` when there is no view.
-    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, ViewError>;
+    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError>;
     /// Merges facts.
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, ViewError>;
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, StoreError>;
     /// Ends a rebuild; false when it is not the caller's any more.
-    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, ViewError>;
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError>;
     /// Takes an unfollowed author out.
-    async fn drop_author(&self, tombstone: &Edge) -> Result<(), ViewError>;
+    async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
     /// Extends lifetimes after a read and drops what lies below the cap.
-    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), ViewError>;
+    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError>;
     /// Puts a post into the views of these users, with how its author's posts reach readers from now on; how many have a view that follows the author.
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, ViewError>;
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, StoreError>;
     /// Takes a deleted post out of the views of these users.
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, ViewError>;
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError>;
 }
 
 /// Heads of authors whose readers pull.
 #[async_trait]
 pub trait HeadViews: Send + Sync {
     /// Those that are known.
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, ViewError>;
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
     /// Stores what the facts said, unless something later is known.
-    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), ViewError>;
+    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
 }
 
 /// What is known of a reader's reactions.
@@ -552,24 +480,24 @@ pub struct KnownReactions {
 #[async_trait]
 pub trait PostViews: Send + Sync {
     /// Those that are known, deleted ones included.
-    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, ViewError>;
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
     /// The same, and the reader's reactions to their authors' posts, in one round trip.
-    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), ViewError>;
+    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), StoreError>;
     /// Stores what the facts said, except over a later deletion.
-    async fn remember(&self, posts: &[PostSummary]) -> Result<(), ViewError>;
+    async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError>;
     /// Stores that a post is deleted, over anything.
-    async fn bury(&self, post: FeedKey) -> Result<(), ViewError>;
+    async fn bury(&self, post: FeedKey) -> Result<(), StoreError>;
 }
 
 /// Readers' reactions, author by author, so that a page reads no facts.
 #[async_trait]
 pub trait ReactionViews: Send + Sync {
     /// The token of the reader's view, which is made with `token` when there is none. Facts are read after it and stored with it.
-    async fn open(&self, user: UserId, token: u64) -> Result<u64, ViewError>;
+    async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError>;
     /// Stores facts that were read after the view with this token was opened, except over later ones. Nothing when that view is gone.
-    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), ViewError>;
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError>;
     /// Brings a change into the view, if there is one.
-    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), ViewError>;
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), StoreError>;
 }
 
 /// Progress of a fan-out.
@@ -585,11 +513,11 @@ pub struct Progress {
 #[async_trait]
 pub trait ProgressViews: Send + Sync {
     /// Notes a page as done, once; the progress after it.
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, ViewError>;
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError>;
     /// The progress, and which of `pages` pages are not done.
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), ViewError>;
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError>;
     /// Whether Redis answers.
-    async fn ping(&self) -> Result<(), ViewError>;
+    async fn ping(&self) -> Result<(), StoreError>;
 }
 
 /// A relation list of one user.
@@ -624,21 +552,21 @@ pub struct ListSlice {
 pub trait RelationViews: Send + Sync {
     /// At most `limit` entries of a cached list; `None` when it is not cached. The answer may be a moment old, but not for a caller whose list it is or who
     /// has changed something lately.
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, ViewError>;
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError>;
     /// Takes the lease for filling a list; whoever takes it later, or changes the list, has it instead.
-    async fn lease(&self, list: List, token: u64) -> Result<(), ViewError>;
+    async fn lease(&self, list: List, token: u64) -> Result<(), StoreError>;
     /// Stores a list that is complete from `low` on, if the lease is still the caller's.
-    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), ViewError>;
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError>;
     /// Whether the user has followed or unfollowed anybody in the last seconds.
-    async fn changed_lately(&self, user: UserId) -> Result<bool, ViewError>;
+    async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;
     /// Brings edges, as they are now, into cached lists of both sides, forgets the counters of both and notes that the follower changed something.
-    async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError>;
+    async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError>;
     /// The cached counters; when there are none, or damaged ones, takes the lease for storing them. How old they may be is as with [`Self::slice`].
-    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, ViewError>;
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError>;
     /// Stores counters, if the lease is still the caller's.
-    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), ViewError>;
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError>;
     /// Forgets counters and takes the lease from its holder, and notes who changed what they count.
-    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError>;
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError>;
 }
 
 /// Takes counts for CloudWatch.

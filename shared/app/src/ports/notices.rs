@@ -1,10 +1,11 @@
 //! Ports of the notices: facts and views.
 
+use crate::error::StoreError;
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use super::{FactsError, IdempotencyKey, ViewError};
+use super::IdempotencyKey;
 use tidemark_domain::{
     Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
@@ -28,11 +29,11 @@ pub enum NoticesPublished {
 #[async_trait]
 pub trait Notices: Send + Sync {
     /// The head of a platform; an empty one when nothing was ever published on it.
-    async fn head(&self, platform: Platform) -> Result<PlatformHead, FactsError>;
+    async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError>;
     /// The head, and what a user has read: one consistent read of both, the one not necessarily at the moment of the other.
-    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), FactsError>;
+    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError>;
     /// These notices, deleted and unknown ones left out. Expired ones may be among them.
-    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, FactsError>;
+    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, StoreError>;
     /// Publishes one notice on each of these distinct platforms, at most 32: heads, notices and idempotency record (of `user`) in one transaction.
     async fn publish(
         &self,
@@ -41,7 +42,7 @@ pub trait Notices: Send + Sync {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<NoticesPublished, FactsError>;
+    ) -> Result<NoticesPublished, StoreError>;
     /// Replaces a notice, in one transaction with its head; `None` when it is not live.
     async fn edit(
         &self,
@@ -49,11 +50,11 @@ pub trait Notices: Send + Sync {
         content: &NoticeContent,
         renotify: bool,
         now: Timestamp,
-    ) -> Result<Option<(Notice, PlatformHead)>, FactsError>;
+    ) -> Result<Option<(Notice, PlatformHead)>, StoreError>;
     /// Takes notices of one platform away; the head after it. Repeatable, and whole for up to 99 of them.
-    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, FactsError>;
+    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError>;
     /// How many users have read what has this slot: exact, and unchanged by anything repeated.
-    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, FactsError>;
+    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, StoreError>;
     /// Moves a user from one state to another, together with the numbers of readers of every slot that differs; the state as it was written, with its
     /// version. `None` when `before` is not the stored one. A change of very many slots takes several transactions, each exact: when it ends
     /// with `None` or an error, some of it may be done.
@@ -63,7 +64,7 @@ pub trait Notices: Send + Sync {
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
-    ) -> Result<Option<NoticeReads>, FactsError>;
+    ) -> Result<Option<NoticeReads>, StoreError>;
 }
 
 /// A record of the views.
@@ -98,16 +99,16 @@ impl NoticeView {
 #[async_trait]
 pub trait NoticeViews: Send + Sync {
     /// Head, and the slots that the user has read, those that are there: two commands in one round trip.
-    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), ViewError>;
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError>;
     /// Takes the leases for filling these records, before the facts are read, unless somebody has them; which were taken.
-    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, ViewError>;
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError>;
     /// Stores records read from the facts, those whose lease is still the caller's: nothing has changed, and nothing was lost, since it was taken.
-    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), ViewError>;
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError>;
     /// Brings a record that is there in line with a later version, and takes the lease from whoever fills it. A record that is not there stays so: it
     /// is filled when it is asked for.
-    async fn replace_notices(&self, view: &NoticeView) -> Result<(), ViewError>;
+    async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError>;
     /// Titles and times of these notices in these revisions; those that are known.
-    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, ViewError>;
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError>;
     /// Stores titles. A revision's title never changes.
-    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), ViewError>;
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError>;
 }

@@ -1,11 +1,12 @@
 //! Pull: at a read, a reader's view asks the heads of the big authors it follows for news, and the reader delivers it to itself.
 
+use crate::error::StoreError;
 use std::collections::HashMap;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tracing::warn;
 
-use super::{ReaderError, Readers};
+use super::Readers;
 use crate::ports::Seed;
 use tidemark_domain::{
     AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
@@ -16,7 +17,7 @@ const PARALLEL: usize = 16;
 
 impl Readers {
     /// The authors of whom the view lacks something that is not pushed to it, with their heads.
-    pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, ReaderError> {
+    pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, StoreError> {
         let asking: Vec<(UserId, &AuthorState)> =
             state.authors.iter().filter(|(_, state)| state.asks()).map(|(author, state)| (*author, state)).collect();
         if asking.is_empty() {
@@ -35,11 +36,12 @@ impl Readers {
         user: UserId,
         state: &ReaderState,
         behind: Vec<(UserId, AuthorHead)>,
-    ) -> Result<(), ReaderError> {
+    ) -> Result<(), StoreError> {
         let authors: Vec<UserId> = behind.iter().map(|(author, _)| *author).collect();
-        let (edges, reads) = futures::try_join!(self.edges.edges(user, &authors), self.reads.reads(user, &authors))?;
+        let (edges, reads) =
+            futures::try_join!(self.stores.edges.edges(user, &authors), self.stores.reads.reads(user, &authors))?;
         let nothing = ReadState::default();
-        let mut seeds: Vec<BoxFuture<'_, Result<(), ReaderError>>> = Vec::with_capacity(behind.len());
+        let mut seeds: Vec<BoxFuture<'_, Result<(), StoreError>>> = Vec::with_capacity(behind.len());
         for (author, head) in &behind {
             match edges.get(author).filter(|edge| edge.following) {
                 Some(edge) => {
@@ -51,7 +53,7 @@ impl Readers {
                 None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
             }
         }
-        let seeded: Vec<Result<(), ReaderError>> = stream::iter(seeds).buffer_unordered(PARALLEL).collect().await;
+        let seeded: Vec<Result<(), StoreError>> = stream::iter(seeds).buffer_unordered(PARALLEL).collect().await;
         seeded.into_iter().collect()
     }
 
@@ -63,7 +65,7 @@ impl Readers {
         head: &AuthorHead,
         reads: &ReadState,
         known: Seq,
-    ) -> Result<(), ReaderError> {
+    ) -> Result<(), StoreError> {
         let after = known.max(edge.floor);
         let news = head.feed_seqs(after, head.latest_seq, FEED_CAP);
         let news: Vec<PostId> = news.into_iter().map(|seq| PostId::new(edge.author, seq)).collect();
@@ -72,20 +74,20 @@ impl Readers {
         let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();
         let state = AuthorState::from_facts(edge, head, reads);
         // What the view knows better by now, the next read asks about again.
-        self.views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
+        self.stores.reader_views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
         Ok(())
     }
 
     /// Heads as publish has told of them; from the facts where nothing is known, or less than the view knows.
-    async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>, ReaderError> {
+    async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
         let authors: Vec<UserId> = asking.iter().map(|(author, _)| *author).collect();
-        let mut heads = self.head_views.heads(&authors).await?;
+        let mut heads = self.stores.head_views.heads(&authors).await?;
         let is_known = |author: &UserId, state: &AuthorState| heads.get(author).is_some_and(|head| !state.is_ahead_of(head));
         let unknown: Vec<UserId> =
             asking.iter().filter(|(author, state)| !is_known(author, state)).map(|(author, _)| *author).collect();
         if !unknown.is_empty() {
-            for (author, head) in self.posts.heads(&unknown).await? {
-                if let Err(error) = self.head_views.store_head(author, &head).await {
+            for (author, head) in self.stores.posts.heads(&unknown).await? {
+                if let Err(error) = self.stores.head_views.store_head(author, &head).await {
                     warn!(%author, error = &error as &dyn std::error::Error, "head not kept");
                 }
                 heads.insert(author, head);

@@ -1,11 +1,12 @@
 //! One page of the home timeline.
 
+use crate::error::{Store, StoreError};
 use std::collections::{BTreeSet, HashMap};
 
 use tracing::warn;
 
-use super::{Lane, Merge, Origin, ReaderError, Readers, Snapshot};
-use crate::ports::{KnownReactions, View, ViewError};
+use super::{Lane, Merge, Origin, Readers, Snapshot};
+use crate::ports::{KnownReactions, View};
 use tidemark_domain::{AuthorState, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
 
 /// Which posts a page is of.
@@ -91,7 +92,7 @@ impl Readers {
         status: Status,
         before: Option<FeedKey>,
         limit: usize,
-    ) -> Result<FeedPage, ReaderError> {
+    ) -> Result<FeedPage, StoreError> {
         // One more than asked for tells whether there is a next page.
         let mut page =
             Collected { posts: Vec::with_capacity(limit + 1), reactions: None, wanted: limit + 1, bound: before, ended: false };
@@ -100,11 +101,11 @@ impl Readers {
         let mut snapshot = match self.view_of(user, status, newest).await {
             Ok(Some(view)) => match self.collect_stored(user, view, status, &mut page).await {
                 Ok(snapshot) => snapshot,
-                Err(ReaderError::View(error)) => self.without_view(user, &error, &mut page, before).await?,
+                Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
                 Err(error) => return Err(error),
             },
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await?,
-            Err(ReaderError::View(error)) => self.without_view(user, &error, &mut page, before).await?,
+            Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
             Err(error) => return Err(error),
         };
         if page.missing() > 0 && !page.ended {
@@ -129,7 +130,7 @@ impl Readers {
     }
 
     /// The view for a page. A page of unread posts has to know which they are: where the view only counts them, the facts say it.
-    async fn view_of(&self, user: UserId, status: Status, newest: usize) -> Result<Option<View>, ReaderError> {
+    async fn view_of(&self, user: UserId, status: Status, newest: usize) -> Result<Option<View>, StoreError> {
         let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
         if status == Status::Unread {
             let counted = view.state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
@@ -139,7 +140,7 @@ impl Readers {
     }
 
     /// States of authors from the facts, which know of every post whether it is unread.
-    async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, ReaderError> {
+    async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, StoreError> {
         let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
@@ -148,10 +149,10 @@ impl Readers {
     async fn without_view(
         &self,
         user: UserId,
-        error: &ViewError,
+        error: &StoreError,
         page: &mut Collected,
         before: Option<FeedKey>,
-    ) -> Result<Snapshot, ReaderError> {
+    ) -> Result<Snapshot, StoreError> {
         page.posts.clear();
         page.reactions = None;
         page.bound = before;
@@ -165,7 +166,7 @@ impl Readers {
         mut view: View,
         status: Status,
         page: &mut Collected,
-    ) -> Result<Snapshot, ReaderError> {
+    ) -> Result<Snapshot, StoreError> {
         loop {
             let state = &view.state;
             let wanted =
@@ -175,7 +176,7 @@ impl Readers {
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
                 let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-                let (known, reactions) = self.post_views.page(user, &ids).await?;
+                let (known, reactions) = self.stores.post_views.page(user, &ids).await?;
                 let page_reactions = page.reactions.get_or_insert_default();
                 page_reactions.of.extend(reactions.of);
                 page_reactions.token = reactions.token;
@@ -207,10 +208,10 @@ impl Readers {
     }
 
     /// Goes on from the facts.
-    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, page: &mut Collected) -> Result<(), ReaderError> {
+    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, page: &mut Collected) -> Result<(), StoreError> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
-            snapshot.heads = self.posts.heads(&authors).await?;
+            snapshot.heads = self.stores.posts.heads(&authors).await?;
             let low = snapshot.state.meta.low;
             page.bound = [page.bound, low].into_iter().flatten().min();
         }
@@ -218,7 +219,7 @@ impl Readers {
             Status::All => Lane::of_feed(snapshot),
             Status::Unread => Lane::of_unread(snapshot),
         };
-        let mut merge = Merge::new(&*self.posts, lanes, page.bound);
+        let mut merge = Merge::new(&*self.stores.posts, lanes, page.bound);
         while page.missing() > 0
             && let Some(post) = merge.next().await?
         {
@@ -228,8 +229,8 @@ impl Readers {
     }
 
     /// The live ones of these posts in their order, and the deleted ones.
-    pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
-        let known = self.post_views.summaries(ids).await?;
+    pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
+        let known = self.stores.post_views.summaries(ids).await?;
         self.complete(ids, known).await
     }
 
@@ -238,11 +239,11 @@ impl Readers {
         &self,
         ids: &[PostId],
         mut posts: HashMap<PostId, PostSummary>,
-    ) -> Result<(Vec<PostSummary>, Vec<PostId>), ReaderError> {
+    ) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
-            let found: Vec<PostSummary> = self.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
-            if let Err(error) = self.post_views.remember(&found).await {
+            let found: Vec<PostSummary> = self.stores.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
+            if let Err(error) = self.stores.post_views.remember(&found).await {
                 warn!(error = &error as &dyn std::error::Error, "summaries not kept");
             }
             posts.extend(found.into_iter().map(|post| (post.id, post)));

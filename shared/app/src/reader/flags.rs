@@ -1,6 +1,7 @@
 //! One caller's flags on one author's posts, from the facts.
 
-use super::{PairFacts, ReaderError, Readers};
+use super::{PairFacts, Readers};
+use crate::error::StoreError;
 use tidemark_domain::{AuthorHead, AuthorState, ReadState, Seq, UserId};
 
 /// What a caller sees of an author: which posts are read, and which of those that are not count as unread.
@@ -67,7 +68,7 @@ impl Readers {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn flags(&self, user: UserId, author: UserId) -> Result<Flags, ReaderError> {
+    pub async fn flags(&self, user: UserId, author: UserId) -> Result<Flags, StoreError> {
         Ok(Flags::new(user, author, self.pair(user, author).await?))
     }
 }

@@ -1,5 +1,6 @@
 //! Use cases around one reader: the view and what stands in for it, rebuild, follow-up of a changed edge or read state, feed pages.
 
+mod author_page;
 mod catch_up;
 mod feed;
 mod flags;
@@ -8,56 +9,26 @@ mod rebuild;
 mod sync;
 mod timeline;
 
+use crate::error::StoreError;
 use std::{collections::HashMap, sync::Arc};
 
 use tracing::warn;
 
+pub use author_page::AuthorPage;
 pub use feed::{FeedItem, FeedPage, Status};
 pub use flags::Flags;
 pub use timeline::{Lane, Merge};
 
-use crate::{
-    outage::Outage,
-    ports::{Clock, Edges, FactsError, HeadViews, PostViews, Posts, ReactionViews, Reactions, ReaderViews, Reads, ViewError},
-};
+use crate::{Stores, error::Store, outage::Outage};
 use tidemark_domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId};
 
-/// A use case failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReaderError {
-    /// The facts did not answer. Without them nothing is answered.
-    #[error(transparent)]
-    Facts(#[from] FactsError),
-    /// The view did not take a change that must not be lost: the caller hands it to the queue.
-    #[error(transparent)]
-    View(#[from] ViewError),
-}
-
-/// The reader's side of the system.
+/// Use cases of one reader. Clones share the stores.
 #[derive(Clone)]
 pub struct Readers {
-    /// Follow edges.
-    pub edges: Arc<dyn Edges>,
-    /// Posts and heads.
-    pub posts: Arc<dyn Posts>,
-    /// Read facts.
-    pub reads: Arc<dyn Reads>,
-    /// Likes and favorites.
-    pub reactions: Arc<dyn Reactions>,
-    /// Views.
-    pub views: Arc<dyn ReaderViews>,
-    /// Summaries of posts.
-    pub post_views: Arc<dyn PostViews>,
-    /// Heads of authors whose readers pull.
-    pub head_views: Arc<dyn HeadViews>,
-    /// Readers' reactions.
-    pub reaction_views: Arc<dyn ReactionViews>,
+    /// The stores.
+    pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Random numbers that tell rebuilds apart.
-    pub token: fn() -> u64,
 }
 
 /// Where a snapshot comes from.
@@ -140,22 +111,19 @@ impl Readers {
     ///
     /// # Errors
     /// Only when the facts are needed and do not answer.
-    pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, ReaderError> {
+    pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, StoreError> {
         match self.view(user, 0).await {
             Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
-            Err(ReaderError::View(error)) => self.instead_of_view(user, &error).await,
+            Err(error) if error.store() == Store::Views => self.instead_of_view(user, &error).await,
             Err(error) => Err(error),
         }
     }
 
     /// The facts, because the view failed.
-    async fn instead_of_view(&self, user: UserId, error: &ViewError) -> Result<Snapshot, ReaderError> {
+    async fn instead_of_view(&self, user: UserId, error: &StoreError) -> Result<Snapshot, StoreError> {
         warn!(%user, error = error as &dyn std::error::Error, "view unavailable, answering from the facts");
-        let origin = match error {
-            ViewError::Unavailable { .. } => Origin::Degraded,
-            ViewError::Damaged { .. } => Origin::Rebuilding,
-        };
+        let origin = if error.is_unavailable() { Origin::Degraded } else { Origin::Rebuilding };
         self.snapshot_of_facts(user, origin).await
     }
 
@@ -163,13 +131,13 @@ impl Readers {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, ReaderError> {
-        let edges = self.edges.following(user).await?;
+    pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
+        let edges = self.stores.edges.following(user).await?;
         self.implied_by(user, edges, origin).await
     }
 
     /// What these edges and the other facts imply for their reader.
-    async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, ReaderError> {
+    async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, StoreError> {
         Ok(Snapshot::of_pairs(self.facts_of(user, edges).await?, origin))
     }
 
@@ -177,14 +145,14 @@ impl Readers {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, ReaderError> {
-        let edges = self.edges.following(user).await?;
+    pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, StoreError> {
+        let edges = self.stores.edges.following(user).await?;
         self.facts_of(user, edges).await
     }
 
-    async fn facts_of(&self, user: UserId, edges: Vec<Edge>) -> Result<Vec<PairFacts>, ReaderError> {
+    async fn facts_of(&self, user: UserId, edges: Vec<Edge>) -> Result<Vec<PairFacts>, StoreError> {
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-        let (mut heads, mut reads) = futures::try_join!(self.posts.heads(&authors), self.reads.all_reads(user))?;
+        let (mut heads, mut reads) = futures::try_join!(self.stores.posts.heads(&authors), self.stores.reads.all_reads(user))?;
         let pair = |edge: Edge| PairFacts {
             author: edge.author,
             head: heads.remove(&edge.author).unwrap_or_default(),
@@ -198,10 +166,13 @@ impl Readers {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, ReaderError> {
+    pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, StoreError> {
         let authors = [author];
-        let (mut edges, mut heads, mut reads) =
-            futures::try_join!(self.edges.edges(user, &authors), self.posts.heads(&authors), self.reads.reads(user, &authors),)?;
+        let (mut edges, mut heads, mut reads) = futures::try_join!(
+            self.stores.edges.edges(user, &authors),
+            self.stores.posts.heads(&authors),
+            self.stores.reads.reads(user, &authors),
+        )?;
         Ok(PairFacts {
             author,
             edge: edges.remove(&author),

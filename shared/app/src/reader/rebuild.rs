@@ -1,10 +1,11 @@
 //! Rebuilding a view while it serves: mark first, so that deliveries, follows and reads land from then on; then merge the facts; then drop the mark.
 
+use crate::error::StoreError;
 use futures::FutureExt;
 use tracing::{debug, info, warn};
 
-use super::{Lane, Merge, Origin, PairFacts, ReaderError, Readers, Snapshot};
-use crate::ports::{Begun, Seed, Seeded, View, ViewError};
+use super::{Lane, Merge, Origin, PairFacts, Readers, Snapshot};
+use crate::ports::{Begun, Seed, Seeded, View};
 use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
 
 /// Rounds in which facts that changed meanwhile are loaded again, and whole rebuilds when the view vanishes meanwhile.
@@ -12,14 +13,14 @@ const ROUNDS: usize = 6;
 
 impl Readers {
     /// A complete view with its `newest` entries; rebuilds a missing, damaged or abandoned one. `None` while somebody else rebuilds it.
-    pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, ReaderError> {
+    pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
         let mut anew = false;
-        let (outage, mut first) = futures::join!(self.outage.check(), self.views.view(user, newest).map(Some));
+        let (outage, mut first) = futures::join!(self.outage.check(), self.stores.reader_views.view(user, newest).map(Some));
         outage?;
         for round in 1..=ROUNDS {
             let found = match first.take() {
                 Some(found) => found,
-                None => self.views.view(user, newest).await,
+                None => self.stores.reader_views.view(user, newest).await,
             };
             match found {
                 Ok(Some(view)) if view.state.is_complete() => {
@@ -39,7 +40,7 @@ impl Readers {
                     continue;
                 }
                 Ok(_) => {}
-                Err(ViewError::Damaged { detail }) => {
+                Err(StoreError::DamagedView { detail }) => {
                     warn!(%user, detail, "damaged view, rebuilding it");
                     anew = true;
                 }
@@ -57,15 +58,15 @@ impl Readers {
     ///
     /// # Errors
     /// Facts or Redis do not answer; the mark that stays behind is taken over after its deadline.
-    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, ReaderError> {
-        let token = (self.token)();
-        match self.views.begin(user, token, self.clock.now(), anew).await? {
+    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, StoreError> {
+        let token = (self.stores.random)();
+        match self.stores.reader_views.begin(user, token, self.stores.clock.now(), anew).await? {
             Begun::Building => return Ok(false),
             Begun::Ready => return Ok(true),
             Begun::Begun => {}
         }
-        let edges = self.edges.following(user).await?;
-        if self.views.admit(user, &edges).await?.is_none() {
+        let edges = self.stores.edges.following(user).await?;
+        if self.stores.reader_views.admit(user, &edges).await?.is_none() {
             return Ok(true);
         }
         // Only now, with the gate open: a post published after these reads is delivered, one published before is in them.
@@ -77,10 +78,10 @@ impl Readers {
         let authors = snapshot.state.authors.into_iter().collect();
         let mut seed = Seed { authors, entries, token: Some(token), low };
         for _ in 0..ROUNDS {
-            match self.views.seed(user, &seed).await? {
+            match self.stores.reader_views.seed(user, &seed).await? {
                 Seeded::Gone => return Ok(true),
                 Seeded::Merged { stale } if stale.is_empty() => {
-                    self.views.finish(user, token, self.clock.now()).await?;
+                    self.stores.reader_views.finish(user, token, self.stores.clock.now()).await?;
                     info!(%user, "view rebuilt");
                     return Ok(true);
                 }
@@ -91,10 +92,7 @@ impl Readers {
     }
 
     /// What a complete view of the reader holds: each followed author's facts, and the newest entries with the lowest of them when there are more.
-    pub(crate) async fn implied_view(
-        &self,
-        user: UserId,
-    ) -> Result<(Vec<PairFacts>, Vec<FeedKey>, Option<FeedKey>), ReaderError> {
+    pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<FeedKey>, Option<FeedKey>), StoreError> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
         let (entries, low) = self.newest_entries(&snapshot).await?;
@@ -102,8 +100,8 @@ impl Readers {
     }
 
     /// The newest entries of a reader's feed from facts, at most the cap; and the lowest of them when there are more.
-    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), ReaderError> {
-        let mut merge = Merge::new(&*self.posts, Lane::of_feed(snapshot), None);
+    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), StoreError> {
+        let mut merge = Merge::new(&*self.stores.posts, Lane::of_feed(snapshot), None);
         let mut entries: Vec<FeedKey> = Vec::new();
         while let Some(post) = merge.next().await? {
             if entries.len() == FEED_CAP {
@@ -116,9 +114,9 @@ impl Readers {
     }
 
     /// A seed with fresh facts for these authors only.
-    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, ReaderError> {
-        let edges: Vec<Edge> = self.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
-        self.views.admit(user, &edges).await?;
+    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, StoreError> {
+        let edges: Vec<Edge> = self.stores.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
+        self.stores.reader_views.admit(user, &edges).await?;
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
             // An edge that has changed once more is brought in by whoever changed it.
@@ -132,11 +130,11 @@ impl Readers {
 
     /// Extends the lifetimes of a view that is read, now and then. Failing costs at most an early rebuild.
     async fn extend_lifetime(&self, user: UserId, state: &ReaderState) {
-        let now = self.clock.now();
+        let now = self.stores.clock.now();
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
             return;
         }
-        if let Err(error) = self.views.touch(user, now).await {
+        if let Err(error) = self.stores.reader_views.touch(user, now).await {
             warn!(%user, error = &error as &dyn std::error::Error, "could not extend the lifetime of a view");
         }
     }

@@ -1,6 +1,7 @@
 //! Bringing one reader's view in line with the facts after an edge or a read state has changed.
 
-use super::{PairFacts, ReaderError, Readers};
+use super::{PairFacts, Readers};
+use crate::error::StoreError;
 use crate::ports::{Admitted, Seed, Seeded};
 use tidemark_domain::{AuthorState, Edge, FeedKey, Post, PostId, UserId, feed::FEED_CAP};
 
@@ -13,8 +14,8 @@ impl Readers {
     ///
     /// # Errors
     /// Facts or Redis do not answer; to be repeated.
-    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), ReaderError> {
-        let edges = self.edges.edges(user, authors).await?.into_values().collect();
+    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+        let edges = self.stores.edges.edges(user, authors).await?.into_values().collect();
         self.sync_edges(user, edges).await
     }
 
@@ -22,16 +23,16 @@ impl Readers {
     ///
     /// # Errors
     /// Facts or Redis do not answer; to be repeated.
-    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), ReaderError> {
+    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
             for tombstone in &gone {
-                self.views.drop_author(tombstone).await?;
+                self.stores.reader_views.drop_author(tombstone).await?;
             }
             if live.is_empty() {
                 return Ok(());
             }
-            let Some(admitted) = self.views.admit(user, &live).await? else { return Ok(()) };
+            let Some(admitted) = self.stores.reader_views.admit(user, &live).await? else { return Ok(()) };
             let mut again = Vec::new();
             for (edge, admitted) in live.iter().zip(admitted) {
                 match admitted {
@@ -39,7 +40,7 @@ impl Readers {
                     Admitted::Stale => again.push(edge.author),
                     Admitted::Opening => match self.author_seed(user, edge).await? {
                         None => again.push(edge.author),
-                        Some(seed) => match self.views.seed(user, &seed).await? {
+                        Some(seed) => match self.stores.reader_views.seed(user, &seed).await? {
                             Seeded::Gone => return Ok(()),
                             Seeded::Merged { stale } => again.extend(stale),
                         },
@@ -49,16 +50,16 @@ impl Readers {
             if again.is_empty() {
                 return Ok(());
             }
-            edges = self.edges.edges(user, &again).await?.into_values().collect();
+            edges = self.stores.edges.edges(user, &again).await?.into_values().collect();
         }
-        Err(crate::ports::FactsError::Contention { operation: "sync" }.into())
+        Err(StoreError::Contention { operation: "sync" })
     }
 
     /// Brings a changed read state into the view.
     ///
     /// # Errors
     /// Facts or Redis do not answer; the change itself is a fact already.
-    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), ReaderError> {
+    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
             if self.seed_reads(user, &[&pair]).await?.is_empty() {
@@ -74,7 +75,7 @@ impl Readers {
     ///
     /// # Errors
     /// Facts or Redis do not answer; the read states themselves are facts already.
-    pub async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), ReaderError> {
+    pub async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
@@ -86,7 +87,7 @@ impl Readers {
     }
 
     /// Merges the read states of these facts into the view in one call; the authors of whom the view knows more, or less, than that they are followed so.
-    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>, ReaderError> {
+    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>, StoreError> {
         let state = |pair: &&PairFacts| {
             let edge = pair.live_edge()?;
             Some((edge.author, AuthorState::undelivered(edge, &pair.head, &pair.reads)))
@@ -95,7 +96,7 @@ impl Readers {
         if authors.is_empty() {
             return Ok(Vec::new());
         }
-        match self.views.seed(user, &Seed { authors, ..Seed::default() }).await? {
+        match self.stores.reader_views.seed(user, &Seed { authors, ..Seed::default() }).await? {
             Seeded::Gone => Ok(Vec::new()),
             Seeded::Merged { stale } => Ok(stale),
         }
@@ -103,14 +104,14 @@ impl Readers {
 
     /// What the facts say of one followed author; `None` when the edge is not the pair's any more. The state claims as delivered what the entries hold;
     /// where they end before the author's posts do, the view's low end rises to the last of them, and the facts show the others.
-    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Option<Seed>, ReaderError> {
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Option<Seed>, StoreError> {
         let pair = self.pair(user, edge.author).await?;
         if pair.live_edge().is_none_or(|known| known.rev != edge.rev) {
             return Ok(None);
         }
         let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
         let newest = pair.head.feed_seqs(edge.floor, pair.head.latest_seq, FEED_CAP);
-        let posts = self.posts.posts_of(edge.author, &newest).await?;
+        let posts = self.stores.posts.posts_of(edge.author, &newest).await?;
         let entries: Vec<FeedKey> = posts.iter().filter(|post| post.is_in_feeds()).map(Post::key).collect();
         let top = FeedKey { at: pair.head.latest_at, post: PostId::new(edge.author, pair.head.latest_seq) };
         let low = (newest.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(top));

@@ -1,10 +1,11 @@
 //! A home timeline merged from the facts: many authors' timelines, newest first, loading only what is needed.
 
+use crate::error::StoreError;
 use std::collections::{BinaryHeap, VecDeque};
 
 use futures::future::try_join_all;
 
-use super::{ReaderError, Readers, Snapshot};
+use super::{Readers, Snapshot};
 use crate::ports::Posts;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
@@ -90,7 +91,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    async fn load(&mut self, posts: &dyn Posts) -> Result<(), ReaderError> {
+    async fn load(&mut self, posts: &dyn Posts) -> Result<(), StoreError> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
         let seqs = self.next_seqs(limit);
@@ -116,11 +117,11 @@ impl Readers {
         head: &AuthorHead,
         after: Seq,
         limit: usize,
-    ) -> Result<(Vec<Post>, bool), ReaderError> {
+    ) -> Result<(Vec<Post>, bool), StoreError> {
         let mut seqs = head.feed_seqs(after, head.latest_seq, limit.saturating_add(1));
         let more = seqs.len() > limit;
         seqs.truncate(limit);
-        let posts = self.posts.posts_of(author, &seqs).await?;
+        let posts = self.stores.posts.posts_of(author, &seqs).await?;
         Ok((posts.into_iter().filter(Post::is_in_feeds).collect(), more))
     }
 }
@@ -144,7 +145,7 @@ impl<'a> Merge<'a> {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn next(&mut self) -> Result<Option<Post>, ReaderError> {
+    pub async fn next(&mut self) -> Result<Option<Post>, StoreError> {
         self.start().await?;
         while let Some((_, lane)) = self.heap.pop() {
             if !self.lanes[lane].is_loaded() {
@@ -163,7 +164,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Moves every lane to the cursor: authors whose newest post is older need nothing, the others are looked up by time.
-    async fn start(&mut self) -> Result<(), ReaderError> {
+    async fn start(&mut self) -> Result<(), StoreError> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
         }
@@ -190,7 +191,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Loads a lane, and with it those next in line that are not loaded either.
-    async fn load(&mut self, first: usize) -> Result<(), ReaderError> {
+    async fn load(&mut self, first: usize) -> Result<(), StoreError> {
         let mut chosen = vec![first];
         while chosen.len() < PARALLEL
             && let Some((_, lane)) = self.heap.peek()

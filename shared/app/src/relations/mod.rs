@@ -5,6 +5,8 @@
 
 mod first_pages;
 
+use crate::Stores;
+use crate::error::{Store, StoreError};
 use std::{collections::HashMap, sync::Arc};
 
 pub use first_pages::FirstPages;
@@ -12,7 +14,7 @@ use tracing::warn;
 
 use crate::{
     outage::Outage,
-    ports::{Edges, FactsError, List, ListSlice, Posts, Reactions, RelationViews, Start, ViewError},
+    ports::{Edges, List, ListSlice, Posts, Reactions, RelationViews, Start},
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
 
@@ -39,21 +41,13 @@ pub struct Status {
     pub followed_by: bool,
 }
 
-/// The relation side of the system.
+/// Use cases of follower and followee lists. Clones share the stores.
 #[derive(Clone)]
 pub struct Relations {
-    /// Follow edges.
-    pub edges: Arc<dyn Edges>,
-    /// Heads, for the number of posts.
-    pub posts: Arc<dyn Posts>,
-    /// Likes and favorites, for how many were received.
-    pub reactions: Arc<dyn Reactions>,
-    /// Cached lists and counters.
-    pub views: Arc<dyn RelationViews>,
+    /// The stores.
+    pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
-    /// Random numbers that tell fills apart.
-    pub token: fn() -> u64,
     /// First pages of the lists that are read most, for a moment: a hot list is one hot key in Redis.
     pub first_pages: FirstPages,
 }
@@ -64,13 +58,13 @@ impl Relations {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
         if start != Start::Below(None) {
             return self.fresh_page(caller, list, start, limit).await;
         }
         let hot = self.first_pages.is_hot(list, limit);
         if let Some(page) = hot.then(|| self.first_pages.get(list, limit)).flatten()
-            && matches!(self.views.changed_lately(caller).await, Ok(false))
+            && matches!(self.stores.relation_views.changed_lately(caller).await, Ok(false))
         {
             return Ok(page);
         }
@@ -81,12 +75,12 @@ impl Relations {
         Ok(page)
     }
 
-    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, FactsError> {
+    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
         let mut degraded = false;
         let slice = match self.slice(caller, list, start, limit + 1).await {
             Ok(slice) => slice,
-            Err(Fill::Facts(error)) => return Err(error),
-            Err(Fill::View(error)) => {
+            Err(error) if error.store() == Store::Facts => return Err(error),
+            Err(error) => {
                 warn!(?list, error = &error as &dyn std::error::Error, "list unavailable, answering from the facts");
                 degraded = true;
                 None
@@ -116,12 +110,12 @@ impl Relations {
         caller: UserId,
         users: &[UserId],
         only_following: bool,
-    ) -> Result<HashMap<UserId, Status>, FactsError> {
+    ) -> Result<HashMap<UserId, Status>, StoreError> {
         let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
         if !only_following {
             pairs.extend(users.iter().map(|&user| (user, caller)));
         }
-        let live = self.edges.live(&pairs).await?;
+        let live = self.stores.edges.live(&pairs).await?;
         let status = |user| Status { following: live.contains(&(caller, user)), followed_by: live.contains(&(user, caller)) };
         Ok(users.iter().map(|&user| (user, status(user))).collect())
     }
@@ -130,9 +124,9 @@ impl Relations {
     ///
     /// # Errors
     /// The facts do not answer.
-    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), FactsError> {
-        let token = (self.token)();
-        let (outage, cached) = futures::join!(self.outage.check(), self.views.counters(caller, user, token));
+    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), StoreError> {
+        let token = (self.stores.random)();
+        let (outage, cached) = futures::join!(self.outage.check(), self.stores.relation_views.counters(caller, user, token));
         match outage.and(cached) {
             Ok(Some(counters)) => return Ok((counters, false)),
             Ok(None) => {}
@@ -142,7 +136,7 @@ impl Relations {
             }
         }
         let counters = self.exact_counters(user).await?;
-        if let Err(error) = self.views.store_counters(user, counters, token).await {
+        if let Err(error) = self.stores.relation_views.store_counters(user, counters, token).await {
             warn!(%user, error = &error as &dyn std::error::Error, "counters not stored");
         }
         Ok((counters, false))
@@ -152,30 +146,30 @@ impl Relations {
     ///
     /// # Errors
     /// Facts or Redis do not answer; to be repeated.
-    pub async fn apply(&self, edges: &[Edge]) -> Result<(), ViewError> {
-        self.views.apply(edges).await
+    pub async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError> {
+        self.stores.relation_views.apply(edges).await
     }
 
     /// Forgets a user's counters after a change of what they count, by `changed_by` if it was a request.
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), ViewError> {
-        self.views.forget_counters(user, changed_by).await
+    pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
+        self.stores.relation_views.forget_counters(user, changed_by).await
     }
 
     /// The newest entries of a list, from the facts.
-    pub(crate) async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, FactsError> {
+    pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, StoreError> {
         self.read_facts(list, Start::Below(None), limit).await
     }
 
-    pub(crate) async fn exact_counters(&self, user: UserId) -> Result<Counters, FactsError> {
+    pub async fn exact_counters(&self, user: UserId) -> Result<Counters, StoreError> {
         let authors = [user];
         let (followers, followings, heads, received) = futures::try_join!(
-            self.edges.follower_counts(user),
-            self.edges.followings(user),
-            self.posts.heads(&authors),
-            self.reactions.received(user)
+            self.stores.edges.follower_counts(user),
+            self.stores.edges.followings(user),
+            self.stores.posts.heads(&authors),
+            self.stores.reactions.received(user)
         )?;
         let clamp = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(Counters {
@@ -188,14 +182,14 @@ impl Relations {
     }
 
     /// The part of a page that the cached list holds, filled from the facts when missing.
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, Fill> {
-        let (outage, cached) = futures::join!(self.outage.check(), self.views.slice(caller, list, start, limit));
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
+        let (outage, cached) = futures::join!(self.outage.check(), self.stores.relation_views.slice(caller, list, start, limit));
         outage?;
         if let Some(slice) = cached? {
             return Ok(Some(slice));
         }
-        let token = (self.token)();
-        self.views.lease(list, token).await?;
+        let token = (self.stores.random)();
+        self.stores.relation_views.lease(list, token).await?;
         let cap = match list {
             List::Following(_) => usize::MAX,
             List::Fans(_) => FANS_CAP,
@@ -209,20 +203,21 @@ impl Relations {
         } else {
             Timestamp::default()
         };
-        self.views.fill(list, token, &members, low).await?;
-        Ok(self.views.slice(caller, list, start, limit).await?)
+        self.stores.relation_views.fill(list, token, &members, low).await?;
+        self.stores.relation_views.slice(caller, list, start, limit).await
     }
 
-    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, FactsError> {
+    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, StoreError> {
         let (before, skip) = match start {
             Start::Below(before) => (before, 0),
             Start::Offset(skip) => (None, skip),
         };
         let wanted = skip.saturating_add(limit);
         let relations = match list {
-            List::Fans(author) => self.edges.followers_by_time(author, before, wanted).await?,
+            List::Fans(author) => self.stores.edges.followers_by_time(author, before, wanted).await?,
             List::Following(user) => {
                 let mut all: Vec<Relation> = self
+                    .stores
                     .edges
                     .following(user)
                     .await?
@@ -235,23 +230,5 @@ impl Relations {
             }
         };
         Ok(relations.into_iter().skip(skip).take(limit).collect())
-    }
-}
-
-/// Why a list was not to be had.
-enum Fill {
-    Facts(FactsError),
-    View(ViewError),
-}
-
-impl From<FactsError> for Fill {
-    fn from(error: FactsError) -> Self {
-        Self::Facts(error)
-    }
-}
-
-impl From<ViewError> for Fill {
-    fn from(error: ViewError) -> Self {
-        Self::View(error)
     }
 }

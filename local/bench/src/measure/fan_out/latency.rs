@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tidemark::ports::StoreError;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde::Serialize;
 use tidemark::domain::{PostId, UserId};
-use tidemark::ports::ViewError;
 
 use super::worker::Worker;
 
@@ -71,8 +71,8 @@ async fn reads(worker: &Worker, followers: &[UserId]) -> anyhow::Result<Latency>
     Ok(Latency { p50_us: at(0.5), p99_us: at(0.99) })
 }
 
-async fn page(worker: &Worker, user: UserId) -> Result<(), ViewError> {
-    let view = worker.reading.views.view(user, ENTRIES).await?;
+async fn page(worker: &Worker, user: UserId) -> Result<(), StoreError> {
+    let view = worker.reading.stores.reader_views.view(user, ENTRIES).await?;
     let shown: Vec<PostId> = view.into_iter().flat_map(|view| view.entries).take(SHOWN).map(|entry| entry.post).collect();
-    worker.reading.readers.post_views.summaries(&shown).await.map(|_| ())
+    worker.reading.readers.stores.post_views.summaries(&shown).await.map(|_| ())
 }

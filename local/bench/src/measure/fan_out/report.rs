@@ -73,7 +73,7 @@ pub(super) struct Row {
 
 /// The numbers of one run.
 #[derive(Debug, Serialize)]
-pub(in tidemark_tools::bench) struct FanOutReport {
+pub(in crate::measure) struct FanOutReport {
     redis_version: String,
     rounds: u32,
     pub(super) populations: Vec<Population>,
@@ -112,7 +112,7 @@ impl FanOutReport {
     }
 
     /// The rows as a picture.
-    pub(in tidemark_tools::bench) fn svg(&self) -> String {
+    pub(in crate::measure) fn svg(&self) -> String {
         picture::draw(&self.populations)
     }
 }

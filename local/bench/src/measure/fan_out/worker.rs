@@ -13,8 +13,8 @@ use tidemark::ports::{FanOut, Published, Seed, Task};
 use tidemark::queue;
 
 use super::{PAGE, Readers};
-use tidemark_local::template::{Event, EventSource};
 use crate::measure::server::Server;
+use tidemark_local::template::{Event, EventSource};
 use tidemark_local::{Options, Stack};
 
 /// Who publishes, and nine others whom everybody follows too.
@@ -63,7 +63,7 @@ impl Worker {
     }
 
     async fn make_live(&self, user: UserId, entries: &[FeedKey]) -> anyhow::Result<()> {
-        let views = &self.app.views;
+        let views = &self.app.stores.reader_views;
         let since = Timestamp::from_ms(START_MS);
         let authors: Vec<UserId> = (AUTHOR..=AUTHOR + OTHERS).filter_map(UserId::new).collect();
         let edge = |author| Edge { user, author, following: true, since, rev: 1, base: 0, floor: 0 };
@@ -77,7 +77,7 @@ impl Worker {
         views.begin(user, 1, since, true).await?;
         views.admit(user, &edges).await?;
         views.seed(user, &seed).await?;
-        views.finish(user, 1, self.app.clock.now()).await?;
+        views.finish(user, 1, self.app.stores.clock.now()).await?;
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Worker {
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost { author, title: "measured".to_owned(), body: None };
         let followers = self.followers.len() as u64;
-        let published = self.app.posts.publish(&new, followers, None, self.app.clock.now()).await?;
+        let published = self.app.stores.posts.publish(&new, followers, None, self.app.stores.clock.now()).await?;
         let Published::Created(post, head) = published else { anyhow::bail!("{published:?}") };
         let fan_out = FanOut { pages: u16::try_from(self.followers.len().div_ceil(PAGE))?, ..FanOut::of(&post, &head) };
         let bodies: Vec<String> = self
@@ -144,6 +144,6 @@ fn event(bodies: &[String]) -> SqsEvent {
 
 fn context(app: &App) -> lambda_runtime::Context {
     let mut context = lambda_runtime::Context::default();
-    context.deadline = app.clock.now().ms() + 30_000;
+    context.deadline = app.stores.clock.now().ms() + 30_000;
     context
 }

@@ -1,0 +1,81 @@
+//! [`Following`]: follow and unfollow.
+
+use std::sync::Arc;
+
+use crate::{
+    Stores, ViewSync,
+    ports::{Followed, StoreError},
+};
+use tidemark_domain::{Edge, Timestamp, UserId};
+
+/// Use cases of a follower. Clones share the stores.
+#[derive(Clone)]
+pub struct Following {
+    /// The stores.
+    pub stores: Arc<Stores>,
+    /// Shows edges.
+    pub sync: ViewSync,
+}
+
+/// What came of a request to follow one author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// The caller follows the author.
+    Following {
+        /// Since when.
+        since: Timestamp,
+        /// Whether this request made the edge.
+        created: bool,
+    },
+    /// The caller follows as many authors as allowed.
+    LimitReached,
+    /// The author is the caller.
+    Oneself,
+}
+
+impl Following {
+    /// Follows each of these authors as if alone. One outcome for each time an author is named, in order.
+    ///
+    /// # Errors
+    /// The facts failed, or neither the views nor the queue took the change. Some authors may be followed.
+    pub async fn follow(&self, caller: UserId, authors: &[UserId]) -> Result<Vec<(UserId, Follow)>, StoreError> {
+        let mut distinct: Vec<UserId> = Vec::new();
+        for &author in authors {
+            if author != caller && !distinct.contains(&author) {
+                distinct.push(author);
+            }
+        }
+        let heads = self.stores.posts.heads(&distinct).await?;
+        let outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
+        // Also the edges that were there: an earlier request may have ended between its fact and the views.
+        let edges: Vec<Edge> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Followed::Created(edge) | Followed::Existing(edge) => Some(edge.clone()),
+                Followed::LimitReached => None,
+            })
+            .collect();
+        self.sync.edges(caller, &edges).await?;
+        let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
+            None => Follow::Oneself,
+            Some(Followed::LimitReached) => Follow::LimitReached,
+            Some(Followed::Created(edge)) => Follow::Following { since: edge.since, created: true },
+            Some(Followed::Existing(edge)) => Follow::Following { since: edge.since, created: false },
+        };
+        Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
+    }
+
+    /// Ends a follow, if there is one.
+    ///
+    /// # Errors
+    /// The facts failed, or neither the views nor the queue took the change.
+    pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<(), StoreError> {
+        let edges = &self.stores.edges;
+        let tombstone = match edges.unfollow(caller, author, self.stores.clock.now()).await? {
+            Some(tombstone) => Some(tombstone),
+            // An earlier request may have ended between its fact and the views.
+            None => edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
+        };
+        self.sync.edges(caller, tombstone.as_slice()).await.map(|_| ())
+    }
+}

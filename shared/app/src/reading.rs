@@ -1,0 +1,229 @@
+//! [`Reading`]: read and unread. One post, many posts, through a post, everything before a time.
+//!
+//! A mark is a fact before the response, and reaches the view guarded by its version, so that any number of devices end as the facts say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+
+use crate::{
+    Stores, ViewSync,
+    ports::StoreError,
+    reader::{Flags, Origin, PairFacts, Snapshot},
+};
+use tidemark_domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId};
+
+/// Authors whose read states are changed side by side.
+const PARALLEL: usize = 16;
+
+/// Use cases of a reader's marks. Clones share the stores.
+#[derive(Clone)]
+pub struct Reading {
+    /// The stores.
+    pub stores: Arc<Stores>,
+    /// Shows marks.
+    pub sync: ViewSync,
+}
+
+/// A mark of one post.
+#[derive(Debug, Clone)]
+pub struct MarkedPost {
+    /// Whether the post counts as read.
+    pub read: bool,
+    /// The reader's counts after it.
+    pub snapshot: Snapshot,
+}
+
+/// Marks of many posts.
+#[derive(Debug, Clone)]
+pub struct MarkedPosts {
+    /// Posts that were unread before.
+    pub changed: u64,
+    /// The reader's counts after it.
+    pub snapshot: Snapshot,
+}
+
+/// What became of one author's read state.
+struct Changed {
+    /// The facts of the pair after the change.
+    pair: PairFacts,
+    /// How many posts changed their flag.
+    count: u64,
+    /// Whether this request wrote the facts; if not, they said so before.
+    written: bool,
+}
+
+/// What became of each author's read state. One that failed does not hold off the others.
+type Outcomes = Vec<Result<Changed, StoreError>>;
+
+impl Reading {
+    /// Marks one live post read, or unread again; `None` if there is no such post.
+    ///
+    /// # Errors
+    /// The facts failed, or neither the view nor the queue took the change.
+    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Option<MarkedPost>, StoreError> {
+        let live = self.stores.posts.posts(&[post]).await?.get(&post).is_some_and(|post| !post.deleted);
+        if !live {
+            return Ok(None);
+        }
+        let changed = self.mark(user, post.author, &[post.seq], read).await?;
+        let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
+        Ok(Some(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
+    }
+
+    /// Marks posts read. Those that are deleted or unknown are left out.
+    ///
+    /// # Errors
+    /// The facts failed, or neither the view nor the queue took the change. Some posts may be marked.
+    pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts, StoreError> {
+        let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let known = self.stores.posts.posts(&asked).await?;
+        let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
+        for id in asked {
+            if known.get(&id).is_some_and(|post| !post.deleted) {
+                by_author.entry(id.author).or_default().push(id.seq);
+            }
+        }
+        let changes =
+            by_author.into_iter().map(|(author, seqs)| async move { self.mark(user, author, &seqs, true).await }.boxed());
+        self.shown(user, in_parallel(changes.collect()).await).await
+    }
+
+    /// Marks everything of one author read, through this number or the author's latest post.
+    ///
+    /// # Errors
+    /// The facts failed, or neither the view nor the queue took the change.
+    pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts, StoreError> {
+        let pair = self.sync.readers.pair(user, author).await?;
+        let changed = self.apply(user, author, pair, |flags, reads| {
+            // At most to the last post there is: a post that arrives later stays unread.
+            let seq = seq.min(flags.head().latest_seq);
+            let count = if seq < reads.through { 0 } else { flags.unread_upto(seq) };
+            reads.mark_through(seq).then_some(count)
+        });
+        let outcomes = vec![changed.await];
+        self.shown(user, outcomes).await
+    }
+
+    /// Marks everything that existed at `before` read, of every followed author; now when it is `None`.
+    ///
+    /// # Errors
+    /// The facts failed, or neither the view nor the queue took the change. Some authors may be marked.
+    pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts, StoreError> {
+        let before = before.unwrap_or_else(|| self.stores.clock.now());
+        let pairs = self.sync.readers.pairs(user).await?;
+        let changes = pairs.into_iter().map(|pair| self.mark_pair_before(user, pair, before).boxed());
+        self.shown(user, in_parallel(changes.collect()).await).await
+    }
+
+    async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed, StoreError> {
+        let author = pair.author;
+        // If nothing of the author is unread, no post has to be looked up by time.
+        let unread = pair.state().is_some_and(|state| state.unread() > 0);
+        let upto = if unread { self.last_before(author, &pair.head, before).await? } else { 0 };
+        let changed = self.apply(user, author, pair, |flags, reads| match flags.unread_upto(upto) {
+            0 => None,
+            count => reads.mark_all(upto).then_some(count),
+        });
+        changed.await
+    }
+
+    /// The last post of the author that existed at `before`.
+    async fn last_before(&self, author: UserId, head: &AuthorHead, before: Timestamp) -> Result<Seq, StoreError> {
+        if head.latest_at <= before {
+            return Ok(head.latest_seq);
+        }
+        self.stores.posts.seq_at(author, before).await
+    }
+
+    /// Marks posts of one author. Any number of devices may do so at once: none of them waits for another.
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
+        let pair = self.sync.readers.pair(user, author).await?;
+        if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
+            return Ok(Changed { pair, count: 0, written: false });
+        }
+        let (before, after) = self.stores.reads.mark(user, author, seqs, read).await?;
+        let before = Flags::new(user, author, PairFacts { reads: before, ..pair.clone() });
+        let count = seqs.iter().filter(|&&seq| before.is_read(seq) != read).count() as u64;
+        Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
+    }
+
+    /// Applies `change` to what `user` has read of `author`, on the condition that nobody else changed it. `change` gets the facts and returns how many posts it changed,
+    /// or `None` if there is nothing to write; it may run several times.
+    async fn apply(
+        &self,
+        user: UserId,
+        author: UserId,
+        mut pair: PairFacts,
+        change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
+    ) -> Result<Changed, StoreError> {
+        let mut retries = self.stores.retries();
+        loop {
+            let before = Flags::new(user, author, pair);
+            let mut reads = before.reads().clone();
+            let Some(count) = change(&before, &mut reads) else {
+                return Ok(Changed { pair: before.into_facts(), count: 0, written: false });
+            };
+            reads.version += 1;
+            pair = before.into_facts();
+            if self.stores.reads.put(user, author, &reads).await? {
+                return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
+            }
+            let stored = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
+            if stored == reads {
+                // The answer to our own first attempt was lost, and its repetition failed on what that attempt had written.
+                return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
+            }
+            pair.reads = stored;
+            if !retries.again().await {
+                return Err(StoreError::Contention { operation: "mark" });
+            }
+        }
+    }
+
+    /// Shows what is a fact, also when another author's change failed, and then returns that failure.
+    async fn shown(&self, user: UserId, outcomes: Outcomes) -> Result<MarkedPosts, StoreError> {
+        let (changes, failures): (Outcomes, Outcomes) = outcomes.into_iter().partition(Result::is_ok);
+        let changes: Vec<Changed> = changes.into_iter().flatten().collect();
+        let snapshot = self.show(user, &changes).await?;
+        match failures.into_iter().find_map(Result::err) {
+            Some(error) => Err(error),
+            None => Ok(MarkedPosts { changed: changes.iter().map(|change| change.count).sum(), snapshot }),
+        }
+    }
+
+    /// Brings the view in line with the facts of these pairs and returns the counts after it. Pairs that this request did not write are compared too: an earlier
+    /// request may have ended between its fact and the view. If the view cannot be read, it cannot be compared either, and is updated with all that was ever marked. If
+    /// the view cannot take them, a worker will, and the counts come from the facts.
+    async fn show(&self, user: UserId, changes: &[Changed]) -> Result<Snapshot, StoreError> {
+        let readers = &self.sync.readers;
+        let (written, others): (Vec<&Changed>, Vec<&Changed>) = changes.iter().partition(|change| change.written);
+        let written: Vec<&PairFacts> = written.into_iter().map(|change| &change.pair).collect();
+        let snapshot = match self.sync.reads(user, &written).await? {
+            true => readers.snapshot(user).await?,
+            false => readers.snapshot_of_facts(user, Origin::Degraded).await?,
+        };
+        let behind: Vec<&PairFacts> = match snapshot.origin {
+            Origin::View => changes.iter().map(|change| &change.pair).filter(|pair| snapshot.lacks(pair)).collect(),
+            Origin::Rebuilding | Origin::Degraded => {
+                others.into_iter().map(|change| &change.pair).filter(|pair| pair.reads.version > 0).collect()
+            }
+        };
+        if behind.is_empty() {
+            return Ok(snapshot);
+        }
+        match (self.sync.reads(user, &behind).await?, snapshot.origin) {
+            (true, Origin::View) => readers.snapshot(user).await,
+            (false, Origin::View) => readers.snapshot_of_facts(user, Origin::Degraded).await,
+            (_, Origin::Rebuilding | Origin::Degraded) => Ok(snapshot),
+        }
+    }
+}
+
+/// Runs changes of several authors' states side by side. All of them end before any failure is returned: none is cut off between its fact and the view.
+async fn in_parallel(changes: Vec<BoxFuture<'_, Result<Changed, StoreError>>>) -> Outcomes {
+    stream::iter(changes).buffer_unordered(PARALLEL).collect().await
+}

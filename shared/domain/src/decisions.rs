@@ -1,0 +1,157 @@
+//! What a publish, a deletion and a follow make of the facts before them: sequence numbers, modes, pages, times and revisions.
+
+use crate::{
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
+    pages::page_count,
+};
+
+/// A follow to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewFollow {
+    /// The followee.
+    pub author: UserId,
+    /// When it began.
+    pub since: Timestamp,
+    /// The author's last post that is not news.
+    pub base: Seq,
+    /// Posts up to it are not shown.
+    pub floor: Seq,
+    /// Whether `base` must still be the author's latest post when the edge is made: older posts may arrive by migration, and are no news.
+    pub exact: bool,
+}
+
+impl NewFollow {
+    /// A follow that begins now. The base of an author without posts, or whose posts are being imported, is checked when the edge is made.
+    pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
+        let exact = head.importing || head.latest_seq == 0;
+        Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor(), exact }
+    }
+
+    /// The edge that `user` gets by it. It is later than the pair's last change in both orders: `since` and `rev`.
+    pub fn edge(&self, user: UserId, known: Option<&Edge>, now: Timestamp) -> Edge {
+        let (since, rev) = (next_since(known, self.since), next_rev(known, now));
+        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor }
+    }
+}
+
+impl Edge {
+    /// The tombstone of an unfollow of this edge.
+    #[must_use]
+    pub fn ended(&self, now: Timestamp) -> Self {
+        Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
+    }
+}
+
+/// Now, but later than the pair's last change: the time of a change also orders it.
+fn next_since(known: Option<&Edge>, now: Timestamp) -> Timestamp {
+    known.map_or(now, |edge| now.max(edge.since.plus_ms(1)))
+}
+
+/// `max(previous + 1, unix seconds)`.
+fn next_rev(known: Option<&Edge>, now: Timestamp) -> u32 {
+    let clock = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+    known.map_or(clock, |edge| clock.max(edge.rev.saturating_add(1)))
+}
+
+/// Pages of a fan-out; none when readers pull.
+pub fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
+    match mode {
+        DeliveryMode::Push => page_count(followers),
+        DeliveryMode::Pull => 0,
+    }
+}
+
+impl AuthorHead {
+    /// The author's next post and the head after it; `None` when all numbers are given. Time never goes back within an author, whatever the clocks of two functions say.
+    pub fn publish(&self, new: &NewPost, followers: u64, pull_threshold: u64, now: Timestamp) -> Option<(Post, Self)> {
+        if self.latest_seq >= LAST_POST {
+            return None;
+        }
+        let (seq, at, mode) = (self.latest_seq + 1, now.max(self.latest_at), self.modes.current());
+        let post = Post {
+            id: PostId::new(new.author, seq),
+            title: new.title.clone(),
+            created_at: at,
+            deleted: false,
+            archived: false,
+            delivery: Delivery::planned(mode, followers, at),
+        };
+        let modes = self.modes.after(seq, followers, pull_threshold);
+        Some((post, Self { latest_seq: seq, latest_at: at, posts: self.posts + 1, modes, ..self.clone() }))
+    }
+
+    /// Makes a live post of the author a tombstone, in the post and in the head, and plans its retraction.
+    pub fn delete(&mut self, post: &mut Post, followers: u64) {
+        post.deleted = true;
+        post.title.clear();
+        let delivery = &mut post.delivery;
+        (delivery.attempts, delivery.seen_pages, delivery.sent_at) = (0, 0, None);
+        let pending = delivery.state == DeliveryState::Pending;
+        // A delivery that may not have told all views of a change of mode leaves that to the retraction, also when readers pull by now.
+        let untold = pending && delivery.mode == DeliveryMode::Push;
+        let mode = if untold { DeliveryMode::Push } else { self.modes.current() };
+        delivery.retraction_pages = pages_of(mode, followers);
+        if pending {
+            delivery.state = DeliveryState::Cancelled;
+        }
+        self.deleted.insert(post.id.seq);
+        self.posts = self.posts.saturating_sub(1);
+        self.archived = self.archived.saturating_sub(u64::from(post.archived));
+        self.archive.remove(post.id.seq);
+    }
+}
+
+impl Delivery {
+    /// A delivery that has not begun.
+    pub fn planned(mode: DeliveryMode, followers: u64, started_at: Timestamp) -> Self {
+        Self {
+            mode,
+            state: DeliveryState::Pending,
+            followers,
+            delivered: 0,
+            pages: pages_of(mode, followers),
+            retraction_pages: 0,
+            attempts: 0,
+            seen_pages: 0,
+            sent_at: None,
+            started_at,
+            finished_at: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TOMBSTONE_SECONDS;
+
+    #[test]
+    fn revisions_grow_within_a_second_and_past_a_forgotten_tombstone() {
+        let now = Timestamp::from_ms(1_700_000_000_500);
+        let first = NewFollow::from_now(UserId::MIN, &AuthorHead::default(), now).edge(UserId::MIN, None, now);
+        assert_eq!(first.rev, 1_700_000_000);
+        let second = first.ended(now);
+        assert_eq!((second.rev, second.since), (1_700_000_001, now.plus_ms(1)));
+        assert_eq!(next_rev(Some(&second), now), 1_700_000_002);
+        assert!(next_rev(None, now.plus_ms(TOMBSTONE_SECONDS * 1000)) > second.rev);
+    }
+
+    #[test]
+    fn a_post_is_never_earlier_than_the_one_before_it_and_the_last_number_is_the_last() {
+        let author = UserId::MIN;
+        let new = NewPost { author, title: "x".to_owned(), body: None };
+        let (first, head) = AuthorHead::default().publish(&new, 2_500, 10_000, Timestamp::from_ms(50)).unwrap();
+        let (second, head) = head.publish(&new, 2_500, 10_000, Timestamp::from_ms(40)).unwrap();
+        assert_eq!((first.id.seq, second.id.seq, second.created_at, second.delivery.pages), (1, 2, Timestamp::from_ms(50), 3));
+        assert!(AuthorHead { latest_seq: LAST_POST, ..head }.publish(&new, 0, 10_000, Timestamp::from_ms(60)).is_none());
+    }
+
+    #[test]
+    fn a_deleted_post_leaves_the_counts_and_cancels_its_delivery() {
+        let new = NewPost { author: UserId::MIN, title: "x".to_owned(), body: None };
+        let (mut post, mut head) = AuthorHead::default().publish(&new, 10, 10_000, Timestamp::from_ms(50)).unwrap();
+        head.delete(&mut post, 1_500);
+        assert_eq!((head.posts, head.deletions(), post.title.as_str()), (0, 1, ""));
+        assert_eq!((post.delivery.state, post.delivery.retraction_pages), (DeliveryState::Cancelled, 2));
+    }
+}
