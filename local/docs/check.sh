@@ -18,4 +18,4 @@ if ! cmp -s "$requirements" "$venv/requirements.txt"; then
 fi
 
 echo "== lychee --offline"
-exec "$venv/bin/lychee" --offline --include-fragments --no-progress ./*.md 'docs/**/*.md'
+exec "$venv/bin/lychee" --offline --include-fragments --no-progress -- ./*.md 'docs/**/*.md'
