@@ -1,4 +1,4 @@
-# Tidemark: `make` alone lists what can be made.
+# Tidemark: `make` alone lists the targets. docs/development.md describes them.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# What deploys is built with `release`, which takes its time; the stack and its tools are built with `local`.
+# Deployed functions are built with `release`, which is slow to build; the stack and its tools are built with `local`.
 BIN := $(TARGET)/local
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
@@ -16,11 +16,12 @@ functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.to
 packages := -p tidemark-local $(addprefix -p tidemark-,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
-# Functions and stack a little optimised, debug assertions kept: half the time for each history, and the tests themselves are built as fast as ever.
+# Optimises functions and stack a little and keeps debug assertions: each history takes half the time. The tests
+# themselves are not optimised, so they build as fast as before.
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -28,7 +29,7 @@ help: ## list the targets
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
-	@echo "TIDEMARK_WEATHER (calm, aws or storm: what the stores are like), TIDEMARK_WEATHER_SEED,"
+	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
 	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
 
@@ -39,7 +40,7 @@ build: setup ## build the local stack, optimised
 	@echo "== cargo build --profile local $(packages)"
 	@cargo build --profile local $(packages)
 
-tools: build ## build the stack and the tools that ask it
+tools: build ## build the local stack and its tools
 	@echo "== cargo build --profile local -p tidemark-tools"
 	@cargo build --profile local -p tidemark-tools
 
@@ -55,20 +56,20 @@ test: setup ## run all tests
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed " passed, " failed " failed" }' $(TARGET)/test.log
 
 test-cluster: export TIDEMARK_TEST_REDIS := cluster
-test-cluster: test ## run all tests on a cluster of three masters instead of one node
+test-cluster: test ## run all tests on a cluster of three masters
 
 test-tls: export TIDEMARK_TEST_REDIS := tls
 test-tls: test ## run all tests over TLS
 
-chaos: setup ## random histories of every operation in a storm, against a model: SECONDS=60 or MINUTES=30, SEED=1
+chaos: setup ## compare random histories in a storm with a model: SECONDS=60 or MINUTES=30, SEED=1
 	@TIDEMARK_CHAOS_SEED='$(SEED)' TIDEMARK_CHAOS_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo $(optimised) test -p tidemark-tests --test system -- --ignored --exact --nocapture chaos::chaos_for_a_while
 
-churn: setup ## reconcile in a loop beside 8 clients on 20 users, which must repair nothing: SECONDS=60 or MINUTES=5
+churn: setup ## run reconcile in a loop during traffic; it must repair nothing: SECONDS=60 or MINUTES=5
 	@TIDEMARK_CHURN_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo test -p tidemark-tests --test system -- --exact --nocapture damage::races::reconcile_repairs_nothing_beside_traffic
 
-demo: tools ## see the main job in under a minute, on a stack of its own if none runs
+demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)
 
 load: ## load a follow graph into the running stack: EDGES=file[.gz] [LIMIT=lines]
@@ -84,7 +85,7 @@ verify: ## compare every reader's feed and counts with EDGES=file [LIMIT=lines] 
 latency: tools ## measure publishing for an author with 10 followers and one with 1,000, on the running stack
 	@exec "$(BIN)/verify" --publish-latency $(ARGS)
 
-followers: tools ## walk an author's many followers while others come and go, on the running stack: N=50000
+followers: tools ## walk an author's followers while users follow and unfollow, on the running stack: N=50000
 	@exec "$(BIN)/verify" --followers $(or $(N),50000) $(ARGS)
 
 migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=--dry-run]
@@ -92,15 +93,15 @@ migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=
 	@$(MAKE) tools
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
-big-author: setup ## measure an author with a million followers, on a stack of its own: N=1000000 LIVE=100000
+big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
 	@cargo build --profile local -p tidemark-bench
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
 
-bench: setup ## measure views and fan-out beside what they replace, on a Redis of its own; into docs/benchmarks
+bench: setup ## measure views and fan-out, and the designs that they replace, on a separate Redis; writes docs/benchmarks
 	@cargo build --profile local -p tidemark-bench
 	@exec "$(BIN)/bench" $(ARGS)
 
-api-check: setup ## test the API against openapi.yaml with generated requests, on a stack of its own: ARGS="--examples 60 --seed 1"
+api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
 	@echo "== cargo build --workspace --bin tidemark-local"
 	@cargo build --workspace --bin tidemark-local
 	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
@@ -114,6 +115,9 @@ lint: ## check format and lints
 	@echo "== cargo clippy --workspace --all-targets"
 	@cargo clippy --workspace --all-targets -- -D warnings
 
+docs-check: ## check that links between the documents resolve; installs the checker under target/
+	@local/docs/check.sh
+
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh
 
@@ -125,13 +129,13 @@ sam-check: ## lint the template, call every function with every event, as proces
 	@cargo build --profile local -p tidemark-local --bin tidemark-local
 	@exec python3 local/sam/check.py --binaries "$(TARGET)/release" --stack "$(BIN)/tidemark-local" --target "$(TARGET)"
 
-sam-invoke: ## one function through SAM and the Docker and stack that run: FUNCTION=PublishFunction EVENT=events/publish/publish.json
+sam-invoke: ## call one function through SAM, with the running Docker and stack: FUNCTION=PublishFunction EVENT=events/publish/publish.json
 	@[ -n '$(FUNCTION)' ] && [ -n '$(EVENT)' ] || { echo "usage: make sam-invoke FUNCTION=logical-id EVENT=file" >&2; exit 2; }
 	@local/setup.sh sam
 	@cargo build --release
 	@exec python3 local/sam/by_hand.py --binaries "$(TARGET)/release" --target "$(TARGET)" invoke '$(FUNCTION)' --event '$(EVENT)' $(ARGS)
 
-sam-api: ## the API through SAM and the Docker and stack that run, on port 3001
+sam-api: ## serve the API through SAM on port 3001, with the running Docker and stack
 	@local/setup.sh sam
 	@cargo build --release
 	@exec python3 local/sam/by_hand.py --binaries "$(TARGET)/release" --target "$(TARGET)" start-api --port 3001 --warm-containers LAZY $(ARGS)
@@ -141,5 +145,5 @@ binaries: ## measure the functions' binaries: size, cold start with and without 
 	@cargo build --profile local -p tidemark-local --bin tidemark-local
 	@exec python3 local/sam/binaries.py --stack "$(BIN)/tidemark-local" --target "$(TARGET)" $(ARGS)
 
-clean: ## remove what cargo built; the local stack's data stays
+clean: ## remove cargo's builds; the local stack's data stays
 	@cargo clean

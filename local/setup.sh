@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs what the local stack and the tests need besides Rust, if it is missing: redis-server and a C compiler; with the argument `sam` also what `make sam-check` and
-# `make binaries` need, Python and tools of Debian.
-# Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Says what it does; says nothing if all is there.
+# Installs redis-server and a C compiler if they are missing: the local stack and the tests need them and Rust. With the
+# argument `sam` it also installs Python and tools of Debian, for `make sam-check` and `make binaries`.
+# Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Prints each installation, and nothing if all tools
+# are installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
-# Debian keeps servers out of some users' PATH.
+# The PATH of some users on Debian lacks the folders of servers.
 PATH="$PATH:/usr/sbin:/sbin:/opt/homebrew/bin:/usr/local/bin"
 
 fail() {
@@ -25,7 +26,7 @@ sam_packages=
 if [ "${1:-}" = sam ]; then
     python3 -c 'import ensurepip, venv' 2>/dev/null || sam_packages="python3 python3-venv"
     have openssl || sam_packages="$sam_packages openssl"
-    # Namespaces for a Docker of its own are Linux's; elsewhere there is Docker or there is none.
+    # The check starts a Docker in Linux namespaces if none runs. Other systems need a running Docker.
     [ "$(uname)" != Linux ] || have ip || sam_packages="$sam_packages iproute2"
 fi
 [ -n "$redis$compiler$sam_packages" ] || exit 0
@@ -74,7 +75,7 @@ esac
 
 [ -z "$sam_packages" ] || [ "$manager" = apt-get ] || fail "install by hand what Debian has in these packages: $sam_packages"
 
-# The names of packages are lists.
+# Each variable holds a list of package names.
 # shellcheck disable=SC2086
 install ${redis:+$redis_package} ${compiler:+$compiler_packages} $sam_packages
 

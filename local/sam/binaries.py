@@ -241,7 +241,7 @@ def measure(cases, arguments, folder):
 
 def report(cases, measured, folder):
     """A table in Markdown, medians throughout."""
-    print("| function | profile | bytes | zipped | first answer, ms | over TLS | its processor time, ms | over TLS | a request, µs |")
+    print("| function | profile | bytes | zipped | first response, ms | over TLS | its processor time, ms | over TLS | a request, µs |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for case in sorted(cases, key=lambda case: case.function):
         found = measured[case]

@@ -13,7 +13,7 @@ use tidemark_reconcile::Reconcile;
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use tidemark::Stores;
+use tidemark::{Stores, reader::Readers};
 use tidemark::{
     SystemClock,
     domain::{NoticeId, Platform, Seq, Timestamp},
@@ -206,7 +206,9 @@ async fn random_histories_of_notices_end_as_the_model_says() {
         // What was pruned in the future of one history has expired when the last one ends.
         let clock = histories.into_iter().map(|history| history.clock).max_by_key(Clock::now).unwrap();
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
-        reconcile.readers.stores.clock = Arc::new(clock);
+        let stores = Stores { clock: Arc::new(clock), ..(*reconcile.readers.stores).clone() };
+        let readers = Readers { stores: Arc::new(stores), ..reconcile.readers.clone() };
+        let reconcile = Reconcile { readers, ..reconcile };
         let plan = Plan { dry_run: true, share: 1.0, settle: Duration::ZERO, slice: 100_000 };
         let report = reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap();
         assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));

@@ -1,4 +1,4 @@
-//! Parameters and alarms against README.md and docs/operations.md, log messages against the code.
+//! Parameters and alarms against docs/deployment.md and docs/operations.md, log messages against the code.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn code() -> String {
 }
 
 #[test]
-fn every_parameter_is_described_grouped_used_and_in_the_readme_and_the_other_way_round() {
+fn every_parameter_is_described_grouped_used_and_documented_and_the_other_way_round() {
     let template = template_document();
     let parameters: BTreeSet<String> = entries(&template["Parameters"]).keys().cloned().collect();
     let groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"].as_array().unwrap();
@@ -35,7 +35,7 @@ fn every_parameter_is_described_grouped_used_and_in_the_readme_and_the_other_way
         assert!(text.contains(&format!("!Ref {name}")) || text.contains(&format!("${{{name}}}")), "{name} is not used");
     }
 
-    let rows = table_under(&read("README.md"), "### Parameters");
+    let rows = table_under(&read("docs/deployment.md"), "## Parameters");
     let listed: Vec<String> = rows.iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
     assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), parameters);
     assert_eq!(listed.len(), parameters.len(), "each once");
@@ -56,16 +56,24 @@ fn what_there_is_after_a_deployment_is_counted_right() {
         ("AWS::CloudWatch::Alarm", "alarms", "seventeen"),
     ];
     const NUMBERS: [(usize, &str); 4] = [(3, "three"), (9, "nine"), (10, "ten"), (17, "seventeen")];
-    let (template, readme) = (template_document(), read("README.md"));
+    let (template, deployment) = (template_document(), read("docs/deployment.md"));
     for (kind, what, number) in COUNTED {
         let count = resources(&template, kind).len();
         assert!(NUMBERS.contains(&(count, number)), "{count} {what}, not {number}");
-        assert!(readme.contains(&format!("{number} {what}")), "README.md does not say {number} {what}");
+        assert!(deployment.contains(&format!("{number} {what}")), "docs/deployment.md does not say {number} {what}");
     }
 }
 
 #[test]
 fn every_alarm_has_a_topic_and_a_page_in_the_runbook_and_every_page_an_alarm() {
+    const DOCUMENTS: [&str; 6] = [
+        "docs/deployment.md",
+        "docs/operations.md",
+        "docs/troubleshooting.md",
+        "docs/iam.md",
+        "docs/fan-out.md",
+        "docs/LOGGING.md",
+    ];
     let template = template_document();
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");
     let names: BTreeSet<String> = alarms.keys().cloned().collect();
@@ -77,16 +85,14 @@ fn every_alarm_has_a_topic_and_a_page_in_the_runbook_and_every_page_an_alarm() {
         .map(str::to_owned)
         .collect();
     assert_eq!(headings, names);
-    for document in ["README.md", "docs/operations.md", "docs/iam.md", "docs/fan-out.md", "docs/LOGGING.md"] {
+    for document in DOCUMENTS {
         let named = quoted_names(&read(document)).into_iter().filter(|name| name.ends_with("Alarm"));
         let unknown: Vec<String> = named.filter(|name| !names.contains(name)).collect();
         assert!(unknown.is_empty(), "{document} names alarms that are not there: {unknown:?}");
     }
-    let in_readme: BTreeSet<String> = table_under(&read("README.md"), "### Alarms")
-        .iter()
-        .map(|row| quoted_names(&row[0]).into_iter().next().unwrap())
-        .collect();
-    assert_eq!(in_readme, names);
+    let listed: BTreeSet<String> =
+        table_under(&runbook, "## Alarms").iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
+    assert_eq!(listed, names);
     let dashboard = resources(&template, "AWS::CloudWatch::Dashboard")["Dashboard"].to_string();
     for (name, alarm) in alarms {
         let properties = &alarm["Properties"];
@@ -202,4 +208,32 @@ fn every_guarantee_names_a_test_that_there_is() {
         let named = quoted_names(&row[2]);
         assert!(named.len() == 1 && named.is_subset(&tests), "{row:?}");
     }
+}
+
+#[test]
+fn every_path_that_a_document_names_exists() {
+    const FOLDERS: [&str; 6] = ["docs/", "events/", "functions/", "local/", "shared/", "tests/"];
+    let root = repository();
+    let mut documents = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    let mut directories = vec![root.join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                documents.push(path);
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    for document in documents {
+        for name in quoted_names(&std::fs::read_to_string(&document).unwrap()) {
+            let is_path = FOLDERS.iter().any(|folder| name.starts_with(folder)) && !name.contains(['<', '*', ' ']);
+            if is_path && !root.join(&name).exists() {
+                missing.push((document.clone(), name));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
 }
