@@ -1,10 +1,6 @@
 //! What migration writes: facts that began elsewhere, each once, whatever happened to it here since.
 
-use std::collections::HashMap;
-
-use crate::legacy::{Blog, BlogId, LegacyNotice};
-use tidemark_app::ports::Followed;
-use tidemark_domain::{AuthorHead, Post, PostId, Seq, SeqSet, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, Post, Seq, SeqSet};
 
 /// Blogs that one import takes: with head, record and mappings they fill a transaction.
 pub const BLOGS_PER_IMPORT: usize = 48;

@@ -8,7 +8,6 @@ use crate::{
 };
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
-    App,
     domain::{DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
     ports::FanOut,
 };

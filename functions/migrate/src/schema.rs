@@ -13,32 +13,32 @@ use tidemark_facts::{item::Item, schema::record};
 use crate::legacy::{BlogId, LegacyNotice};
 
 /// The post that a legacy blog became.
-pub fn mapping(blog: BlogId) -> Item {
+pub(crate) fn mapping(blog: BlogId) -> Item {
     record(&format!("blog#{blog}"))
 }
 
 /// The blog in a mapping's key.
-pub fn mapped_blog(key: &str) -> Option<BlogId> {
+pub(crate) fn mapped_blog(key: &str) -> Option<BlogId> {
     key.strip_prefix("blog#")?.parse().ok()
 }
 
 /// What was imported of an author.
-pub fn import_record(author: UserId) -> Item {
+pub(crate) fn import_record(author: UserId) -> Item {
     record(&format!("author#{author}"))
 }
 
 /// The author in a record's key.
-pub fn imported_author(key: &str) -> Option<UserId> {
+pub(crate) fn imported_author(key: &str) -> Option<UserId> {
     key.strip_prefix("author#")?.parse().ok()
 }
 
 /// What was imported of a block of a legacy notice's bitmap.
-pub fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
+pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
     record(&format!("notice#{platform}#{notice}#{block}"))
 }
 
 /// How far a run is.
-pub fn run(run: &str) -> Item {
+pub(crate) fn run(run: &str) -> Item {
     record(&format!("run#{run}"))
 }
 

@@ -1,22 +1,17 @@
 //! What reconcile needs to see of both sides, in the types of [`crate::diff`], and to mend.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use tidemark_app::ports::StoreError;
 
 use serde::{Deserialize, Serialize};
 
 use crate::diff::{
-    DamagedItem, FactDifference, Stored,
-    facts::{ReactionShard, StoredCount, StoredHead, StoredPost, StoredRecord},
-    notices::{StoredNotice, StoredSlots, StoredTitle},
+    DamagedItem, Stored,
+    facts::StoredCount,
     reader::StoredReader,
     views::{StoredKey, StoredList},
 };
-use tidemark_domain::{
-    AuthorHead, Counters, Edge, NoticeId, Platform, PlatformHead, PostId, PostSummary, ReactionState, ReadState, Relation,
-    SeqSet, Slot, Timestamp, UserId,
-};
-use tidemark_views::keys::View;
+use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, UserId};
 
 /// What was found, item by item: those that can be read, and those that cannot. `K` says what they are about.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use tracing::warn;
 use crate::{
     notices::NoticeBoard,
     outage::{FEW_TRIES, Later, MOST_TRIES},
-    ports::{Clock, Edges, FanOut, FanOutKind, Look, Posts, Progress, ProgressViews, ReaderViews, Task, TaskQueue},
+    ports::{FanOut, FanOutKind, Look, Progress, Task},
     reader::Readers,
     relations::Relations,
 };
@@ -182,13 +182,13 @@ impl FanOuts {
 
     /// Leaves to a worker what could not be told.
     async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
-        Ok(self.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await?)
+        self.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
     }
 
     async fn send_pages(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
-            return Ok(self.stores.queue.send(&tasks).await?);
+            return self.stores.queue.send(&tasks).await;
         }
         let mut tasks = Vec::new();
         for page in 0..fan_out.pages {
@@ -203,7 +203,7 @@ impl FanOuts {
                 finished => return finished,
             }
         }
-        Ok(self.stores.queue.send(&tasks).await?)
+        self.stores.queue.send(&tasks).await
     }
 
     /// Runs one task. May be repeated at any time, in any order. `out_of_time` says when to stop and hand the rest on.
@@ -302,7 +302,7 @@ impl FanOuts {
         let end = pages.end;
         for page in missing.into_iter().filter(|page| pages.contains(page)) {
             if out_of_time() {
-                return Ok(self.stores.queue.send(&[list_task(fan_out, page..end)]).await?);
+                return self.stores.queue.send(&[list_task(fan_out, page..end)]).await;
             }
             if !self.is_wanted(fan_out).await? {
                 return Ok(());

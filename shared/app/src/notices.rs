@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::{
     outage::Later,
-    ports::{Clock, IdempotencyKey, NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished, Task},
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp,
@@ -332,7 +332,7 @@ impl NoticeBoard {
             None => NoticeView::Head(platform, self.stores.notices.head(platform).await?),
             Some(user) => NoticeView::Reads(user, platform, self.stores.notices.state(platform, user).await?.1),
         };
-        Ok(self.stores.notice_views.replace_notices(&view).await?)
+        self.stores.notice_views.replace_notices(&view).await
     }
 
     /// Applies `change` to what a user has read, as often as others come in between. Nothing is written when it changes nothing.

@@ -14,7 +14,7 @@ use std::{
 
 use tracing::warn;
 
-use crate::ports::{Clock, Outages, Task, TaskQueue};
+use crate::ports::Task;
 use tidemark_domain::Timestamp;
 
 /// How long a note stands: longer than a worker takes for a task that waits for nothing.

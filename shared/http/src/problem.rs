@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn openapi_has_every_kind_of_problem() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi.yaml");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.yaml");
         let document = std::fs::read_to_string(path).unwrap();
         for kind in std::iter::successors(Some(Kind::InvalidRequest), |kind| next(*kind)) {
             let (slug, status) = (format!("/problems/{}", kind.slug()), format!("status: {{const: {}}}", kind.status()));

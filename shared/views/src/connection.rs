@@ -96,7 +96,6 @@ impl Redis {
         self.0.strings(operation, keys, age).await.map_err(view_error)
     }
 
-    #[expect(clippy::type_complexity, reason = "strings with their epochs, and one more answer with its own")]
     pub(crate) async fn strings_and(
         &self,
         operation: &'static str,

@@ -182,7 +182,8 @@ fn no_two_binaries_have_one_name() {
     let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
     let functions = resources(&template_document(), "AWS::Serverless::Function");
     let binary = |function: &Value| function["Metadata"]["BuildProperties"]["Binary"].as_str().unwrap().to_owned();
-    let mut names: Vec<String> = functions.values().map(binary).chain(entries("local/src/bin").into_iter().map(stem)).collect();
+    let tools = ["local/tools/src/bin", "local/bench/src/bin"].into_iter().flat_map(entries).map(stem);
+    let mut names: Vec<String> = functions.values().map(binary).chain(tools).collect();
     assert!(names.len() > functions.len(), "{names:?}");
     names.sort();
     let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();

@@ -6,7 +6,7 @@ use futures::future::join;
 use redis::Cmd;
 use serde_json::json;
 use tidemark::Stores;
-use tidemark::{App, domain::Timestamp, ports::Followed};
+use tidemark::{domain::Timestamp, ports::Followed};
 use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
 use tidemark_tests::{LegacyRedis, world};
 

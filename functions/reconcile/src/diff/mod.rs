@@ -170,10 +170,6 @@ impl Off {
 /// Facts that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(
-    missing_docs,
-    reason = "the table above says what each is; `user` is the follower, reader or liker, `author` the other side"
-)]
 pub enum FactDifference {
     FollowerMissing {
         user: UserId,
@@ -297,7 +293,6 @@ const GRACE_SECONDS: u64 = 3 * 24 * 3600;
 /// What should have moved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the table above says what each is")]
 pub enum FlowDifference {
     DeliveryUnfinished { post: PostId, pages: usize },
     RetractionUnfinished { post: PostId, pages: usize },
@@ -330,7 +325,6 @@ pub enum Side {
 /// A view that is not what the facts imply.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the table above says what each is; `user` is whose view it is")]
 pub enum ViewDifference {
     FieldMissing {
         user: UserId,

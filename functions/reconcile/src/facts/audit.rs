@@ -25,7 +25,7 @@ use tidemark_domain::{
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
-    DynamoFacts, distinct,
+    distinct,
     edges::read_edge,
     item::{Item, Reader},
     posts::{read_head, read_post},

@@ -6,7 +6,6 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
-use tidemark::ports::StoreError;
 
 /// An error of the gateway.
 #[derive(Clone, Debug)]
@@ -83,7 +82,7 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use tidemark::http;
+    use tidemark::{http, ports::StoreError};
 
     use super::*;
 

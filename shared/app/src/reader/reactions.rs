@@ -24,7 +24,7 @@ impl Readers {
     /// Facts or Redis do not answer; to be repeated.
     pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         let state = self.reactions_to(user, author).await?;
-        Ok(self.stores.reaction_views.change(user, author, &state).await?)
+        self.stores.reaction_views.change(user, author, &state).await
     }
 
     /// The reader's reactions to the authors of these posts. `known` is what came with the posts from the view, `None` when they came from the facts; what it lacks is

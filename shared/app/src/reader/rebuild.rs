@@ -44,7 +44,7 @@ impl Readers {
                     warn!(%user, detail, "damaged view, rebuilding it");
                     anew = true;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
             if !self.rebuild(user, anew).await? {
                 return Ok(None);

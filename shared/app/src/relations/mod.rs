@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::{
     outage::Outage,
-    ports::{Edges, List, ListSlice, Posts, Reactions, RelationViews, Start},
+    ports::{List, ListSlice, Start},
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
 
