@@ -39,9 +39,7 @@ pub enum StoreError {
     /// Concurrent writes kept changing the same items until the attempts ended. If a change takes several transactions,
     /// some of them may be done.
     #[error("too many concurrent changes of the same items ({operation})")]
-    Contention {
-        operation: &'static str,
-    },
+    Contention { operation: &'static str },
     /// An item of a table cannot be decoded. A retry does not help.
     #[error("damaged item in {table}: {detail}")]
     DamagedItem {
@@ -52,9 +50,7 @@ pub enum StoreError {
     },
     /// A view cannot be decoded, or Redis returned a value of another type. A retry does not help, but a rebuild does.
     #[error("damaged view: {detail}")]
-    DamagedView {
-        detail: String,
-    },
+    DamagedView { detail: String },
 }
 
 impl StoreError {

@@ -109,9 +109,7 @@ impl LookPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inspected {
     /// Pages were done since reconcile last stored progress. Workers are active, so no page is sent again.
-    Moving {
-        pages_done: u64,
-    },
+    Moving { pages_done: u64 },
     /// All pages are done, but the fact does not say so.
     Done(Progress),
     /// Pages are missing and may be sent again.
