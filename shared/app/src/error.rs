@@ -1,11 +1,10 @@
-//! The one error of the stores.
+//! The error type of all stores.
 
 use std::{error::Error, fmt};
 
-/// The error beneath an adapter's.
+/// The underlying error of an adapter.
 pub type Source = Box<dyn Error + Send + Sync>;
 
-/// Which store an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// DynamoDB, which holds the facts.
@@ -26,46 +25,36 @@ impl fmt::Display for Store {
     }
 }
 
-/// A store did not do what was asked.
+/// An operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store is unreachable, throttles, or did not respond in time. A write may have happened.
+    /// The store is unreachable, throttles requests, or did not respond in time. A write may have been done.
     #[error("the {store} is unavailable ({operation})")]
     Unavailable {
-        /// The store.
         store: Store,
-        /// The operation that failed.
         operation: &'static str,
-        /// The client's own error.
         #[source]
         source: Source,
     },
-    /// Concurrent writes kept changing the same items. Nothing was written.
+    /// Concurrent writes kept changing the same items until the attempts ended. If a change takes several transactions,
+    /// some of them may be done.
     #[error("too many concurrent changes of the same items ({operation})")]
-    Contention {
-        /// The operation that gave up.
-        operation: &'static str,
-    },
-    /// An item of a table cannot be decoded. Repeating does not help.
+    Contention { operation: &'static str },
+    /// An item of a table cannot be decoded. A retry does not help.
     #[error("damaged item in {table}: {detail}")]
     DamagedItem {
-        /// The table.
         table: &'static str,
         /// The item's key, as text.
         key: String,
-        /// What is wrong.
         detail: String,
     },
-    /// A view cannot be decoded, or Redis returned a value of another shape. Repeating does not help; a rebuild does.
+    /// A view cannot be decoded, or Redis returned a value of another type. A retry does not help, but a rebuild does.
     #[error("damaged view: {detail}")]
-    DamagedView {
-        /// What is wrong.
-        detail: String,
-    },
+    DamagedView { detail: String },
 }
 
 impl StoreError {
-    /// The store it is about. Contention is met in facts alone.
+    /// Returns the store that failed. Contention counts as an error of the fact store.
     pub fn store(&self) -> Store {
         match self {
             Self::Unavailable { store, .. } => *store,
@@ -74,7 +63,7 @@ impl StoreError {
         }
     }
 
-    /// Whether a later attempt may succeed.
+    /// Returns whether a later attempt may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Contention { .. } => true,
@@ -82,7 +71,7 @@ impl StoreError {
         }
     }
 
-    /// Whether a store did not respond, as opposed to having responded with something unexpected.
+    /// Returns whether a store did not respond, in contrast to an unexpected response.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }

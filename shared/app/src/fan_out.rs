@@ -1,7 +1,8 @@
-//! Fan-out: from a post to the views of its author's followers, page by page.
+//! Fan-out: the delivery of a post to the views of its author's followers, page by page.
 //!
-//! Publish (or delete) [starts](FanOuts::start) it: few pages are listed and sent as batches at once, many are handed to page tasks.
-//! Workers [run](FanOuts::run) tasks; reconcile [resumes](FanOuts::resume) what was lost.
+//! Publish and delete [start](FanOuts::start) a fan-out. For up to [`INLINE_PAGES`] pages they list the followers and
+//! send one batch for each page. For more pages they send tasks that list ranges of pages. Workers [run](FanOuts::run)
+//! tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
 use crate::Stores;
 use crate::ViewSync;
@@ -23,11 +24,13 @@ use tidemark_domain::{
     pages::{INLINE_PAGES, page_buckets, page_tasks},
 };
 
-/// How many attempts of its own a task has that failed with `error`, before it is left to the receives that the queue allows; none if it may be the task's fault.
+/// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
+/// queue allows remain. The result is 0 if the task itself may be the cause.
 pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
     match task {
         _ if !error.is_retryable() => 0,
-        // DynamoDB also refuses a request for what is wrong with it, and reconcile resumes a fan-out.
+        // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
+        // fan-out.
         Task::Batch { .. } | Task::List { .. } if error.store() != Store::Views => FEW_TRIES,
         _ => MOST_TRIES,
     }
@@ -36,67 +39,65 @@ pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
 /// Use cases of fan-outs. Clones share the stores.
 #[derive(Clone)]
 pub struct FanOuts {
-    /// The stores.
     pub stores: Arc<Stores>,
-    /// Views that a worker brings in line later.
     pub later: Later,
-    /// For tasks that bring a view of notices in line.
+    /// Runs `notices` tasks.
     pub notices: NoticeBoard,
-    /// For tasks that rebuild a view.
+    /// Runs `rebuild` tasks.
     pub readers: Readers,
-    /// For counters of what was published.
+    /// Removes cached counters of the author.
     pub relations: Relations,
-    /// For tasks that bring one pair in line.
+    /// Runs `sync` tasks.
     pub sync: ViewSync,
 }
 
-/// How long pages may wait in a queue that is never seen drained before they are taken for lost.
+/// How long pages may wait in a queue that is not drained before they count as lost.
 const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
-/// Messages in flight that are no sign of a backlog: about what all workers hold at once.
+/// Up to this many messages in flight are no sign of a backlog: all workers together hold about as many.
 const HELD_BY_WORKERS: u64 = 100;
 
 /// How often the wait for pages that were sent again doubles.
 const MOST_DOUBLINGS: u32 = 10;
 
-/// What a look at unfinished fan-outs goes by.
+/// The input of one look at unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookPlan {
-    /// Now.
     pub now: Timestamp,
-    /// How long the pages of a publish may take. After attempt `k` it is 2ᵏ times as long.
+    /// How long the pages of a publish may take. After attempt `k` the wait is 2ᵏ times as long.
     pub wait_ms: u64,
-    /// Whether the queue was seen drained: what is not done and was sent before is lost.
+    /// Whether the queue was drained. If it was, pages that were sent before and are not done are lost.
     pub drained: bool,
-    /// How often pages are sent again.
+    /// How often missing pages are sent again.
     pub most_attempts: u32,
 }
 
-/// Whether it is time for an unfinished fan-out to be looked into.
+/// Whether an unfinished fan-out is due for inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Now.
     Now,
-    /// Its pages may still be on their way.
+    /// Its pages may still wait in the queue or be in progress.
     Later,
-    /// Nobody knows since when its pages wait: noted, and then later.
+    /// It is unknown since when its pages wait. The time of this look is stored, and a later look decides.
     Unseen,
 }
 
 impl LookPlan {
-    /// Whether the pages of this fan-out are to be taken for lost, if nobody has done them.
+    /// Returns whether the missing pages of this fan-out count as lost.
     ///
-    /// Standing still does not tell: pages that wait in a backlog do the same. SQS has no attribute for the age of its oldest message (that is a metric, minutes late), but
-    /// it tells how many messages wait and how many are in flight. A queue without waiting messages has given all that was sent before to workers, so that a page which is
-    /// neither done nor moving is lost, or fails again and again; the doubled waits bound what that costs. While messages wait, nothing is sent, for an hour doubled with each
-    /// attempt: a queue that is busy at every look must not hold off for ever what is really lost.
+    /// A lack of progress is not enough: pages that wait in a backlog make no progress either. SQS has no attribute for
+    /// the age of its oldest message (a metric has it, minutes late). It returns how many messages wait and how many
+    /// are in flight. If no message waits, the queue has given every page that was sent before to a worker. A page that
+    /// is neither done nor in progress is then lost, or fails repeatedly; the doubled waits limit the cost of that.
+    /// While messages wait, no page is sent again for an hour, which doubles with each attempt. After that time pages
+    /// are sent even if the queue is busy at every look, so lost pages do not stay lost.
     pub fn due(&self, delivery: &Delivery) -> Due {
         let wait = if self.drained { self.wait_ms } else { self.wait_ms.max(BACKLOG_WAIT_MS) };
         let since = delivery.sent_at.unwrap_or(delivery.started_at);
         if since.plus_ms(wait << delivery.attempts.min(MOST_DOUBLINGS)) > self.now {
             Due::Later
         } else if !self.drained && delivery.sent_at.is_none() {
-            // A retraction, or an import, of a post of long ago.
+            // A retraction or an import may have begun long after the post was published.
             Due::Unseen
         } else {
             Due::Now
@@ -104,43 +105,37 @@ impl LookPlan {
     }
 }
 
-/// How an unfinished fan-out was found.
+/// The state of an unfinished fan-out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inspected {
-    /// Pages were done since the last note: workers are at it, and what is on its way need not be sent twice.
-    Moving {
-        /// Pages done.
-        pages_done: u64,
-    },
-    /// All pages are done, and nobody has noted that.
+    /// Pages were done since reconcile last stored progress. Workers are active, so no page is sent again.
+    Moving { pages_done: u64 },
+    /// All pages are done, but the fact does not say so.
     Done(Progress),
     /// Pages are missing and may be sent again.
     Missing {
-        /// Pages done.
         pages_done: u64,
-        /// Pages that nobody has done.
+        /// Numbers of the pages that are not done.
         pages: Vec<u16>,
     },
-    /// Pages are missing and were sent as often as allowed; an operator has to look at it.
+    /// Pages are missing and were sent as often as allowed. An operator has to resume the fan-out.
     UsedUp {
-        /// Pages that nobody has done.
+        /// How many pages are not done.
         pages: usize,
     },
 }
 
-/// Delivery status of a post as a client asks for it.
+/// The delivery status of a post, as the API returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliveryStatus {
-    /// How far it is.
     pub state: DeliveryState,
-    /// Followers handled, whether or not their feed was live.
+    /// Followers handled, whether or not they have a live view.
     pub delivered: u64,
-    /// Pages done.
     pub pages_done: u64,
 }
 
 impl FanOut {
-    /// The fan-out that a post needs: delivery while it lives, retraction when it is a tombstone.
+    /// Returns the fan-out that a post needs: a delivery if it is live, a retraction if it is a tombstone.
     pub fn of(post: &Post, head: &AuthorHead) -> Self {
         Self {
             kind: if post.deleted { FanOutKind::Retract } else { FanOutKind::Deliver },
@@ -158,10 +153,9 @@ impl FanOut {
 }
 
 impl FanOuts {
-    /// Starts a fan-out: a bounded number of reads and sends, whatever the number of followers.
+    /// Starts a fan-out. The number of reads and sends is bounded, independent of the number of followers.
     ///
-    /// # Errors
-    /// Some pages may not have been sent; the post is listed as unfinished until they are, and reconcile sends them.
+    /// After an error some pages may not be sent. The post stays listed as unfinished, and reconcile sends them.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages == 0 {
             return match self.finish(fan_out, 0).await {
@@ -169,7 +163,7 @@ impl FanOuts {
                 finished => finished,
             };
         }
-        // The pages count more than this, and go on their way in any case.
+        // The pages matter more than the counters, so they are sent even if `tell` fails.
         let told = async {
             match self.tell(fan_out).await {
                 Ok(()) => Ok(()),
@@ -180,7 +174,7 @@ impl FanOuts {
         sent.and(told)
     }
 
-    /// Leaves to a worker what could not be told.
+    /// Leaves `tell` to a worker.
     async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
         self.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
     }
@@ -198,7 +192,7 @@ impl FanOuts {
         if tasks.iter().all(is_empty) {
             match self.finish(fan_out, 0).await {
                 Err(error) if error.is_retryable() => {
-                    warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "an empty fan-out could not be finished, a worker will do it");
+                    warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "could not finish an empty fan-out, a worker will finish it");
                 }
                 finished => return finished,
             }
@@ -206,10 +200,10 @@ impl FanOuts {
         self.stores.queue.send(&tasks).await
     }
 
-    /// Runs one task. May be repeated at any time, in any order. `out_of_time` says when to stop and hand the rest on.
+    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, the task stops
+    /// and sends its rest as a new task.
     ///
-    /// # Errors
-    /// The task is not done and has to be given back.
+    /// After an error the task is not done, and the caller has to give it back to the queue.
     pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
         match task {
             Task::Batch { fan_out, page, followers, .. } => {
@@ -226,19 +220,13 @@ impl FanOuts {
         }
     }
 
-    /// Whether the queue holds nothing but what workers are at.
-    ///
-    /// # Errors
-    /// It does not answer.
+    /// Returns whether no message waits and no more messages are in flight than the workers hold.
     pub async fn is_drained(&self) -> Result<bool, StoreError> {
         let backlog = self.stores.queue.backlog().await?;
         Ok(backlog.waiting == 0 && backlog.in_flight <= HELD_BY_WORKERS)
     }
 
-    /// How an unfinished fan-out is that is due.
-    ///
-    /// # Errors
-    /// Redis does not answer.
+    /// Returns the state of an unfinished fan-out that is due.
     pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected, StoreError> {
         let fan_out = FanOut::of(post, head);
         let (progress, pages) = self.stores.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
@@ -254,10 +242,8 @@ impl FanOuts {
         })
     }
 
-    /// Does what an inspected fan-out needs: finishes it, sends its missing pages again, or gives it up.
-    ///
-    /// # Errors
-    /// Facts, Redis or the queue do not answer; to be repeated.
+    /// Handles an inspected fan-out: finishes it, stores its progress, sends its missing pages again, or gives it up.
+    /// May be repeated after an error.
     pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<(), StoreError> {
         let fan_out = FanOut::of(post, head);
         match inspected {
@@ -266,7 +252,7 @@ impl FanOuts {
             Inspected::UsedUp { .. } => self.stores.posts.note_look(post, Look::GivenUp).await?,
             Inspected::Missing { pages_done, pages } => {
                 self.stores.posts.note_look(post, Look::Sent(*pages_done, self.stores.clock.now())).await?;
-                // As many page tasks as a publish sends at most. Each leaves out what is done.
+                // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
                     pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
@@ -276,10 +262,7 @@ impl FanOuts {
         Ok(())
     }
 
-    /// How far the delivery of a post is.
-    ///
-    /// # Errors
-    /// Redis does not answer while the fan-out is under way.
+    /// Returns how far the delivery of a post is. It reads Redis only while the delivery is not done.
     pub async fn status(&self, post: &Post) -> Result<DeliveryStatus, StoreError> {
         let delivery = &post.delivery;
         if delivery.state == DeliveryState::Done {
@@ -333,7 +316,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// The fact decides, not the message: a deleted post is not delivered, a live one not retracted.
+    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
+    /// and a live post is not retracted.
     async fn is_wanted(&self, fan_out: FanOut) -> Result<bool, StoreError> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.is_some_and(|post| post.deleted == (fan_out.kind == FanOutKind::Retract)))
@@ -348,7 +332,7 @@ impl FanOuts {
     }
 
     async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
-        // Once more than publish itself, which may have been cut off.
+        // Publish does this too, but may have been interrupted before.
         self.tell(fan_out).await?;
         match fan_out.kind {
             FanOutKind::Deliver => self.stores.posts.finish_delivery(fan_out.post, handled, self.stores.clock.now()).await?,
@@ -357,7 +341,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Forgets what is kept of author and post that is not so any more.
+    /// Updates Redis after a change of an author's posts: removes the author's counters, stores that a deleted post is
+    /// deleted, and stores the head if the author was ever pulled.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.relations.forget_counters(author, None).await?;
@@ -365,7 +350,7 @@ impl FanOuts {
             self.stores.post_views.bury(fan_out.key()).await?;
         }
         if !fan_out.modes.is_push_alone() {
-            // Some readers ask for the head instead of being told.
+            // Readers of a pulled author read its head.
             let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
             self.stores.head_views.store_head(author, &head).await?;
         }
@@ -401,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_taken_for_lost_after_waits_that_double_and_in_a_backlog_after_hours() {
+    fn pages_count_as_lost_after_waits_that_double_and_in_a_backlog_after_hours() {
         let due = |minute: u64, drained: bool, attempts: u32, sent_at: Option<u64>| {
             let now = Timestamp::from_ms(minute * MINUTE);
             LookPlan { now, wait_ms: MINUTE / 2, drained, most_attempts: 8 }.due(&delivery(attempts, sent_at))
@@ -409,8 +394,8 @@ mod tests {
         assert_eq!([due(0, true, 0, None), due(1, true, 0, None)], [Due::Later, Due::Now]);
         assert_eq!([due(103, true, 3, Some(100)), due(104, true, 3, Some(100))], [Due::Later, Due::Now]);
         assert_eq!([due(227, true, 8, Some(100)), due(228, true, 8, Some(100))], [Due::Later, Due::Now]);
-        assert_eq!([due(1, false, 0, None), due(59, false, 0, None)], [Due::Later; 2], "it may wait with others");
-        assert_eq!(due(60, false, 0, None), Due::Unseen, "a retraction of a post of long ago, for all that is known");
+        assert_eq!([due(1, false, 0, None), due(59, false, 0, None)], [Due::Later; 2], "the page may wait in the backlog");
+        assert_eq!(due(60, false, 0, None), Due::Unseen, "it may be a new retraction of an old post");
         assert_eq!([due(119, false, 0, Some(60)), due(120, false, 0, Some(60))], [Due::Later, Due::Now]);
         assert_eq!([due(219, false, 1, Some(100)), due(220, false, 1, Some(100))], [Due::Later, Due::Now]);
         assert_eq!(due(u64::MAX / MINUTE, true, u32::MAX, Some(0)), Due::Now);

@@ -11,33 +11,30 @@ use tidemark_domain::{Edge, Timestamp, UserId};
 /// Use cases of a follower. Clones share the stores.
 #[derive(Clone)]
 pub struct Following {
-    /// The stores.
     pub stores: Arc<Stores>,
-    /// Shows edges.
+    /// Updates the views of edges.
     pub sync: ViewSync,
 }
 
-/// What came of a request to follow one author.
+/// The outcome of a request to follow one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// The caller follows the author.
     Following {
-        /// Since when.
         since: Timestamp,
-        /// Whether this request made the edge.
+        /// Whether this request created the edge.
         created: bool,
     },
-    /// The caller follows as many authors as allowed.
+    /// The caller follows the maximum number of authors.
     LimitReached,
     /// The author is the caller.
     Oneself,
 }
 
 impl Following {
-    /// Follows each of these authors as if alone. One outcome for each time an author is named, in order.
+    /// Follows each of these authors independently. Returns one outcome for each element of `authors`, in order.
     ///
-    /// # Errors
-    /// The facts failed, or neither the views nor the queue took the change. Some authors may be followed.
+    /// Fails if the facts fail, or if neither the views nor the queue accept the change. Some authors may then be
+    /// followed.
     pub async fn follow(&self, caller: UserId, authors: &[UserId]) -> Result<Vec<(UserId, Follow)>, StoreError> {
         let mut distinct: Vec<UserId> = Vec::new();
         for &author in authors {
@@ -47,7 +44,7 @@ impl Following {
         }
         let heads = self.stores.posts.heads(&distinct).await?;
         let outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
-        // Also the edges that were there: an earlier request may have ended between its fact and the views.
+        // Includes edges that existed: an earlier request may have ended between its fact and the views.
         let edges: Vec<Edge> = outcomes
             .iter()
             .filter_map(|outcome| match outcome {
@@ -65,10 +62,8 @@ impl Following {
         Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
     }
 
-    /// Ends a follow, if there is one.
-    ///
-    /// # Errors
-    /// The facts failed, or neither the views nor the queue took the change.
+    /// Ends a follow, if there is one. Fails if the facts fail, or if neither the views nor the queue accept the
+    /// change.
     pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<(), StoreError> {
         let edges = &self.stores.edges;
         let tombstone = match edges.unfollow(caller, author, self.stores.clock.now()).await? {

@@ -2,9 +2,9 @@
 //!
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`fan_out`]: use cases.
-//! - [`ViewSync`]: brings views in line with a change, or leaves that to a worker.
-//! - [`outage`]: changes that Redis does not take, and stale views until a worker has brought them in line.
-//! - [`retry`]: repeats a write that concurrent writes keep overtaking.
+//! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
+//! - [`outage`]: changes that Redis does not accept, and stale views until workers have updated them.
+//! - [`retry`]: repeats a write that conflicts with concurrent writes.
 
 mod error;
 pub mod fan_out;

@@ -1,7 +1,8 @@
-//! Use cases around notices: what is live, what a reader has read of it, and the views of both.
+//! Use cases of notices: the live notices of a platform, the read state of a reader, and the views of both.
 //!
-//! A head and a read state are facts with a version. Their views are copies that a count reads in one round trip: filled from the facts under a lease
-//! when they are missing, replaced by whoever changes the fact, and by a worker when that was not possible.
+//! A head and a read state are facts with a version. Their views are copies, and a count reads both in one round trip.
+//! A missing view is filled from the facts under a lease. The request that changes a fact replaces its view. If that
+//! fails, a worker does it.
 
 use crate::Stores;
 use crate::error::{Store, StoreError};
@@ -19,86 +20,75 @@ use tidemark_domain::{
     UserId,
 };
 
-/// Readers whose states are merged, and platforms that are changed, side by side.
+/// How many readers' states are merged, and how many platforms are changed, in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of notices. Clones share the stores.
 #[derive(Clone)]
 pub struct NoticeBoard {
-    /// The stores.
     pub stores: Arc<Stores>,
-    /// Views that a worker brings in line later.
     pub later: Later,
 }
 
 /// A platform as one reader sees it at one moment.
 #[derive(Debug, Clone)]
 pub struct Board {
-    /// What is live.
     pub head: PlatformHead,
-    /// The slots that the reader has read.
+    /// Slots that the reader has read.
     pub read: SeqSet,
-    /// The moment: what expires by then is not there.
+    /// Notices that have expired by this time are left out.
     pub now: Timestamp,
-    /// Whether Redis was away and the facts answered.
+    /// Whether the facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
 impl Board {
-    /// The reader's counts.
     pub fn counts(&self) -> NoticeCounts {
         self.head.counts(&self.read, self.now)
     }
 
-    /// The notice, if it is live.
+    /// Returns the notice if it is live.
     pub fn find(&self, seq: Seq) -> Option<&LiveNotice> {
         self.head.find(seq, self.now)
     }
 
-    /// Whether the reader has read it.
     pub fn is_read(&self, notice: &LiveNotice) -> bool {
         self.read.contains(notice.slot)
     }
 }
 
-/// What lists show of a notice.
+/// What a list shows of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeItem {
-    /// Platform and sequence number.
     pub id: NoticeId,
     /// 1 to 200 characters.
     pub title: String,
-    /// When it was published.
     pub created_at: Timestamp,
-    /// Whether the reader has read it since it was last notified.
+    /// Whether the reader has read the notice's current slot.
     pub read: bool,
 }
 
-/// A page of a platform's notices.
 #[derive(Debug, Clone)]
 pub struct NoticePage {
-    /// Newest first. One that was deleted in this very moment may be missing.
+    /// Newest first. A notice that is deleted during the read may be missing.
     pub items: Vec<NoticeItem>,
-    /// Where the next page goes on, exclusive; `None` at the end.
+    /// The next page begins below this number; `None` at the end.
     pub next: Option<Seq>,
-    /// Whether Redis was away and the facts answered.
+    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
-/// What a change of a reader's state did.
+/// The result of a change of a reader's state.
 #[derive(Debug, Clone)]
 pub struct NoticesMarked {
-    /// The board after it.
+    /// The board after the change.
     pub board: Board,
-    /// Notices that became read or unread by it.
+    /// How many notices the change made read or unread.
     pub changed: u64,
 }
 
 impl NoticeBoard {
-    /// A platform as a reader sees it: one round trip when the views are there.
-    ///
-    /// # Errors
-    /// The facts are needed and do not answer.
+    /// Returns a platform as a reader sees it: one round trip if the views exist.
     pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, StoreError> {
         let now = self.stores.clock.now();
         let (outage, state) = futures::join!(self.later.outage.check(), self.stores.notice_views.notice_state(platform, user));
@@ -120,7 +110,8 @@ impl NoticeBoard {
         Ok(Board { head, read: reads.read, now, degraded })
     }
 
-    /// Stores what is missing. Leases come before the facts are read: whatever changes or is lost after that keeps an older answer from being stored.
+    /// Fills missing views. It takes the leases before it reads the facts: a later change or loss removes the lease, so
+    /// outdated facts are not stored.
     async fn fill(
         &self,
         platform: Platform,
@@ -143,10 +134,7 @@ impl NoticeBoard {
         Ok((head, reads.read))
     }
 
-    /// One page of what is live, below `before`.
-    ///
-    /// # Errors
-    /// The facts are needed and do not answer.
+    /// Returns one page of live notices, below `before`.
     pub async fn page(
         &self,
         platform: Platform,
@@ -156,7 +144,7 @@ impl NoticeBoard {
     ) -> Result<NoticePage, StoreError> {
         let board = self.board(platform, user).await?;
         let below = board.head.live_at(board.now).filter(|notice| before.is_none_or(|before| notice.seq < before));
-        // One more than asked for tells whether there is a next page.
+        // One more than requested shows whether there is a next page.
         let mut notices: Vec<LiveNotice> = below.take(limit + 1).copied().collect();
         let more = notices.len() > limit;
         notices.truncate(limit);
@@ -170,7 +158,7 @@ impl NoticeBoard {
         Ok(NoticePage { items: items.collect(), next, degraded: board.degraded || degraded })
     }
 
-    /// Titles and times, from the facts where Redis does not know them; whether it was away.
+    /// Returns titles and times, from the facts if Redis does not have them, and whether Redis was unavailable.
     async fn titles(
         &self,
         platform: Platform,
@@ -194,10 +182,8 @@ impl NoticeBoard {
         Ok((titles, degraded))
     }
 
-    /// A live notice with its text, as a reader sees it, from the facts; `None` when it is not live.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns a live notice with its text and whether the reader has read it, from the facts; `None` if it is not
+    /// live.
     pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>, StoreError> {
         let wanted = [id];
         let ((head, reads), mut found) =
@@ -207,10 +193,8 @@ impl NoticeBoard {
         Ok(Some((notice, live, reads.read.contains(live.slot))))
     }
 
-    /// Publishes one notice a platform.
-    ///
-    /// # Errors
-    /// The facts do not answer, or neither Redis nor the queue does.
+    /// Publishes one notice on each platform. Fails if the facts fail, or if neither Redis nor the queue accepts a new
+    /// head.
     pub async fn publish(
         &self,
         user: UserId,
@@ -227,7 +211,7 @@ impl NoticeBoard {
                 shown.into_iter().collect::<Result<Vec<bool>, _>>()?;
             }
             NoticesPublished::Repeated(notices) => {
-                // The first request may have ended before it showed them.
+                // The first request may have ended before it updated the views.
                 let shown = notices.iter().map(async |notice| {
                     let platform = notice.id.platform;
                     self.show(&NoticeView::Head(platform, self.stores.notices.head(platform).await?)).await?;
@@ -240,10 +224,8 @@ impl NoticeBoard {
         Ok(published)
     }
 
-    /// Replaces a notice; `None` when it is not live.
-    ///
-    /// # Errors
-    /// The facts do not answer, or neither Redis nor the queue does.
+    /// Replaces a notice; returns `None` if it is not live. Fails if the facts fail, or if neither Redis nor the queue
+    /// accepts the new head.
     pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<Option<Notice>, StoreError> {
         let Some((notice, head)) = self.stores.notices.edit(id, content, renotify, self.stores.clock.now()).await? else {
             return Ok(None);
@@ -252,17 +234,15 @@ impl NoticeBoard {
         Ok(Some(notice))
     }
 
-    /// Takes notices away. Repeatable.
-    ///
-    /// # Errors
-    /// The facts do not answer, or neither Redis nor the queue does; some may be gone.
+    /// Removes notices. May be repeated. Fails if the facts fail, or if neither Redis nor the queue accepts a new head.
+    /// Some notices may then be removed.
     pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), StoreError> {
         let mut platforms: HashMap<Platform, Vec<Seq>> = HashMap::new();
         for id in ids {
             platforms.entry(id.platform).or_default().push(id.seq);
         }
         let removals: Vec<_> = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
-        // All of them end before a failure is returned: none is cut off between its fact and the view.
+        // All removals end before a failure is returned, so none is interrupted between its fact and its view.
         let removed: Vec<Result<(), StoreError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
         removed.into_iter().collect()
     }
@@ -273,10 +253,8 @@ impl NoticeBoard {
         Ok(())
     }
 
-    /// Marks one notice read, or unread again; `None` when it is not live.
-    ///
-    /// # Errors
-    /// The facts do not answer, or neither Redis nor the queue does.
+    /// Marks one notice read or unread; returns `None` if it is not live. Fails if the facts fail, or if neither Redis
+    /// nor the queue accepts the change.
     pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, StoreError> {
         let marked = self.change(id.platform, user, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
@@ -287,19 +265,15 @@ impl NoticeBoard {
         Ok(marked.board.find(id.seq).is_some().then_some(marked))
     }
 
-    /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).
-    ///
-    /// # Errors
-    /// The facts do not answer, or neither Redis nor the queue does.
+    /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]). Fails if the facts fail, or
+    /// if neither Redis nor the queue accepts the change.
     pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, StoreError> {
         self.change(platform, user, |head, reads, now| reads.mark_through(head, seq, now)).await
     }
 
-    /// Merges slots that readers of one platform have read elsewhere into their states: a union, so that it may be repeated, interrupted, and run while they
-    /// read on. Slots of no live notice are left out. Answers how many were new, reader by reader, in order.
-    ///
-    /// # Errors
-    /// The facts do not answer, or neither Redis nor the queue does; some readers may be done.
+    /// Merges slots that readers of one platform have read elsewhere into their read states. The merge is a union, so
+    /// it may be repeated, interrupted, and run while the readers continue to read. Slots that belong to no notice are
+    /// left out. Returns the number of new slots for each reader, in order. After an error some readers may be done.
     pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, StoreError> {
         let merges: Vec<_> = readers.iter().map(|(user, slots)| self.merge(platform, *user, slots).boxed()).collect();
         let merged: Vec<Result<u64, StoreError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
@@ -315,18 +289,12 @@ impl NoticeBoard {
         merged.await.map(|marked| marked.changed)
     }
 
-    /// How many users have read a notice since it was last notified.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns how many users have read the notice's current slot.
     pub async fn readers(&self, platform: Platform, notice: &LiveNotice) -> Result<u64, StoreError> {
         self.stores.notices.readers(platform, notice.slot).await
     }
 
-    /// Makes the view of a head, or of what a user has read, agree with the facts.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; to be repeated.
+    /// Replaces the view of a head (`user` is `None`) or of a user's read state from the facts. May be repeated.
     pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<(), StoreError> {
         let view = match user {
             None => NoticeView::Head(platform, self.stores.notices.head(platform).await?),
@@ -335,7 +303,8 @@ impl NoticeBoard {
         self.stores.notice_views.replace_notices(&view).await
     }
 
-    /// Applies `change` to what a user has read, as often as others come in between. Nothing is written when it changes nothing.
+    /// Applies `change` to a user's read state, again after each conflict with another write. Writes nothing if nothing
+    /// changes.
     async fn change(
         &self,
         platform: Platform,
@@ -346,7 +315,7 @@ impl NoticeBoard {
         loop {
             let now = self.stores.clock.now();
             let (head, stored) = self.stores.notices.state(platform, user).await?;
-            // Of slots that nobody has any more no count is kept, and no trace in what is written.
+            // Slots that belong to no notice have no reader count, and are left out of what is written.
             let before = stored.without_dead(&head);
             let mut after = before.clone();
             change(&head, &mut after, now);
@@ -363,13 +332,13 @@ impl NoticeBoard {
                 return Err(StoreError::Contention { operation: "mark_notice" });
             };
             let read = reads.read.clone();
-            // Also when nothing changed: whoever changed it may have been cut off before this.
+            // Also if nothing changed: the request that changed it may have ended before this.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
             return Ok(NoticesMarked { board: Board { head, read, now, degraded: !shown }, changed });
         }
     }
 
-    /// Shows a fact in its view; whether Redis took it. If Redis is unavailable, a task does it later.
+    /// Writes a fact to its view. Returns whether Redis accepted it. If not, a task does it later.
     async fn show(&self, view: &NoticeView) -> Result<bool, StoreError> {
         let Err(error) = self.stores.notice_views.replace_notices(view).await else { return Ok(true) };
         let (platform, user) = match view.record() {
@@ -381,8 +350,8 @@ impl NoticeBoard {
     }
 }
 
-/// Logs why the facts answer instead of the view; whether Redis is away.
+/// Logs why the facts are read instead of the view. Returns whether Redis is unavailable.
 fn is_away(platform: Platform, error: &StoreError) -> bool {
-    warn!(%platform, error = error as &dyn std::error::Error, "view unavailable, answering from the facts");
+    warn!(%platform, error = error as &dyn std::error::Error, "view unavailable, responding from the facts");
     error.is_unavailable()
 }

@@ -1,9 +1,11 @@
-//! What happens while Redis is unavailable, and until the views have what they missed.
+//! Changes while Redis is unavailable, and stale views until workers have updated them.
 //!
-//! A change that cannot reach its view is left to a task. Until a worker has done that task, the view is stale, although Redis may be back already. Nobody who reads
-//! the view can see that. So the process that leaves a change to a task also notes the outage among the facts, for a few seconds; workers that cannot do such a task, or
-//! do one, prolong the note. Every process looks at the note once a second at most, and while it stands, answers come from the facts and are marked `Degraded`. A change
-//! is acknowledged only when every process must have looked since the note stands.
+//! A change that cannot reach its view is left to a task. Until a worker has done the task, the view is stale, even if
+//! Redis is available again. A reader of the view cannot detect that. Therefore the process that sends the task also
+//! writes the outage note to the facts. The note stands for a few seconds. Workers that fail at such a task, or that
+//! complete one, extend it. Every process reads the note at most once a second. While the note stands, responses come
+//! from the facts and are marked `Degraded`. A change is acknowledged only when the note has stood for so long that
+//! every process must have read it.
 
 use crate::Stores;
 use crate::error::{Store, StoreError};
@@ -17,63 +19,62 @@ use tracing::warn;
 use crate::ports::Task;
 use tidemark_domain::Timestamp;
 
-/// How long a note stands: longer than a worker takes for a task that waits for nothing.
+/// How long a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// How often one process looks at the note, and writes it, at most.
+/// One process reads the note at most once in this time, and writes it at most once in this time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The note, as one process knows it. Clones share it.
+/// The outage note, as one process knows it. Clones share the state.
 #[derive(Clone)]
 pub struct Outage {
     stores: Arc<Stores>,
     known: Arc<Mutex<Known>>,
 }
 
-/// What a process has read and written of the note. Never locked while something is waited for: requests that come before an answer ask for themselves.
+/// What a process has read and written of the note. The lock is not held across an `await`, so requests that arrive
+/// during a read of the note read it themselves.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// Until when the note stands, for all that is known.
+    /// Until when the note stands, as far as this process knows.
     until: Timestamp,
-    /// When it was asked for, the last time that there was an answer.
+    /// When the note was last read, with or without success.
     looked_at: Timestamp,
-    /// Since when and until when the note stands that this process has written.
+    /// Since when and until when the note of this process stands.
     noted_since: Timestamp,
     noted_until: Timestamp,
-    /// After a write that failed, when to write again.
+    /// After a failed write: when to write again.
     note_again_at: Timestamp,
 }
 
 impl Outage {
-    /// Nothing is known yet.
     pub fn new(stores: Arc<Stores>) -> Self {
         Self { stores, known: Arc::default() }
     }
 
-    /// An error while views may lack changes that wait in a task. If the facts cannot say, none is known.
-    ///
-    /// # Errors
-    /// The facts have to answer instead of the views.
+    /// Returns an error while views may lack changes that wait in a task; the response then has to come from the facts.
+    /// If the note cannot be read, no outage is assumed.
     pub async fn check(&self) -> Result<(), StoreError> {
         let now = self.stores.clock.now();
         let known = *self.known();
         if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
             let until = self.stores.outages.outage_until().await.unwrap_or_else(|error| {
-                warn!(error = &error as &dyn std::error::Error, "whether Redis had an outage could not be read");
+                warn!(error = &error as &dyn std::error::Error, "could not read the outage note");
                 known.until
             });
             let mut known = self.known();
             known.until = until.max(known.until);
             known.looked_at = now.max(known.looked_at);
         }
-        let detail = || "views may lack changes of an outage that wait for a worker".into();
+        let detail = || "views may lack changes that wait for a worker".into();
         if now < self.known().until {
             return Err(StoreError::Unavailable { store: Store::Views, operation: "outage", source: detail() });
         }
         Ok(())
     }
 
-    /// Notes that a change waits in a task which is not tried before this pause is over. Since when the note stands; long ago if it could not be written.
+    /// Notes that a change waits in a task that is not tried before `pause` is over. Returns since when the note
+    /// stands, or a time long ago if the note could not be written.
     async fn note(&self, pause: Duration) -> Timestamp {
         let now = self.stores.clock.now();
         let until = now.plus_ms(ms(STANDS + pause));
@@ -96,7 +97,7 @@ impl Outage {
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
-                    "an outage of Redis could not be noted: views may be stale for a moment"
+                    "could not write the outage note: views may be stale for a moment"
                 );
                 known.note_again_at = now.plus_ms(ms(LOOK_EVERY));
             }
@@ -109,20 +110,17 @@ impl Outage {
     }
 }
 
-/// Changes that a worker brings into views later.
+/// Updates of views that are left to workers.
 #[derive(Clone)]
 pub struct Later {
-    /// The stores.
     pub stores: Arc<Stores>,
-    /// The note that they wait.
     pub outage: Outage,
 }
 
 impl Later {
-    /// Leaves views to a worker. Returns when no process believes them any more: until the note has stood for so long as a process may rely on its last look.
-    ///
-    /// # Errors
-    /// The queue did not take a task.
+    /// Leaves views to a worker. Returns when the note has stood for as long as a process may rely on its last read.
+    /// From then on no process uses the stale views. If the note could not be written, it returns at once. Fails if the
+    /// queue does not accept a task.
     async fn sync(&self, tasks: &[Task]) -> Result<(), StoreError> {
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
@@ -132,24 +130,25 @@ impl Later {
         sent
     }
 
-    /// Leaves to a worker what could not be shown because of `error`. The fact stands, and the caller can be answered as if the view had it.
+    /// Leaves to a worker the update that failed with `error`. The fact is stored, so the caller may respond as if the
+    /// view had the change.
     ///
-    /// # Errors
-    /// The queue did not take a task either. The caller must not be told that all is done: its repetition shows the fact.
+    /// Fails if the queue does not accept a task either. The caller must not report success then. Its repetition
+    /// updates the view.
     pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
-        warn!(error = error as &dyn std::error::Error, ?tasks, "the views could not be updated, a worker will do it");
+        warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         self.sync(tasks).await
     }
 
-    /// Leaves a task that failed to a later attempt of its own, if it has had fewer than `most`. A message that is received again and again would end among the dead
-    /// letters of an outage that lasts, and wait for the queue's visibility timeout each time.
+    /// Sends a failed task again with a delay, if it has had fewer than `most` attempts of its own. A message that the
+    /// queue redelivers instead would wait for the visibility timeout each time, and would become a dead letter in a
+    /// long outage.
     ///
-    /// # Errors
-    /// The queue did not take it, or it was tried too often: it has to be given back.
+    /// Fails if the queue does not accept the task or the attempts are used up. The caller then has to give it back.
     pub async fn again(&self, task: &Task, most: u8) -> Result<(), StoreError> {
         let (task, tries) = task.tried_once_more();
         if tries >= most {
-            return Err(StoreError::Unavailable { store: Store::Queue, operation: "again", source: "tried too often".into() });
+            return Err(StoreError::Unavailable { store: Store::Queue, operation: "again", source: "no attempts left".into() });
         }
         let pause = pause(&task, tries);
         let note = async {
@@ -160,7 +159,7 @@ impl Later {
         futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1
     }
 
-    /// After a task was done: others of the same outage may still wait, and then the note stands on.
+    /// Extends the note after a task is done: other tasks of the same outage may still wait.
     pub async fn done(&self, task: &Task) {
         if task.is_missed_by_views() {
             self.outage.note(Duration::ZERO).await;
@@ -168,14 +167,15 @@ impl Later {
     }
 }
 
-/// Attempts of its own that a task has in an outage, four hours of them; then it is given back, and ends among the dead letters.
+/// Attempts of its own that a task has in an outage: about four hours. Then it is given back and becomes a dead letter.
 pub const MOST_TRIES: u8 = u8::MAX;
 
-/// Attempts of its own that a task has which may have failed through its own fault, half a minute of them.
+/// Attempts of its own that a task has if it may be the cause of its failure: about half a minute.
 pub const FEW_TRIES: u8 = 8;
 
-/// How long a task waits that failed so often: short at first, so that a view is right soon after a short outage, and a minute in a long one. A page of a fan-out is much
-/// work, of which some may be done each time, and so waits longer.
+/// The delay of a task that has failed `tries` times. It is short at first, so that a view is right soon after a short
+/// outage, and a minute in a long one. A page of a fan-out waits longer, because it is more work and some of it may be
+/// repeated each time.
 fn pause(task: &Task, tries: u8) -> Duration {
     Duration::from_secs(match tries {
         0..5 if task.is_missed_by_views() => 1,

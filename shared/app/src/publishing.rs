@@ -1,4 +1,4 @@
-//! [`Publishing`]: publish, show, delete a post; likes and favorites; how far a delivery is.
+//! [`Publishing`]: publish, read and delete a post; likes and favorites; the delivery status of a post.
 
 use std::sync::Arc;
 
@@ -14,26 +14,20 @@ use tidemark_domain::{DeliveryState, NewPost, Post, PostId, Reaction, ReactionCo
 /// Use cases of an author's posts. Clones share the stores.
 #[derive(Clone)]
 pub struct Publishing {
-    /// The stores.
     pub stores: Arc<Stores>,
     /// Delivers and retracts posts.
     pub fan_outs: FanOuts,
-    /// Shows reactions.
+    /// Updates the views of reactions.
     pub sync: ViewSync,
 }
 
 /// A live post as one user sees it.
 #[derive(Debug, Clone)]
 pub struct PostDetails {
-    /// The post.
     pub post: Post,
-    /// Its text.
     pub body: Option<String>,
-    /// Whether the user has read it.
     pub read: bool,
-    /// Whether the user likes it.
     pub liked: bool,
-    /// Whether it is among the user's favorites.
     pub favorited: bool,
     /// Reactions of all users.
     pub counts: ReactionCounts,
@@ -44,34 +38,31 @@ pub struct PostDetails {
 pub struct PostDelivery {
     /// The post, or its tombstone.
     pub post: Post,
-    /// Its delivery.
     pub status: DeliveryStatus,
-    /// Whether Redis was unavailable, so that pages under way are not counted.
+    /// Whether Redis was unavailable. `pages_done` is then 0.
     pub degraded: bool,
 }
 
-/// What came of a request to delete a post.
+/// The outcome of a request to delete a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// The post is deleted, by this request or an earlier one.
+    /// This request or an earlier one deleted the post.
     Deleted,
-    /// It is another author's.
+    /// The post belongs to another author.
     NotAuthor,
-    /// There never was such a post.
+    /// No such post was ever published.
     Unknown,
 }
 
 impl Publishing {
-    /// Publishes a post and starts its delivery. A repeated key starts the delivery once more, if it is not done: the first request may have ended before that.
-    ///
-    /// # Errors
-    /// The facts failed.
+    /// Publishes a post and starts its delivery. A request with the same key starts an unfinished delivery again,
+    /// because the first request may have ended before it did.
     pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published, StoreError> {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
         match &published {
             Published::Created(post, head) => self.start(FanOut::of(post, head)).await,
-            // What is done of a fan-out is not sent again.
+            // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
                 self.start(FanOut::of(post, &head)).await;
@@ -82,9 +73,6 @@ impl Publishing {
     }
 
     /// Deletes a post of `caller` and starts its retraction.
-    ///
-    /// # Errors
-    /// The facts failed.
     pub async fn delete(&self, caller: UserId, post: PostId) -> Result<Removal, StoreError> {
         if post.author != caller {
             let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
@@ -99,17 +87,15 @@ impl Publishing {
         Ok(Removal::Deleted)
     }
 
-    /// Starts the fan-out of a post that is a fact already. If a store is unavailable, the fan-out stays pending, and reconcile starts it.
+    /// Starts the fan-out of a post that is a fact already. If a store is unavailable, the fan-out stays pending, and
+    /// reconcile resumes it.
     async fn start(&self, fan_out: FanOut) {
         if let Err(error) = self.fan_outs.start(fan_out).await {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }
 
-    /// A live post with its text, from the facts; `None` if it is deleted or unknown.
-    ///
-    /// # Errors
-    /// The facts failed.
+    /// Returns a live post with its text, from the facts; `None` if it is deleted or unknown.
     pub async fn post(&self, caller: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
         let wanted = [id];
         let (mut posts, body) = futures::try_join!(self.stores.posts.posts(&wanted), self.stores.posts.body(id))?;
@@ -130,10 +116,7 @@ impl Publishing {
         }))
     }
 
-    /// How far the delivery of a post is; `None` if there never was such a post.
-    ///
-    /// # Errors
-    /// The facts failed.
+    /// Returns how far the delivery of a post is; `None` if no such post was ever published.
     pub async fn delivery(&self, id: PostId) -> Result<Option<PostDelivery>, StoreError> {
         let Some(post) = self.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(None) };
         let (status, degraded) = match self.fan_outs.status(&post).await {
@@ -147,10 +130,8 @@ impl Publishing {
         Ok(Some(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post, or takes it back. Whether there is such a post.
-    ///
-    /// # Errors
-    /// The facts failed, or neither the views nor the queue took the change.
+    /// Gives a reaction to a live post or removes it. Returns whether there is such a post. Fails if the facts fail, or
+    /// if neither the views nor the queue accept the change.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<bool, StoreError> {
         match self.stores.reactions.react(user, post, reaction, given).await? {
             Reacted::Stands(state) => {

@@ -1,6 +1,7 @@
-//! [`Reading`]: read and unread. One post, many posts, through a post, everything before a time.
+//! [`Reading`]: marks posts read and unread. One post, many posts, everything up to a post, everything before a time.
 //!
-//! A mark is a fact before the response, and reaches the view guarded by its version, so that any number of devices end as the facts say.
+//! A mark is a fact before the response. The version of the read state guards the update of the view, so the marks of
+//! any number of devices end as the facts say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,54 +17,53 @@ use crate::{
 };
 use tidemark_domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId};
 
-/// Authors whose read states are changed side by side.
+/// How many authors' read states are changed in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of a reader's marks. Clones share the stores.
+///
+/// A mark fails if the facts fail, or if neither the view nor the queue accepts the change. If it covers several posts
+/// or authors, some of them may then be marked.
 #[derive(Clone)]
 pub struct Reading {
-    /// The stores.
     pub stores: Arc<Stores>,
-    /// Shows marks.
+    /// Updates views after marks.
     pub sync: ViewSync,
 }
 
-/// A mark of one post.
+/// The result of a mark of one post.
 #[derive(Debug, Clone)]
 pub struct MarkedPost {
     /// Whether the post counts as read.
     pub read: bool,
-    /// The reader's counts after it.
+    /// The reader's counts after the mark.
     pub snapshot: Snapshot,
 }
 
-/// Marks of many posts.
+/// The result of a mark of many posts.
 #[derive(Debug, Clone)]
 pub struct MarkedPosts {
-    /// Posts that were unread before.
+    /// How many of the posts were unread before.
     pub changed: u64,
-    /// The reader's counts after it.
+    /// The reader's counts after the mark.
     pub snapshot: Snapshot,
 }
 
-/// What became of one author's read state.
+/// The result of a change of one author's read state.
 struct Changed {
     /// The facts of the pair after the change.
     pair: PairFacts,
     /// How many posts changed their flag.
     count: u64,
-    /// Whether this request wrote the facts; if not, they said so before.
+    /// Whether this request wrote the facts. If not, they contained the change before.
     written: bool,
 }
 
-/// What became of each author's read state. One that failed does not hold off the others.
+/// The result for each author. The failure of one author does not stop the others.
 type Outcomes = Vec<Result<Changed, StoreError>>;
 
 impl Reading {
-    /// Marks one live post read, or unread again; `None` if there is no such post.
-    ///
-    /// # Errors
-    /// The facts failed, or neither the view nor the queue took the change.
+    /// Marks one live post read or unread; returns `None` if there is no such post.
     pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Option<MarkedPost>, StoreError> {
         let live = self.stores.posts.posts(&[post]).await?.get(&post).is_some_and(|post| !post.deleted);
         if !live {
@@ -74,10 +74,7 @@ impl Reading {
         Ok(Some(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
     }
 
-    /// Marks posts read. Those that are deleted or unknown are left out.
-    ///
-    /// # Errors
-    /// The facts failed, or neither the view nor the queue took the change. Some posts may be marked.
+    /// Marks posts read. Deleted and unknown posts are left out.
     pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts, StoreError> {
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let known = self.stores.posts.posts(&asked).await?;
@@ -92,14 +89,11 @@ impl Reading {
         self.shown(user, in_parallel(changes.collect()).await).await
     }
 
-    /// Marks everything of one author read, through this number or the author's latest post.
-    ///
-    /// # Errors
-    /// The facts failed, or neither the view nor the queue took the change.
+    /// Marks everything of one author read, up to this number or the author's latest post.
     pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts, StoreError> {
         let pair = self.sync.readers.pair(user, author).await?;
         let changed = self.apply(user, author, pair, |flags, reads| {
-            // At most to the last post there is: a post that arrives later stays unread.
+            // At most up to the latest post: a post that arrives later stays unread.
             let seq = seq.min(flags.head().latest_seq);
             let count = if seq < reads.through { 0 } else { flags.unread_upto(seq) };
             reads.mark_through(seq).then_some(count)
@@ -108,10 +102,7 @@ impl Reading {
         self.shown(user, outcomes).await
     }
 
-    /// Marks everything that existed at `before` read, of every followed author; now when it is `None`.
-    ///
-    /// # Errors
-    /// The facts failed, or neither the view nor the queue took the change. Some authors may be marked.
+    /// Marks everything read that existed at `before`, of every followed author. `None` stands for now.
     pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts, StoreError> {
         let before = before.unwrap_or_else(|| self.stores.clock.now());
         let pairs = self.sync.readers.pairs(user).await?;
@@ -121,7 +112,7 @@ impl Reading {
 
     async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed, StoreError> {
         let author = pair.author;
-        // If nothing of the author is unread, no post has to be looked up by time.
+        // If no post of the author is unread, no post has to be looked up by time.
         let unread = pair.state().is_some_and(|state| state.unread() > 0);
         let upto = if unread { self.last_before(author, &pair.head, before).await? } else { 0 };
         let changed = self.apply(user, author, pair, |flags, reads| match flags.unread_upto(upto) {
@@ -131,7 +122,7 @@ impl Reading {
         changed.await
     }
 
-    /// The last post of the author that existed at `before`.
+    /// Returns the last post of the author that existed at `before`.
     async fn last_before(&self, author: UserId, head: &AuthorHead, before: Timestamp) -> Result<Seq, StoreError> {
         if head.latest_at <= before {
             return Ok(head.latest_seq);
@@ -139,7 +130,7 @@ impl Reading {
         self.stores.posts.seq_at(author, before).await
     }
 
-    /// Marks posts of one author. Any number of devices may do so at once: none of them waits for another.
+    /// Marks posts of one author. Marks of several devices do not wait for each other.
     async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
         let pair = self.sync.readers.pair(user, author).await?;
         if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
@@ -151,8 +142,9 @@ impl Reading {
         Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
     }
 
-    /// Applies `change` to what `user` has read of `author`, on the condition that nobody else changed it. `change` gets the facts and returns how many posts it changed,
-    /// or `None` if there is nothing to write; it may run several times.
+    /// Applies `change` to the read state of `user` for `author`, on the condition that it has not changed in the
+    /// meantime. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to write.
+    /// It may run several times.
     async fn apply(
         &self,
         user: UserId,
@@ -174,7 +166,8 @@ impl Reading {
             }
             let stored = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
             if stored == reads {
-                // The answer to our own first attempt was lost, and its repetition failed on what that attempt had written.
+                // The response to our first attempt was lost, and its repetition failed because that attempt had
+                // written the state.
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }
             pair.reads = stored;
@@ -184,7 +177,7 @@ impl Reading {
         }
     }
 
-    /// Shows what is a fact, also when another author's change failed, and then returns that failure.
+    /// Updates the view with the changes that succeeded, and then returns the first failure, if there is one.
     async fn shown(&self, user: UserId, outcomes: Outcomes) -> Result<MarkedPosts, StoreError> {
         let (changes, failures): (Outcomes, Outcomes) = outcomes.into_iter().partition(Result::is_ok);
         let changes: Vec<Changed> = changes.into_iter().flatten().collect();
@@ -195,9 +188,10 @@ impl Reading {
         }
     }
 
-    /// Brings the view in line with the facts of these pairs and returns the counts after it. Pairs that this request did not write are compared too: an earlier
-    /// request may have ended between its fact and the view. If the view cannot be read, it cannot be compared either, and is updated with all that was ever marked. If
-    /// the view cannot take them, a worker will, and the counts come from the facts.
+    /// Updates the view from the facts of these pairs and returns the counts after it. It also compares pairs that this
+    /// request did not write, because an earlier request may have ended between its fact and the view. If the view
+    /// cannot be read, it cannot be compared, and every pair that was ever marked is updated. If the view does not
+    /// accept the update, a worker does it later, and the counts come from the facts.
     async fn show(&self, user: UserId, changes: &[Changed]) -> Result<Snapshot, StoreError> {
         let readers = &self.sync.readers;
         let (written, others): (Vec<&Changed>, Vec<&Changed>) = changes.iter().partition(|change| change.written);
@@ -223,7 +217,8 @@ impl Reading {
     }
 }
 
-/// Runs changes of several authors' states side by side. All of them end before any failure is returned: none is cut off between its fact and the view.
+/// Runs changes of several authors' states in parallel. All of them end before a failure is returned, so none is
+/// interrupted between its fact and the view.
 async fn in_parallel(changes: Vec<BoxFuture<'_, Result<Changed, StoreError>>>) -> Outcomes {
     stream::iter(changes).buffer_unordered(PARALLEL).collect().await
 }

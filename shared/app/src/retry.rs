@@ -1,14 +1,15 @@
-//! Repeating a write that others keep overtaking: after a random pause that grows, until a time is over. Counting attempts instead would give up early exactly when
-//! many write at once.
+//! Repeats a write that conflicts with concurrent writes: after a random pause that grows, until a time limit. A limit
+//! of attempts would end too early when many writers compete.
 
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-/// How long a write is repeated: well below the ten seconds that a function has for a request.
+/// The time limit of one write: well below the ten seconds that a function has for a request.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The longest pause before the second attempt, which doubles with each, and its end: with hundreds who write at once the attempts have to spread over seconds.
+/// The longest pause before the second attempt. It doubles with each attempt, up to `LONGEST_PAUSE_MS`: with hundreds
+/// of concurrent writers the attempts have to spread over seconds.
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
 
@@ -22,12 +23,12 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// Begins the time of one write.
+    /// Starts the time limit of one write.
     pub(crate) fn begin(wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
         Self { wait, random, started: Instant::now(), attempts: 0 }
     }
 
-    /// Waits before the next attempt; false when the time is over.
+    /// Waits before the next attempt. Returns false when the time is over.
     pub async fn again(&mut self) -> bool {
         let longest = (FIRST_PAUSE_MS << self.attempts.min(16)).min(LONGEST_PAUSE_MS);
         self.attempts += 1;

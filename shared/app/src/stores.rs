@@ -1,4 +1,4 @@
-//! [`Stores`]: all ports, as the use cases share them.
+//! [`Stores`]: all ports, shared by the use cases.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,47 +9,32 @@ use crate::ports::{
     ReaderViews, Reads, RelationViews, TaskQueue,
 };
 
-/// Facts, views, queue, and what is injected of the outside world. Clones share the adapters.
+/// Facts, views, queue, clock, random numbers and sleep. Clones share the adapters.
 #[derive(Clone)]
 pub struct Stores {
-    /// Follow edges.
     pub edges: Arc<dyn Edges>,
-    /// Posts, heads, and the state of fan-outs.
     pub posts: Arc<dyn Posts>,
-    /// Read states.
     pub reads: Arc<dyn Reads>,
-    /// Likes and favorites.
     pub reactions: Arc<dyn Reactions>,
-    /// Notices and their read states.
     pub notices: Arc<dyn Notices>,
-    /// The note of an outage of Redis.
     pub outages: Arc<dyn Outages>,
-    /// Feeds and read states of live readers.
     pub reader_views: Arc<dyn ReaderViews>,
-    /// Heads of authors whose readers pull.
     pub head_views: Arc<dyn HeadViews>,
-    /// Summaries of posts.
     pub post_views: Arc<dyn PostViews>,
-    /// Readers' reactions.
     pub reaction_views: Arc<dyn ReactionViews>,
-    /// Cached relation lists and counters.
     pub relation_views: Arc<dyn RelationViews>,
-    /// Heads of platforms and read states of notices.
     pub notice_views: Arc<dyn NoticeViews>,
-    /// Progress of fan-outs.
     pub progress: Arc<dyn ProgressViews>,
-    /// Tasks for the workers.
     pub queue: Arc<dyn TaskQueue>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Random numbers, for tokens of leases and rebuilds.
+    /// For tokens of leases and rebuilds, and for the pauses between attempts.
     pub random: fn() -> u64,
-    /// Sleeps.
+    /// Sleeps for this duration.
     pub wait: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Stores {
-    /// Adapters that implement every port of their store.
+    /// Takes adapters that implement every port of their store.
     pub fn new<F, V>(
         facts: Arc<F>,
         views: Arc<V>,
@@ -83,7 +68,7 @@ impl Stores {
         }
     }
 
-    /// Begins the attempts of one optimistic write.
+    /// Starts the attempts of one optimistic write.
     pub fn retries(&self) -> crate::retry::Retries {
         crate::retry::Retries::begin(self.wait, self.random)
     }

@@ -1,24 +1,26 @@
-//! What a live reader's view knows of one followed author: which posts were delivered, which are read, which are gone.
+//! What a view knows of one followed author: which posts are delivered, read and deleted.
 //!
-//! This is the value of one field of the reader state hash. The layout is shared with `views/lua/codec.lua`; all numbers little-endian:
+//! This is the value of one field of the reader state hash. `shared/views/src/lua/codec.lua` shares the layout. All
+//! numbers are little-endian:
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are to be merged), 4 bitmaps follow, 8 modes follow, 16 older posts follow |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow |
 //! | 4 | rev | revision of the follow edge |
-//! | 4 | version | version of the read fact that `read` comes from |
-//! | 4 | deletions | greatest number of deletions known of the author |
+//! | 4 | version | version of the read state that `read` comes from |
+//! | 4 | deletions | greatest known number of the author's deletions |
 //! | 4 | floor | posts up to it are not shown |
-//! | 4 | base / 8 | everything up to `base` is read or deleted, but for the older posts; `read` and `deleted` begin after it |
-//! | 4 | through | every post up to it was delivered, or needs no delivery |
-//! | 6 | newest_at | time of the newest post delivered, ms |
-//! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions that were asked for, see [`Asked`] |
-//! | 4, 4 | older | with flag 16: how many posts up to `horizon` are unread, and `horizon`; which of them are, the view does not know |
+//! | 4 | base / 8 | every post up to `base` is read or deleted, except the older posts; `read` and `deleted` begin after it |
+//! | 4 | through | every post up to it is delivered, or needs no delivery |
+//! | 6 | newest_at | time of the newest delivered post, ms |
+//! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions, see [`Asked`] |
+//! | 4, 4 | older | with flag 16: the number of unread posts up to `horizon`, and `horizon`; the view does not know which posts these are |
 //! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
 //! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
 //!
-//! 31 bytes while posts are pushed, arrive in order and are read from the oldest, whatever their number: it stays within a listpack's 64. However old the oldest
-//! unread post is, the bitmaps stay below [`CUT_AT`] bits each: older posts are counted instead.
+//! A value has 31 bytes while posts are pushed, arrive in order and are read from the oldest on, independent of their
+//! number. It then fits a listpack entry, which has 64 bytes at most. [`AuthorState::bounded`] limits `read` and
+//! `deleted`, however old the oldest unread post is: older posts are only counted.
 
 use std::cmp::Ordering;
 
@@ -39,53 +41,54 @@ const MODES_BYTES: usize = 16;
 const OLDER_BYTES: usize = 8;
 const LENGTHS: usize = 6;
 
-/// Posts whose bits are kept exactly when a state is cut, and the length at which it is. More than a feed stores of all authors together.
+/// How many posts keep their bits when a state is cut, and above how many bits it is cut. A feed stores fewer posts of
+/// all authors together.
 const WINDOW: u64 = 2_048;
 const CUT_AT: u64 = 2 * WINDOW;
 
-/// How far beyond the head's latest post a read state may reach that was read later than the head.
+/// How far a read state may reach beyond the head's latest post, because it was read later than the head.
 const LATER: u64 = 8_192;
 
-/// How much of the head of an author whose readers pull a view has taken in, with feed entries and all. What is pushed, read or retracted besides says nothing of
-/// that: it has to be a number of its own.
+/// How much of a pulled author's head the view has merged, feed entries included. It cannot be derived from the other
+/// fields: posts that are pushed, read or retracted count as delivered, even if the view lacks pulled posts before
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {
-    /// Of the posts up to this one the view lacks none that was published for pull.
+    /// The view has every pulled post up to this number.
     pub seq: Seq,
-    /// The head's number of deletions: the view knows them all.
+    /// The head's number of deletions. The view has all of them.
     pub deletions: u32,
 }
 
 /// The state of one followed author in one reader's view.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthorState {
-    /// False for the tombstone that an unfollow leaves.
+    /// False for the tombstone of an unfollow.
     pub live: bool,
-    /// Admitted by a follow whose facts are not merged yet.
+    /// A follow opened the gate, and its facts are not merged yet.
     pub opening: bool,
-    /// Revision of the follow edge.
     pub rev: u32,
-    /// Version of the read fact.
+    /// Version of the read state that `read` comes from.
     pub version: u32,
-    /// Greatest number of the author's deletions known here.
+    /// Greatest known number of the author's deletions.
     pub deletions: u32,
     /// Posts up to it are not shown.
     pub floor: Seq,
-    /// A multiple of 8; everything up to it is read or deleted, but for the `older` posts.
+    /// A multiple of 8. Every post up to it is read or deleted, except the `older` posts.
     pub base: Seq,
-    /// How many posts up to `horizon` are unread. Zero unless bits were cut.
+    /// The number of unread posts up to `horizon`. Zero unless bits were cut.
     pub older: u32,
-    /// Up to it, the state does not know which posts are unread; without `older` ones it knows them all.
+    /// If `older` is not zero, the state does not know which posts up to this number are unread.
     pub horizon: Seq,
-    /// Time of the newest post delivered.
+    /// Time of the newest delivered post.
     pub newest_at: Timestamp,
-    /// Every post up to it was delivered, or needs no delivery: it is from before the follow, read or deleted.
+    /// Every post up to it is delivered, or needs no delivery: it is from before the follow, read or deleted.
     pub through: Seq,
-    /// How the author's posts reach readers, as far as known here.
+    /// How the author's posts reach readers, as far as the view knows.
     pub modes: Modes,
-    /// What was asked for; nothing while posts were always pushed.
+    /// Zero while posts were always pushed.
     pub asked: Asked,
-    /// Delivered bits from the byte of `through + 1` on; those up to `through` say nothing.
+    /// Delivered bits from the byte of `through + 1` on. The bits up to `through` have no meaning.
     pub tail: Bitmap,
     /// Read bits from `base + 1` on.
     pub read: Bitmap,
@@ -93,13 +96,12 @@ pub struct AuthorState {
     pub deleted: Bitmap,
 }
 
-/// The bytes are not an author state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("damaged author state of {0} bytes")]
 pub struct DecodeAuthorStateError(usize);
 
 impl AuthorState {
-    /// The state that the facts imply when every post up to the head has been delivered.
+    /// Returns the state that the facts imply if every post up to the head is delivered.
     pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
         let all = Asked { seq: head.latest_seq, deletions: head.deletions() };
         Self {
@@ -110,7 +112,8 @@ impl AuthorState {
         }
     }
 
-    /// The state with which a follow opens the gate, before its facts are merged: nothing after the follow delivered or read yet.
+    /// Returns the state with which a follow opens the gate, before its facts are merged. No post after the follow is
+    /// delivered or read.
     pub fn opening(edge: &Edge) -> Self {
         Self {
             live: true,
@@ -124,14 +127,15 @@ impl AuthorState {
         }
     }
 
-    /// The same as [`AuthorState::from_facts`] without any claim about deliveries (`opening`): what a change of read state tells a view
-    /// that has its own.
+    /// The same as [`AuthorState::from_facts`], but without a claim about deliveries (`opening` is set). A change of
+    /// read state is merged into a view in this form, because the view has its own deliveries.
     pub fn undelivered(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
         let latest = head.latest_seq.max(edge.base);
         let settled = reads.read.union(&head.deleted).contiguous_above(edge.base).min(latest);
         let base = settled / 8 * 8;
-        // Reads are not cut at the head's latest post: the two are read at different moments, and a mark of a post that this head does not know yet must not
-        // be missing under the version of reads that has it.
+        // Reads are not cut at the head's latest post, because the two facts are read at different moments. If `reads`
+        // contains a mark of a post that this head does not know yet, the state must have the mark, because it has the
+        // version of `reads`.
         let bits = |seqs: &mut dyn Iterator<Item = Seq>| {
             let mut bitmap = Bitmap::default();
             seqs.take_while(|&seq| seq <= latest + LATER).for_each(|seq| bitmap.set(seq - base - 1));
@@ -157,29 +161,30 @@ impl AuthorState {
         }
     }
 
-    /// Whether the author's posts are not pushed.
+    /// Returns whether the author is pulled.
     fn pulls(&self) -> bool {
         self.modes.current() == DeliveryMode::Pull
     }
 
-    /// Whether the author's head has to be asked for news: posts are not pushed, or some from a time that is over are missing.
+    /// Returns whether a read has to compare the author's head: the author is pulled, or pulled posts from an earlier
+    /// time are missing.
     pub fn asks(&self) -> bool {
         self.pulls() || self.modes.pulled > self.asked.seq
     }
 
-    /// The greatest sequence number that counts as delivered.
+    /// Returns the greatest sequence number that counts as delivered.
     pub fn newest_delivered(&self) -> Seq {
         self.tail.end().map_or(self.through, |bits| self.through.max(self.through / 8 * 8 + bits))
     }
 
-    /// Whether it asks, and the head has news.
+    /// Returns whether the state [asks](Self::asks), and the head has something that it lacks.
     pub fn is_behind(&self, head: &AuthorHead) -> bool {
         let Self { asked, modes, .. } = self;
         let news = head.latest_seq > asked.seq || head.deletions() > asked.deletions || head.modes.changes > modes.changes;
         modes.pulled > asked.seq || (self.pulls() && news)
     }
 
-    /// Whether this knows of something that the head does not: the head is an old one.
+    /// Returns whether this state knows something that the head does not. The head is then outdated.
     pub fn is_ahead_of(&self, head: &AuthorHead) -> bool {
         let (modes, latest) = (head.modes, head.latest_seq);
         self.modes.changes > modes.changes
@@ -188,30 +193,29 @@ impl AuthorState {
             || self.deletions > head.deletions()
     }
 
-    /// Whether the post was delivered.
     pub fn is_delivered(&self, seq: Seq) -> bool {
         seq <= self.through || self.tail.get(seq - 1 - self.through / 8 * 8)
     }
 
-    /// Whether the post counts as unread: delivered, not read, not deleted.
+    /// Returns whether the post counts as unread: delivered, not read, not deleted.
     pub fn is_unread(&self, seq: Seq) -> bool {
         self.index(seq).is_some_and(|i| !self.read.get(i) && !self.deleted.get(i)) && self.is_delivered(seq)
     }
 
-    /// Whether the feed shows the post: delivered, above the floor, not deleted.
+    /// Returns whether the feed shows the post: delivered, above the floor, not deleted.
     pub fn shows(&self, seq: Seq) -> bool {
         seq > self.floor && self.is_delivered(seq) && !self.index(seq).is_some_and(|i| self.deleted.get(i))
     }
 
-    /// Whether the state knows of the post whether it is unread: it does of all but those that it only counts.
+    /// Returns whether the state knows if the post is unread. It does not for posts that it only counts.
     pub fn knows(&self, seq: Seq) -> bool {
         self.older == 0 || seq > self.horizon
     }
 
-    /// How many posts count as unread.
+    /// Returns how many posts count as unread.
     pub fn unread(&self) -> u64 {
         let (first, edge) = (self.base / 8, self.through / 8);
-        // Whole bytes up to `through` are delivered: only what is settled among them has to be looked at.
+        // Whole bytes up to `through` are delivered, so only their settled bits have to be counted.
         let settled = |byte: u64| u64::from(self.settled_byte((byte - first) as usize).count_ones());
         let looked = edge.min(first + self.read.as_bytes().len().max(self.deleted.as_bytes().len()) as u64);
         let whole = 8 * edge.saturating_sub(first) - (first..looked).map(settled).sum::<u64>();
@@ -219,8 +223,9 @@ impl AuthorState {
         u64::from(self.older) + whole + rest
     }
 
-    /// The state without exact bits for posts that lie far below its end: of those only the number that is unread is kept, so that a view stays small and a
-    /// delivery takes the same time, however old the oldest unread post is. `bounded` in `views/lua/codec.lua` does the same.
+    /// Returns the state without exact bits for posts far below its end. It keeps only the number of unread posts among
+    /// them. So a view stays small, and a delivery takes the same time, however old the oldest unread post is.
+    /// `bounded` in `shared/views/src/lua/codec.lua` does the same.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let length = self.read.as_bytes().len().max(self.deleted.as_bytes().len());
@@ -245,7 +250,7 @@ impl AuthorState {
         self
     }
 
-    /// The posts that count as unread, newest first.
+    /// Returns the posts that count as unread, newest first.
     pub fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
         self.bytes().rev().flat_map(move |i| {
             let byte = self.unread_byte(i);
@@ -335,7 +340,7 @@ impl AuthorState {
         (seq > self.base).then(|| seq - self.base - 1)
     }
 
-    /// The bytes, counted from sequence number 1, in which something may be unread.
+    /// Returns the bytes in which a post may be unread, counted from sequence number 1.
     fn bytes(&self) -> std::ops::Range<u64> {
         let first = self.base / 8;
         first..self.through.div_ceil(8).max(self.through / 8 + self.tail.as_bytes().len() as u64).max(first)
@@ -351,7 +356,7 @@ impl AuthorState {
         delivered & !self.settled_byte((byte - self.base / 8) as usize)
     }
 
-    /// Read or deleted bits, counted from `base`.
+    /// Returns read or deleted bits. `index` counts bytes from `base`.
     fn settled_byte(&self, index: usize) -> u8 {
         self.read.byte(index) | self.deleted.byte(index)
     }
@@ -416,12 +421,12 @@ mod tests {
 
     #[test]
     fn a_mark_of_a_post_that_the_head_does_not_know_yet_is_kept() {
-        // The head was read before the post was published, the reads after it was marked.
+        // The head was read before the post was published. The reads were read after the post was marked.
         let head = AuthorHead { latest_seq: 4, ..Default::default() };
         let reads = ReadState { version: 2, through: 0, read: [5].into_iter().collect() };
         let mut state = AuthorState::from_facts(&edge(0, 0), &head, &reads);
         state.through = 5;
-        assert!(!state.is_unread(5), "the version says that it is read");
+        assert!(!state.is_unread(5), "the version includes this mark");
     }
 
     #[test]
@@ -454,7 +459,7 @@ mod tests {
                 prop_assert!(bounded.knows(seq));
                 prop_assert_eq!(bounded.is_unread(seq), exact.is_unread(seq));
             }
-            // Delivered again from nothing: what was cut counts as delivered, and nothing twice.
+            // The posts are delivered again from the start: cut posts count as delivered, and no post counts twice.
             let mut behind = AuthorState::undelivered(&edge(0, 0), &head, &reads).bounded();
             prop_assert!(behind.through >= behind.base);
             behind.through = behind.through.max(through.min(new));
@@ -463,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_refused() {
+    fn damaged_bytes_are_rejected() {
         let head = AuthorHead { latest_seq: 20, deleted: [12].into_iter().collect(), ..Default::default() };
         let bytes = AuthorState::from_facts(&edge(3, 0), &head, &ReadState::default()).encode();
         assert!(AuthorState::decode(&bytes[..20]).is_err());
@@ -473,7 +478,7 @@ mod tests {
         assert!(AuthorState::decode(&long).is_err());
         let mut modes = bytes.clone();
         modes[0] |= MODES;
-        assert!(AuthorState::decode(&modes).is_err(), "the lengths are read from where the modes end");
+        assert!(AuthorState::decode(&modes).is_err(), "the lengths begin where the modes end");
         let mut flags = bytes;
         flags[0] = 0x80;
         assert!(AuthorState::decode(&flags).is_err());

@@ -1,18 +1,17 @@
-//! Bitmaps as plain bytes, least significant bit first, absent bytes zero.
+//! Bitmaps as plain bytes. The least significant bit comes first, and missing bytes are zero.
 
 /// A bitmap without trailing zero bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bitmap(Vec<u8>);
 
 impl Bitmap {
-    /// The bitmap these bytes hold.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut bitmap = Self(bytes.to_vec());
         bitmap.trim();
         bitmap
     }
 
-    /// A bitmap whose first `count` bits are set.
+    /// Returns a bitmap whose first `count` bits are set.
     pub fn ones(count: u64) -> Self {
         let mut bytes = vec![0xff; to_index(count / 8)];
         if !count.is_multiple_of(8) {
@@ -21,12 +20,11 @@ impl Bitmap {
         Self(bytes)
     }
 
-    /// The bytes, without trailing zeros.
+    /// Returns the bytes, without trailing zeros.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Sets bit `index`.
     pub fn set(&mut self, index: u64) {
         let byte = to_index(index / 8);
         if byte >= self.0.len() {
@@ -35,17 +33,16 @@ impl Bitmap {
         self.0[byte] |= 1 << (index % 8);
     }
 
-    /// Whether bit `index` is set.
     pub fn get(&self, index: u64) -> bool {
         self.byte(to_index(index / 8)) >> (index % 8) & 1 == 1
     }
 
-    /// One more than the index of the greatest bit that is set; `None` when none is.
+    /// Returns one more than the index of the highest set bit; `None` if no bit is set.
     pub fn end(&self) -> Option<u64> {
         self.0.last().map(|&last| self.0.len() as u64 * 8 - u64::from(last.leading_zeros()))
     }
 
-    /// Byte `index`, zero past the end.
+    /// Returns byte `index`; zero past the end.
     pub fn byte(&self, index: usize) -> u8 {
         self.0.get(index).copied().unwrap_or(0)
     }
@@ -58,7 +55,7 @@ impl Bitmap {
     }
 }
 
-/// Bit counts are bounded by what a Redis value holds, far below `usize` on every target Lambda runs on.
+/// A Redis value limits the number of bits to far below `usize::MAX` on every target of Lambda.
 fn to_index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Opaque page cursors: where a page ended, exclusive.
+//! Opaque page cursors: the place where a page ended, exclusive.
 
 use super::{
     feed::FeedKey,
@@ -7,10 +7,10 @@ use super::{
     time::Timestamp,
 };
 
-/// Where the next page goes on, one variant a kind of list: a cursor of one list is malformed for another.
+/// The place where the next page begins. Each kind of list has a variant: a cursor of one list is invalid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// A home timeline, below this entry.
+    /// A feed, below this entry.
     Feed(FeedKey),
     /// An author timeline, below this sequence number.
     Author(Seq),
@@ -21,7 +21,7 @@ pub enum Cursor {
 }
 
 impl Cursor {
-    /// The bytes of the cursor: a kind, then fixed-width big-endian numbers.
+    /// Encodes the cursor: a byte for the kind, then big-endian numbers of eight bytes.
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, numbers) = match self {
             Self::Feed(key) => (1, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
@@ -32,7 +32,7 @@ impl Cursor {
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
 
-    /// Reads a cursor back; `None` when the bytes are not one.
+    /// Decodes a cursor; `None` if the bytes are not one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let (chunks, []) = rest.as_chunks::<8>() else { return None };
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_come_back_and_nonsense_does_not() {
+    fn cursors_decode_to_themselves_and_other_bytes_are_rejected() {
         let key = FeedKey { at: Timestamp::from_ms(9), post: "7-3".parse().unwrap() };
         let relation = Relation { since: Timestamp::from_ms(9), user: UserId::MIN };
         for cursor in [Cursor::Feed(key), Cursor::Author(12), Cursor::Relation(relation), Cursor::Notice(12)] {

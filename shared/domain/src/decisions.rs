@@ -1,33 +1,35 @@
-//! What a publish, a deletion and a follow make of the facts before them: sequence numbers, modes, pages, times and revisions.
+//! The results of a publish, a deletion and a follow, computed from the facts before them: sequence numbers, modes,
+//! pages, times and revisions.
 
 use crate::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
     pages::page_count,
 };
 
-/// A follow to be made.
+/// A follow whose edge is not written yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFollow {
-    /// The followee.
     pub author: UserId,
-    /// When it began.
+    /// When the follow began.
     pub since: Timestamp,
-    /// The author's last post that is not news.
+    /// Posts up to it never count as unread.
     pub base: Seq,
     /// Posts up to it are not shown.
     pub floor: Seq,
-    /// Whether `base` must still be the author's latest post when the edge is made: older posts may arrive by migration, and are no news.
+    /// Whether `base` must still be the author's latest post when the edge is written: a migration may add older posts,
+    /// which must not count as unread.
     pub exact: bool,
 }
 
 impl NewFollow {
-    /// A follow that begins now. The base of an author without posts, or whose posts are being imported, is checked when the edge is made.
+    /// Returns a follow that begins now. If the author has no posts, or posts are being imported, `base` is checked
+    /// when the edge is written.
     pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
         let exact = head.importing || head.latest_seq == 0;
         Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor(), exact }
     }
 
-    /// The edge that `user` gets by it. It is later than the pair's last change in both orders: `since` and `rev`.
+    /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.
     pub fn edge(&self, user: UserId, known: Option<&Edge>, now: Timestamp) -> Edge {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
         Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor }
@@ -35,25 +37,25 @@ impl NewFollow {
 }
 
 impl Edge {
-    /// The tombstone of an unfollow of this edge.
+    /// Returns the tombstone of an unfollow of this edge.
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
         Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
     }
 }
 
-/// Now, but later than the pair's last change: the time of a change also orders it.
+/// Returns now, but at least a millisecond after the pair's last change, because the time also orders changes.
 fn next_since(known: Option<&Edge>, now: Timestamp) -> Timestamp {
     known.map_or(now, |edge| now.max(edge.since.plus_ms(1)))
 }
 
-/// `max(previous + 1, unix seconds)`.
+/// Returns `max(previous + 1, unix seconds)`.
 fn next_rev(known: Option<&Edge>, now: Timestamp) -> u32 {
     let clock = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
     known.map_or(clock, |edge| clock.max(edge.rev.saturating_add(1)))
 }
 
-/// Pages of a fan-out; none when readers pull.
+/// Returns the number of pages of a fan-out; zero if readers pull.
 pub fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
     match mode {
         DeliveryMode::Push => page_count(followers),
@@ -62,7 +64,8 @@ pub fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
 }
 
 impl AuthorHead {
-    /// The author's next post and the head after it; `None` when all numbers are given. Time never goes back within an author, whatever the clocks of two functions say.
+    /// Returns the author's next post and the head after it; `None` if all sequence numbers are used. The post is not
+    /// earlier than the author's previous post, even if the clocks of two functions differ.
     pub fn publish(&self, new: &NewPost, followers: u64, pull_threshold: u64, now: Timestamp) -> Option<(Post, Self)> {
         if self.latest_seq >= LAST_POST {
             return None;
@@ -87,7 +90,8 @@ impl AuthorHead {
         let delivery = &mut post.delivery;
         (delivery.attempts, delivery.seen_pages, delivery.sent_at) = (0, 0, None);
         let pending = delivery.state == DeliveryState::Pending;
-        // A delivery that may not have told all views of a change of mode leaves that to the retraction, also when readers pull by now.
+        // A pending push may not have told all views of a change of mode. Then the retraction tells them, even if
+        // readers pull by now.
         let untold = pending && delivery.mode == DeliveryMode::Push;
         let mode = if untold { DeliveryMode::Push } else { self.modes.current() };
         delivery.retraction_pages = pages_of(mode, followers);
@@ -102,7 +106,7 @@ impl AuthorHead {
 }
 
 impl Delivery {
-    /// A delivery that has not begun.
+    /// Returns a delivery that has not begun.
     pub fn planned(mode: DeliveryMode, followers: u64, started_at: Timestamp) -> Self {
         Self {
             mode,
@@ -126,7 +130,7 @@ mod tests {
     use crate::model::TOMBSTONE_SECONDS;
 
     #[test]
-    fn revisions_grow_within_a_second_and_past_a_forgotten_tombstone() {
+    fn revisions_grow_within_a_second_and_past_an_expired_tombstone() {
         let now = Timestamp::from_ms(1_700_000_000_500);
         let first = NewFollow::from_now(UserId::MIN, &AuthorHead::default(), now).edge(UserId::MIN, None, now);
         assert_eq!(first.rev, 1_700_000_000);
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_is_never_earlier_than_the_one_before_it_and_the_last_number_is_the_last() {
+    fn a_post_is_never_earlier_than_the_previous_one_and_no_number_follows_the_last() {
         let author = UserId::MIN;
         let new = NewPost { author, title: "x".to_owned(), body: None };
         let (first, head) = AuthorHead::default().publish(&new, 2_500, 10_000, Timestamp::from_ms(50)).unwrap();
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_post_leaves_the_counts_and_cancels_its_delivery() {
+    fn a_deletion_lowers_the_counts_and_cancels_the_delivery() {
         let new = NewPost { author: UserId::MIN, title: "x".to_owned(), body: None };
         let (mut post, mut head) = AuthorHead::default().publish(&new, 10, 10_000, Timestamp::from_ms(50)).unwrap();
         head.delete(&mut post, 1_500);

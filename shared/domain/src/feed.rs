@@ -1,28 +1,27 @@
-//! The order of a feed, and how a post stands in one.
+//! The order of a feed, and the bytes of its entries.
 
 use super::{
     ids::{PostId, UserId},
     time::Timestamp,
 };
 
-/// Newest posts that one live reader's feed keeps in Redis; older pages come from the facts.
+/// How many of the newest posts a reader's feed keeps in Redis. Older pages come from the facts.
 pub const FEED_CAP: usize = 1_000;
 
-/// An author's newest posts from before the follow that a feed shows, as read.
+/// How many of an author's newest posts from before the follow a feed shows, as read.
 pub const BACKLOG: u64 = 100;
 
-/// Where a post stands in a feed: by time, then author, then sequence number; newest first means greatest first.
+/// The place of a post in a feed: ordered by time, then author, then sequence number. Newest first means greatest
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedKey {
-    /// When the post was published, in milliseconds.
     pub at: Timestamp,
-    /// The post.
     pub post: PostId,
 }
 
 impl FeedKey {
-    /// The entry in a reader's feed: six bytes of time, big-endian; then author and seq, each as a length byte and its big-endian bytes without leading
-    /// zeros. Byte order is the order of the keys.
+    /// Encodes the entry of a reader's feed: six bytes of time, big-endian; then author and seq, each as a length byte
+    /// and its big-endian bytes without leading zeros. The order of the bytes is the order of the keys.
     pub fn entry(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(20);
         bytes.extend_from_slice(&self.at.ms().to_be_bytes()[2..]);
@@ -31,7 +30,7 @@ impl FeedKey {
         bytes
     }
 
-    /// Reads an entry back; `None` when the bytes are not one.
+    /// Decodes an entry; `None` if the bytes are not one.
     pub fn from_entry(bytes: &[u8]) -> Option<Self> {
         let (at, rest) = bytes.split_first_chunk::<6>()?;
         let at = at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte));
@@ -42,14 +41,15 @@ impl FeedKey {
     }
 }
 
-/// What all entries of one author's posts have after their time, and no others'; also the member of a relation list.
+/// Returns the bytes that follow the time in all entries of one author, and in no entry of another. A relation list uses
+/// them as the member.
 pub fn author_prefix(author: UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(14);
     push_ordered(&mut bytes, author.get());
     bytes
 }
 
-/// The user that [`author_prefix`] wrote; `None` when the bytes are anything else.
+/// Decodes the user that [`author_prefix`] encoded; `None` if the bytes are anything else.
 pub fn author_of_prefix(bytes: &[u8]) -> Option<UserId> {
     let (author, rest) = take_ordered(bytes)?;
     rest.is_empty().then(|| UserId::new(author)).flatten()
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_back_and_order_like_their_keys(
+        fn entries_decode_to_their_keys_and_have_the_same_order(
             p in 0..=Timestamp::MAX.ms(), q in 0..=Timestamp::MAX.ms(), tied: bool,
             a in 1..=u64::MAX, s in 1..1u64 << 53, b in 1..=u64::MAX, t in 1..1u64 << 53,
         ) {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_a_few_bytes() {
+    fn an_entry_takes_a_few_bytes() {
         assert_eq!(key(1, 1042, 17).entry(), [0, 0, 0, 0, 0, 1, 2, 4, 18, 1, 17]);
         assert_eq!(FeedKey::from_entry(b"timeat\x09aaaaaaaaa\x01\x01"), None);
         assert_eq!(FeedKey::from_entry(b"timeat\x01\x01"), None);

@@ -7,42 +7,42 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// A post's number within its author: 1, 2, 3, … without gaps.
 pub type Seq = u64;
 
-/// The highest sequence number: what a double, and so a Redis script, holds exactly.
+/// The highest sequence number: the greatest integer that a double, and so a Redis script, represents exactly.
 pub const MAX_SEQ: Seq = (1 << 53) - 1;
 
-/// The highest number that a post is published with: views keep it in four bytes.
+/// The highest sequence number of a published post: views store it in four bytes.
 pub const LAST_POST: Seq = u32::MAX as Seq;
 
-/// Buckets that users are spread over; a bucket is the Redis hash tag and the order of follower pages.
+/// How many buckets users are hashed to. A bucket is the Redis hash tag, and decides the order of follower pages.
 pub const BUCKETS: u16 = 4096;
 
-/// Partitions of one author's followers. A shard is 256 consecutive buckets, so bucket order is shard order.
+/// How many partitions an author's followers have. A shard is 256 consecutive buckets, so the order of buckets is the
+/// order of shards.
 pub const SHARDS: u16 = 16;
 
-/// Why a text is not an identifier.
+/// The reason why a text is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseIdError(pub(super) &'static str);
 
-/// A user: any unsigned 64-bit number but zero. Travels as a decimal string.
+/// A user: any unsigned 64-bit number except zero. In JSON it is a decimal string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(NonZeroU64);
 
 impl UserId {
-    /// The smallest id.
     pub const MIN: Self = Self(NonZeroU64::MIN);
 
-    /// The user with this number; `None` for zero.
+    /// Returns the user with this number; `None` for zero.
     pub fn new(id: u64) -> Option<Self> {
         NonZeroU64::new(id).map(Self)
     }
 
-    /// The number.
     pub fn get(self) -> u64 {
         self.0.get()
     }
 
-    /// The user's bucket, `0..4096`: the upper bits of a splitmix64 finalizer, so that dense and sparse ids spread alike.
+    /// Returns the user's bucket, `0..4096`: the upper bits of a splitmix64 finalizer, which spreads dense and sparse
+    /// ids evenly.
     pub fn bucket(self) -> u16 {
         let mut x = self.get();
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -51,7 +51,7 @@ impl UserId {
         (x >> 52) as u16
     }
 
-    /// The shard, `0..16`, that holds this user among an author's followers.
+    /// Returns the shard, `0..16`, of this user among an author's followers.
     pub fn shard(self) -> u16 {
         self.bucket() / (BUCKETS / SHARDS)
     }
@@ -88,14 +88,11 @@ impl<'de> Deserialize<'de> for UserId {
 /// A post: its author and its sequence number, written `{author}-{seq}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PostId {
-    /// Who wrote it.
     pub author: UserId,
-    /// Its number within the author.
     pub seq: Seq,
 }
 
 impl PostId {
-    /// The post `seq` of `author`.
     pub fn new(author: UserId, seq: Seq) -> Self {
         Self { author, seq }
     }
@@ -132,7 +129,7 @@ impl<'de> Deserialize<'de> for PostId {
     }
 }
 
-/// A canonical decimal: digits only, no leading zero unless it is `0` itself.
+/// Parses a canonical decimal number: digits only, and no leading zero except in `0`.
 pub fn parse_decimal(text: &str) -> Option<u64> {
     let canonical = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     canonical.then(|| text.parse().ok()).flatten()

@@ -1,23 +1,23 @@
-//! The invariants of the system, one line each, and the predicates that property tests, `debug_assert!` and repair share.
+//! The invariants of the system, and the predicates that tests and reconcile share.
 //!
 //! | id | invariant |
 //! |---|---|
-//! | F1 | An edge exists in both directions or in neither, and both counters agree with the edges. |
-//! | F2 | An author's sequence numbers are 1, 2, 3, … without gaps, and their times never decrease, archived posts left out. |
-//! | F3 | A read fact never covers a post that does not exist. |
-//! | F4 | A watermark never goes back. |
-//! | F5 | A post's likes and favorites are as many as users' reaction facts say so, and an author's are those of all posts, deleted ones included. |
-//! | N1 | A slot of a platform is given once. A notice is live when the head lists it and it has not expired, and nothing else says so. |
-//! | N2 | The number of readers of a live notice is the number of read states that hold its slot. |
-//! | N3 | A reader's unread notices are the live ones whose slot the read state does not hold, in the view as in the facts. |
-//! | V1 | A view has a field for an author only while the reader follows it: an unfollow leaves no ghost, whatever arrives late. |
-//! | V2 | Unread = delivered, not read, not deleted, and nothing else counts. |
-//! | V3 | A post is in the feed when it is in the counts: both change in the same call. |
-//! | V4 | Every view operation is idempotent and commutative. |
-//! | V5 | A complete view equals what the facts imply, once nothing is queued. |
-//! | V6 | A page of followers counts as delivered once, and only when all of it was handled. |
-//! | V7 | What a reader's view says of an author's reactions is a version of the fact, and never an older one than it has said. |
-//! | V8 | What a view says was merged in the epoch of the node that holds it: what an older dump or a replica that took over brings is of another epoch, and is not there. |
+//! | F1 | An edge exists in both directions or in neither. Both counters agree with the edges. |
+//! | F2 | An author's sequence numbers are 1, 2, 3, … without gaps. Their times never decrease, except those of archived posts. |
+//! | F3 | A read state never covers a post that does not exist. |
+//! | F4 | No mark lowers a watermark. Only the repair of F3 does. |
+//! | F5 | A post's counts of likes and favorites agree with the users' reactions. An author's counts are the sums over all posts, deleted ones included. |
+//! | N1 | A slot of a platform is given once. A notice is live if and only if the head lists it and it has not expired. |
+//! | N2 | The number of readers of a live notice is the number of read states that contain its slot. |
+//! | N3 | A reader's unread notices are the live notices whose slot is not in the read state, both in the view and in the facts. |
+//! | V1 | A view has a live field for an author only while the reader follows the author. A late message never brings it back. |
+//! | V2 | A post counts as unread if and only if it is delivered, not read and not deleted. |
+//! | V3 | A post that is in the counts is in the feed: one call changes both. |
+//! | V4 | Every operation on a view is idempotent and commutative. |
+//! | V5 | A complete view equals what the facts imply when no task is queued. |
+//! | V6 | A page of followers counts as delivered once, and only when all of its followers were handled. |
+//! | V7 | A view of reactions contains a version of the fact, and never goes back to an older version. |
+//! | V8 | A view belongs to the epoch in which it was written. Data from an older dump, or from a replica that took over, has another epoch and counts as missing. |
 
 use super::{
     ids::UserId,
@@ -25,12 +25,13 @@ use super::{
     reader_state::ReaderState,
 };
 
-/// F3: no read fact beyond the author's latest post.
+/// F3: returns whether no mark is beyond the author's latest post.
 pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {
     reads.through <= head.latest_seq && reads.read.above(head.latest_seq).next().is_none()
 }
 
-/// V1 and V5 for one author: the view's field against what the facts imply. `None` is agreement, else what differs.
+/// V1 and V5 for one author: compares the view's field with what the facts imply. Returns the difference; `None` if
+/// they agree.
 pub fn view_differs(
     view: &ReaderState,
     author: UserId,

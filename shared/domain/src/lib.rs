@@ -1,4 +1,4 @@
-//! Types and rules: no I/O, no clock, no store's byte format.
+//! The types and rules of the domain, without I/O and without a clock.
 
 pub mod author_state;
 pub mod bitmap;

@@ -1,4 +1,4 @@
-//! The facts as values: edges, posts, heads, read state, delivery.
+//! The facts as types: edges, posts, heads, read states, deliveries.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,81 +9,84 @@ use super::{
     time::Timestamp,
 };
 
-/// How long an unfollow's tombstone is kept: far longer than a stream record lives.
+/// How long the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
 
-/// A follow edge, or the tombstone it leaves for a week.
+/// A follow edge, or its tombstone, which is kept for a week.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// The follower.
     pub user: UserId,
-    /// The followee.
     pub author: UserId,
     /// False for a tombstone.
     pub following: bool,
-    /// When this follow began, or the unfollow happened; strictly later with every change of the pair.
+    /// When this follow began or ended. It is strictly later with every change of the pair.
     pub since: Timestamp,
-    /// Revision of the pair, growing with every follow and unfollow: `max(previous + 1, unix seconds)`, so that it also grows past an expired tombstone.
+    /// The revision of the pair. Every follow and unfollow raises it to `max(previous + 1, unix seconds)`, so it also
+    /// grows past an expired tombstone.
     pub rev: u32,
-    /// The author's latest sequence number when the follow began: posts up to it are never unread.
+    /// The author's latest sequence number when the follow began. Posts up to it never count as unread.
     pub base: Seq,
-    /// Posts up to it are not shown at all: it leaves the newest 100 live ones up to `base`.
+    /// Posts up to it are not shown. It leaves the newest 100 live posts up to `base`.
     pub floor: Seq,
 }
 
-/// What is known of an author as a whole; the head of the author's partition.
+/// The head of an author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AuthorHead {
-    /// The last sequence number given; zero before the first post.
+    /// The last sequence number that was given; zero before the first post.
     pub latest_seq: Seq,
-    /// When it was given. Never before an earlier post of the author: time order is sequence order.
+    /// The time of the latest post. It never decreases, so the order of times is the order of sequence numbers.
     pub latest_at: Timestamp,
     /// Live posts, archived ones included.
     pub posts: u64,
-    /// Sequence numbers of deleted and of [archived](Post::archived) posts: those that take no part in feeds and counts. Only grows.
+    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread count.
+    /// Only grows.
     pub deleted: SeqSet,
-    /// How the next post will reach readers.
+    /// How the next post reaches readers.
     pub modes: Modes,
-    /// Live posts among `deleted`: archived ones.
+    /// The number of live posts in `deleted`: these are archived.
     pub archived: u64,
-    /// Their sequence numbers. It may hold deleted ones too: a head from before it was kept says all of `deleted`.
+    /// Sequence numbers of archived posts. May also contain deleted posts: a head from before this field existed has
+    /// all of `deleted` here.
     pub archive: SeqSet,
-    /// More posts from before are about to be appended by migration.
+    /// A migration is about to append older posts.
     pub importing: bool,
 }
 
 impl AuthorHead {
-    /// What views keep of it: the rest is of use to the facts alone.
+    /// Returns the part that views keep. Only the facts need the rest.
     pub fn for_views(&self) -> Self {
         Self { archived: 0, archive: SeqSet::default(), importing: false, ..self.clone() }
     }
 
-    /// How many live posts there must be.
+    /// Returns how many live posts the other fields imply.
     pub fn implied_posts(&self) -> u64 {
         (self.latest_seq + self.archived).saturating_sub(self.deleted.len())
     }
 
-    /// How many posts were deleted so far: the version of `deleted`.
+    /// Returns the number of elements of `deleted`, which is its version.
     pub fn deletions(&self) -> u32 {
         u32::try_from(self.deleted.len()).unwrap_or(u32::MAX)
     }
 
-    /// The newest posts in `after+1..=upto` that feeds show, newest first, at most `limit`.
+    /// Returns the newest posts in `after+1..=upto` that feeds show, newest first, at most `limit`.
     pub fn feed_seqs(&self, after: Seq, upto: Seq, limit: usize) -> Vec<Seq> {
         self.deleted.absent_between(after, upto.min(self.latest_seq)).take(limit).collect()
     }
 
-    /// The newest posts up to `upto` that the author's own list shows, archived ones included, newest first, at most `limit`.
+    /// Returns the newest posts up to `upto` that the author timeline shows, archived ones included, newest first, at
+    /// most `limit`.
     pub fn listed_seqs(&self, upto: Seq, limit: usize) -> Vec<Seq> {
         self.deleted.minus(&self.archive).absent_between(0, upto.min(self.latest_seq)).take(limit).collect()
     }
 
-    /// Live posts in `after+1..=latest_seq`.
+    /// Returns how many posts in `after+1..=latest_seq` feeds show.
     pub fn live_above(&self, after: Seq) -> u64 {
         self.latest_seq.saturating_sub(after) - self.deleted.count_between(after.saturating_add(1), self.latest_seq)
     }
 
-    /// The floor of a follow that begins now: the smallest that shows at most the newest [`BACKLOG`] live posts.
+    /// Returns the floor of a follow that begins now: the smallest that shows at most the newest [`BACKLOG`] live
+    /// posts.
     pub fn backlog_floor(&self) -> Seq {
         self.backlog_floor_at(self.latest_seq)
     }
@@ -104,29 +107,31 @@ impl AuthorHead {
     }
 }
 
-/// What one user has read of one author.
+/// The read state of one user for one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadState {
     /// Grows by one with every change.
     pub version: u32,
-    /// The watermark: how far the user has marked the author through. Never goes back.
+    /// The watermark: the number up to which the user has marked the author read. No mark lowers it; only
+    /// the repair of F3 does (see [`super::invariants`]).
     pub through: Seq,
-    /// Every read sequence number, those below the watermark included, so that one of them can become unread again.
+    /// Every read sequence number, including those below the watermark, so that one of them can become unread again.
     pub read: SeqSet,
 }
 
 impl ReadState {
-    /// Marks posts read; whether anything changed.
+    /// Marks posts read. Returns whether anything changed.
     pub fn mark(&mut self, seqs: impl IntoIterator<Item = Seq>) -> bool {
         seqs.into_iter().fold(false, |changed, seq| self.read.insert(seq) | changed)
     }
 
-    /// Marks one post unread; whether anything changed.
+    /// Marks one post unread. Returns whether anything changed.
     pub fn unmark(&mut self, seq: Seq) -> bool {
         self.read.remove(seq)
     }
 
-    /// Marks everything up to `seq` read; whether anything changed. An older watermark changes nothing, not even posts unread since.
+    /// Marks everything up to `seq` read. Returns whether anything changed. A `seq` below the watermark changes
+    /// nothing: posts that became unread again stay unread.
     pub fn mark_through(&mut self, seq: Seq) -> bool {
         if seq < self.through {
             return false;
@@ -137,8 +142,8 @@ impl ReadState {
         changed
     }
 
-    /// Marks every post up to `seq` read, those below the watermark that were made unread again included; whether anything changed. The watermark rises to
-    /// `seq` if it is lower.
+    /// Marks everything up to `seq` read, including posts below the watermark that became unread again. Returns whether
+    /// anything changed. The watermark rises to `seq` if it is lower.
     pub fn mark_all(&mut self, seq: Seq) -> bool {
         let changed = seq > self.through || self.read.count_between(1, seq) < seq;
         self.through = self.through.max(seq);
@@ -147,31 +152,29 @@ impl ReadState {
     }
 }
 
-/// A post and its fan-out; its body is a fact of its own.
+/// A post and its fan-out. The body is a separate fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
-    /// Author and sequence number.
     pub id: PostId,
     /// 1 to 200 characters.
     pub title: String,
-    /// When it was published.
     pub created_at: Timestamp,
-    /// Whether only its tombstone is left.
+    /// Whether only the tombstone is left.
     pub deleted: bool,
-    /// Migrated after its author had published something later: it keeps its time, is listed among its author's posts and can be opened, but takes no part
-    /// in feeds and counts, which rely on times that do not decrease.
+    /// The post was migrated after its author had published something later. It keeps its time, is listed under its
+    /// author and can be opened. It is in no feed and no unread count, because these rely on times that do not
+    /// decrease.
     pub archived: bool,
-    /// Its fan-out.
     pub delivery: Delivery,
 }
 
 impl Post {
-    /// Where the post stands in a feed.
+    /// Returns the place of the post in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
     }
 
-    /// Whether feeds show the post to those who follow its author.
+    /// Returns whether feeds of the author's followers show the post.
     pub fn is_in_feeds(&self) -> bool {
         !self.deleted && !self.archived
     }
@@ -180,18 +183,16 @@ impl Post {
 /// What a list shows of a post.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostSummary {
-    /// Author and sequence number.
     pub id: PostId,
-    /// 1 to 200 characters; empty when deleted.
+    /// 1 to 200 characters; empty if the post is deleted.
     pub title: String,
-    /// When it was published.
     pub created_at: Timestamp,
-    /// Whether only its tombstone is left.
+    /// Whether only the tombstone is left.
     pub deleted: bool,
 }
 
 impl PostSummary {
-    /// Where the post stands in a feed.
+    /// Returns the place of the post in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
     }
@@ -206,7 +207,6 @@ impl From<Post> for PostSummary {
 /// What a client publishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPost {
-    /// Who publishes.
     pub author: UserId,
     /// 1 to 200 characters.
     pub title: String,
@@ -218,28 +218,30 @@ pub struct NewPost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryMode {
-    /// Workers put it into live feeds.
+    /// Workers write the post to live views.
     Push,
-    /// Readers fetch it.
+    /// Readers fetch the post.
     Pull,
 }
 
-/// How an author's posts reach readers from now on, and how they did before. Only grows, so that whoever hears of it twice or late knows.
+/// How an author's posts reach readers from now on, and how they did before. The numbers only grow, so a repeated or
+/// late message is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
-    /// How often the mode has changed: even is push, odd is pull.
+    /// How often the mode has changed. Even is push, odd is pull.
     pub changes: u32,
-    /// The last post published for pull; zero when there is none.
+    /// The last pulled post; zero if there is none.
     pub pulled: Seq,
 }
 
 impl Modes {
-    /// The mode of the next post.
+    /// Returns the mode of the next post.
     pub fn current(self) -> DeliveryMode {
         if self.changes.is_multiple_of(2) { DeliveryMode::Push } else { DeliveryMode::Pull }
     }
 
-    /// The modes after post `seq`, published in the current one to this many followers. It becomes pull at the threshold, and push again a fifth below it.
+    /// Returns the modes after post `seq`, which was published in the current mode to this many followers. The mode
+    /// becomes pull at the threshold, and push again a fifth below it.
     #[must_use]
     pub fn after(self, seq: Seq, followers: u64, threshold: u64) -> Self {
         match self.current() {
@@ -251,7 +253,7 @@ impl Modes {
         }
     }
 
-    /// Whether nothing was ever published for pull, nor will be next.
+    /// Returns whether no post was pulled, and the next one is not.
     pub fn is_push_alone(&self) -> bool {
         self.changes == 0
     }
@@ -263,62 +265,53 @@ impl Modes {
 pub enum DeliveryState {
     /// No page is done.
     Pending,
-    /// Some pages are.
+    /// Some pages are done.
     Running,
-    /// All are.
+    /// All pages are done.
     Done,
-    /// The post was deleted; what was delivered is being, or has been, retracted.
+    /// The post was deleted. Its retraction is in progress or done.
     Cancelled,
 }
 
-/// A post's fan-out as a fact. Progress between `Pending` and `Done` is a view.
+/// The fan-out of a post as a fact. The progress between `Pending` and `Done` is a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Push or pull.
     pub mode: DeliveryMode,
     /// `Pending`, `Done` or `Cancelled`.
     pub state: DeliveryState,
-    /// Followers when it was planned.
+    /// The number of followers when the fan-out was planned.
     pub followers: u64,
-    /// Followers handled; final when done.
+    /// The number of followers handled; final when done.
     pub delivered: u64,
-    /// Pages of followers (see [`super::pages`]).
+    /// The number of pages of followers (see [`super::pages`]).
     pub pages: u16,
-    /// Pages of the retraction, planned by the deletion.
+    /// The number of pages of the retraction. The deletion plans them.
     pub retraction_pages: u16,
     /// How often reconcile has sent missing pages again.
     pub attempts: u32,
-    /// Pages done when reconcile last noted some.
+    /// How many pages were done when reconcile last stored progress.
     pub seen_pages: u64,
-    /// When reconcile last sent pages again, or first saw that they wait; `None` before that.
+    /// When reconcile last sent pages again, or first saw that they wait; `None` before.
     pub sent_at: Option<Timestamp>,
-    /// When the post was published.
     pub started_at: Timestamp,
     /// When the last page was done.
     pub finished_at: Option<Timestamp>,
 }
 
-/// One entry of a relation list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Relation {
     /// When the follow began.
     pub since: Timestamp,
-    /// The other user.
     pub user: UserId,
 }
 
-/// The five counters of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Authors followed.
     pub followings: u32,
-    /// Followers.
     pub followers: u32,
     /// Live posts.
     pub posts: u32,
-    /// Likes received.
     pub likes: u32,
-    /// Favorites received.
     pub favorites: u32,
 }
 
@@ -331,11 +324,11 @@ mod tests {
         let mut state = ReadState::default();
         assert!(state.mark_through(10));
         assert!(state.unmark(5));
-        assert!(!state.mark_through(7), "older: changes nothing");
+        assert!(!state.mark_through(7), "an older watermark changes nothing");
         assert!(!state.read.contains(5));
-        assert!(state.mark_through(10), "the same again covers what was unread since");
+        assert!(state.mark_through(10), "the same watermark covers posts that became unread again");
         assert!(state.read.contains(5));
-        assert!(!state.mark_through(10), "repeated: nothing left to change");
+        assert!(!state.mark_through(10), "a repetition changes nothing");
     }
 
     #[test]
@@ -378,7 +371,7 @@ mod tests {
         head.deleted = (201..=250).collect();
         assert_eq!(head.backlog_floor(), 100);
         assert_eq!(head.live_above(100), 100);
-        assert_eq!(head.backlog_floor_at(150), 50, "a follow of the past has the backlog of then");
+        assert_eq!(head.backlog_floor_at(150), 50, "a past follow has the backlog of its time");
         head.deleted = (3..=250).collect();
         assert_eq!(head.backlog_floor(), 0);
         assert_eq!(AuthorHead::default().backlog_floor(), 0);

@@ -1,9 +1,9 @@
-//! Notices of a platform and what a reader has read of them.
+//! The notices of a platform, and the read state of a reader.
 //!
-//! A platform is an author whom everybody follows and whose delivery is always pull: its head lists what is live, a reader's state says what
-//! was read, and an unread count is what is in the one and not in the other. Read state is kept over *slots*, not sequence numbers: a notice has
-//! a slot, no slot is given twice, and notifying again gives the notice a fresh one, so that everybody's read mark falls off without a reader
-//! being touched.
+//! A platform works like an author whom every user follows and whose posts are always pulled. Its head lists the live
+//! notices, a reader's read state says which are read, and the unread count is the difference. Read state is stored by
+//! *slot*, not by sequence number. A notice has a slot, and no slot is given twice. `renotify` gives the notice a new
+//! slot, so it becomes unread for every reader without a write for any reader.
 
 use std::{fmt, num::NonZeroU16, str::FromStr};
 
@@ -16,20 +16,19 @@ use super::{
     time::Timestamp,
 };
 
-/// Live notices that one platform holds at most: it bounds the head, and with it what a count costs.
+/// The maximum number of live notices of a platform. It limits the size of the head and the cost of a count.
 pub const MAX_LIVE: usize = 2_000;
 
-/// A platform: an unsigned 16-bit number but zero. Travels as a JSON number.
+/// A platform: any unsigned 16-bit number except zero. In JSON it is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Platform(NonZeroU16);
 
 impl Platform {
-    /// The platform with this number; `None` for zero.
+    /// Returns the platform with this number; `None` for zero.
     pub fn new(number: u16) -> Option<Self> {
         NonZeroU16::new(number).map(Self)
     }
 
-    /// The number.
     pub fn get(self) -> u16 {
         self.0.get()
     }
@@ -53,7 +52,6 @@ impl FromStr for Platform {
 /// A notice: its platform and its sequence number, written `{platform}-{seq}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NoticeId {
-    /// Where it is shown.
     pub platform: Platform,
     /// Its number within the platform: 1, 2, 3, … without gaps.
     pub seq: Seq,
@@ -91,7 +89,7 @@ impl<'de> Deserialize<'de> for NoticeId {
     }
 }
 
-/// What read state is kept over: 1, 2, 3, … within a platform, given once and never again.
+/// The place of a notice in the read bitmap: 1, 2, 3, … within a platform. A slot is given once.
 pub type Slot = u64;
 
 /// What an administrator writes.
@@ -101,33 +99,28 @@ pub struct NoticeContent {
     pub title: String,
     /// At most 64 KiB.
     pub body: Option<String>,
-    /// From when on it is in no list and no count.
+    /// From this time on the notice is in no list and no count.
     pub expires_at: Option<Timestamp>,
 }
 
-/// A notice with all its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Platform and sequence number.
     pub id: NoticeId,
-    /// When it was published.
     pub created_at: Timestamp,
-    /// The head's version that wrote this content.
+    /// The version of the head that wrote this content.
     pub revision: u64,
-    /// The text.
     pub content: NoticeContent,
 }
 
-/// A notice as the head of its platform knows it.
+/// A notice in the head of its platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveNotice {
-    /// Its sequence number.
     pub seq: Seq,
-    /// Its slot now.
+    /// The current slot.
     pub slot: Slot,
-    /// The head's version that wrote its content.
+    /// The version of the head that wrote the content.
     pub revision: u64,
-    /// From when on it is in no list and no count.
+    /// From this time on the notice is in no list and no count.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -140,45 +133,44 @@ impl LiveNotice {
 /// A reader's counts on one platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NoticeCounts {
-    /// Live notices not read.
+    /// Live notices that are not read.
     pub unread: u64,
-    /// Live notices read.
+    /// Live notices that are read.
     pub read: u64,
 }
 
-/// All that is live on a platform; changed only as a whole, on the condition of its version.
+/// The head of a platform. It is changed only as a whole, on the condition of its version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlatformHead {
     /// Grows by one with every change; zero before the first.
     pub version: u64,
-    /// The last sequence number given.
+    /// The last sequence number that was given.
     pub latest_seq: Seq,
-    /// The last slot given.
+    /// The last slot that was given.
     pub latest_slot: Slot,
-    /// When the last notice was published. Never before an earlier one.
+    /// When the last notice was published. It never decreases.
     pub latest_at: Timestamp,
     /// Notices that are neither deleted nor pruned, ascending. Expired ones may be among them.
     pub live: Vec<LiveNotice>,
 }
 
-/// The bytes are not a head's.
 #[derive(Debug, thiserror::Error)]
 #[error("not an encoded list of live notices")]
 pub struct DecodeHeadError;
 
 impl PlatformHead {
-    /// What is live at `now`, newest first.
+    /// Returns the notices that are live at `now`, newest first.
     pub fn live_at(&self, now: Timestamp) -> impl Iterator<Item = &LiveNotice> {
         self.live.iter().rev().filter(move |notice| !notice.is_expired(now))
     }
 
-    /// The notice, if it is live at `now`.
+    /// Returns the notice if it is live at `now`.
     pub fn find(&self, seq: Seq, now: Timestamp) -> Option<&LiveNotice> {
         let index = self.live.binary_search_by_key(&seq, |notice| notice.seq).ok()?;
         Some(&self.live[index]).filter(|notice| !notice.is_expired(now))
     }
 
-    /// The counts at `now` of a reader who has read these slots.
+    /// Returns the counts at `now` of a reader who has read these slots.
     pub fn counts(&self, read: &SeqSet, now: Timestamp) -> NoticeCounts {
         self.live_at(now).fold(NoticeCounts::default(), |counts, notice| {
             let read = u64::from(read.contains(notice.slot));
@@ -186,12 +178,12 @@ impl PlatformHead {
         })
     }
 
-    /// Leaves out what has expired. It does not come back, and no version tells of it: it was nowhere to be seen.
+    /// Removes expired notices. They do not come back. The version stays the same, because no reader saw them any more.
     pub fn prune(&mut self, now: Timestamp) {
         self.live.retain(|notice| !notice.is_expired(now));
     }
 
-    /// Publishes one notice at `at`, which becomes `latest_at`; `None` when the platform is full.
+    /// Publishes one notice at `at`, which becomes `latest_at`. Returns `None` if the platform is full.
     pub fn publish(&mut self, at: Timestamp, expires_at: Option<Timestamp>) -> Option<LiveNotice> {
         if self.live.len() >= MAX_LIVE {
             return None;
@@ -205,7 +197,8 @@ impl PlatformHead {
         Some(notice)
     }
 
-    /// Replaces a notice that is live at `now`; `renotify` makes it unread for everybody. `None` when it is not live.
+    /// Replaces a notice that is live at `now`. `renotify` makes it unread for every reader. Returns `None` if it is
+    /// not live.
     pub fn edit(&mut self, seq: Seq, expires_at: Option<Timestamp>, renotify: bool, now: Timestamp) -> Option<LiveNotice> {
         self.find(seq, now)?;
         let index = self.live.binary_search_by_key(&seq, |notice| notice.seq).ok()?;
@@ -220,7 +213,7 @@ impl PlatformHead {
         Some(*notice)
     }
 
-    /// Takes notices out; whether any was there.
+    /// Removes notices. Returns whether any of them existed.
     pub fn remove(&mut self, seqs: &[Seq]) -> bool {
         let before = self.live.len();
         self.live.retain(|notice| !seqs.contains(&notice.seq));
@@ -229,8 +222,8 @@ impl PlatformHead {
         changed
     }
 
-    /// The live notices as bytes: LEB128 numbers, four a notice: how far its sequence number is above the one before, its slot
-    /// below the latest, its revision below the version, and its expiry in ms plus one, or zero.
+    /// Encodes the live notices as LEB128 numbers, four for each notice: the difference to the previous sequence
+    /// number, the latest slot minus its slot, the version minus its revision, and its expiry in ms plus one, or zero.
     pub fn encode_live(&self) -> Vec<u8> {
         let (mut bytes, mut previous) = (Vec::with_capacity(self.live.len() * 5), 0);
         for notice in &self.live {
@@ -243,10 +236,8 @@ impl PlatformHead {
         bytes
     }
 
-    /// The head with these numbers and the notices that [`encode_live`](Self::encode_live) wrote.
-    ///
-    /// # Errors
-    /// The bytes do not fit.
+    /// Returns the head with these numbers and the notices that [`encode_live`](Self::encode_live) encoded. Fails if
+    /// the bytes do not fit the numbers.
     pub fn with_live(self, mut bytes: &[u8]) -> Result<Self, DecodeHeadError> {
         let (mut live, mut previous) = (Vec::new(), 0_u64);
         while !bytes.is_empty() {
@@ -270,22 +261,24 @@ impl PlatformHead {
     }
 }
 
-/// What one reader has read on one platform.
+/// The read state of one reader on one platform.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NoticeReads {
     /// Grows with every change; zero before the first.
     pub version: u64,
-    /// How far the reader has marked the platform through. Never goes back.
+    /// The watermark: the number up to which the reader has marked the platform read. No mark lowers it;
+    /// only the repair of damage does ([`cut`](Self::cut)).
     pub through: Seq,
-    /// The platform's latest slot when that was marked.
+    /// The platform's latest slot when the watermark was set.
     pub through_slot: Slot,
-    /// Slots read. Slots that are nobody's any more may be missing or left.
+    /// Slots that are read. Slots that no longer belong to a notice may be missing or present.
     pub read: SeqSet,
 }
 
 impl NoticeReads {
-    /// Marks every notice that is live at `now` up to `seq` read. An older `seq` than marked before leaves alone what was there at that time (a
-    /// notice made unread since stays unread), and covers only what was notified again since.
+    /// Marks every notice up to `seq` read that is live at `now`. A `seq` below the watermark does not change the
+    /// notices that had their slot when the watermark was set: a notice that became unread again stays unread. It
+    /// covers only notices with a later slot.
     pub fn mark_through(&mut self, head: &PlatformHead, seq: Seq, now: Timestamp) {
         let seq = seq.min(head.latest_seq);
         let older = seq < self.through;
@@ -300,19 +293,20 @@ impl NoticeReads {
         }
     }
 
-    /// Whether it says more than was published and given.
+    /// Returns whether it contains numbers or slots that were not given.
     pub fn is_beyond(&self, latest_seq: Seq, latest_slot: Slot) -> bool {
         self.through > latest_seq || self.through_slot > latest_slot || self.read.above(latest_slot).next().is_some()
     }
 
-    /// Leaves out what [`is_beyond`](Self::is_beyond).
+    /// Removes what makes it [beyond](Self::is_beyond) these numbers.
     pub fn cut(&mut self, latest_seq: Seq, latest_slot: Slot) {
         self.through = self.through.min(latest_seq);
         self.through_slot = self.through_slot.min(latest_slot);
         self.read.truncate(latest_slot);
     }
 
-    /// Leaves out slots that the head knows to be nobody's. Those given after the head was read stay: what is known of them is newer than the head.
+    /// Returns the read state without slots that, according to the head, belong to no notice. Slots that were given
+    /// after the head was read stay, because they are newer than the head.
     #[must_use]
     pub fn without_dead(&self, head: &PlatformHead) -> Self {
         let live = head.live.iter().map(|notice| notice.slot).filter(|&slot| self.read.contains(slot));
@@ -349,35 +343,35 @@ mod tests {
     }
 
     #[test]
-    fn notifying_again_makes_a_read_notice_unread_and_leaves_the_others() {
+    fn renotify_makes_a_read_notice_unread_and_does_not_change_the_others() {
         let mut head = head(3);
         let mut reads = NoticeReads::default();
         reads.mark_through(&head, 3, at(0));
         assert_eq!(head.counts(&reads.read, at(0)), NoticeCounts { unread: 0, read: 3 });
         head.edit(2, None, true, at(0)).unwrap();
         assert_eq!(head.counts(&reads.read, at(0)), NoticeCounts { unread: 1, read: 2 });
-        assert_eq!(head.live_at(at(0)).map(|notice| notice.seq).collect::<Vec<_>>(), [3, 2, 1], "its place stays");
+        assert_eq!(head.live_at(at(0)).map(|notice| notice.seq).collect::<Vec<_>>(), [3, 2, 1], "its place does not change");
     }
 
     #[test]
-    fn through_never_goes_back_and_covers_what_was_notified_again() {
+    fn the_watermark_never_goes_back_and_covers_notices_with_a_new_slot() {
         let mut head = head(5);
         let mut reads = NoticeReads::default();
         reads.mark_through(&head, 4, at(0));
         reads.read.remove(head.find(1, at(0)).unwrap().slot);
         reads.mark_through(&head, 3, at(0));
-        assert_eq!(head.counts(&reads.read, at(0)).unread, 2, "an older one does not touch what was made unread since");
+        assert_eq!(head.counts(&reads.read, at(0)).unread, 2, "an older watermark does not change what became unread again");
         head.edit(2, None, true, at(0)).unwrap();
         reads.mark_through(&head, 3, at(0));
-        assert_eq!(head.counts(&reads.read, at(0)).unread, 2, "but it covers what was notified again");
+        assert_eq!(head.counts(&reads.read, at(0)).unread, 2, "but it covers a notice with a new slot");
         reads.mark_through(&head, 99, at(0));
-        assert_eq!((head.counts(&reads.read, at(0)).unread, reads.through), (0, 5), "at most what there is");
+        assert_eq!((head.counts(&reads.read, at(0)).unread, reads.through), (0, 5), "at most up to the latest notice");
         assert!(head.publish(at(9_999), None).is_some());
         assert_eq!(head.counts(&reads.read, at(0)).unread, 1);
     }
 
     #[test]
-    fn an_expired_notice_is_nowhere_and_does_not_come_back() {
+    fn an_expired_notice_is_in_no_list_and_does_not_come_back() {
         let mut head = head(1);
         head.publish(at(1_001), Some(at(2_000))).unwrap();
         assert_eq!(head.counts(&SeqSet::default(), at(1_999)).unread, 2);
@@ -392,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_platform_takes_no_more_until_something_is_gone() {
+    fn a_full_platform_accepts_a_notice_only_after_one_is_removed() {
         let mut full = head(MAX_LIVE as u64);
         let before = full.clone();
         assert_eq!((full.publish(at(9_999), None), &full), (None, &before));
@@ -402,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_slots_are_forgotten_and_newer_ones_kept() {
+    fn dead_slots_are_removed_and_newer_slots_stay() {
         let mut head = head(4);
         let reads = NoticeReads { read: (1..=4).chain([9]).collect(), ..NoticeReads::default() };
         head.remove(&[2]);
@@ -412,7 +406,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heads_come_back(steps in prop::collection::vec((0..6_u8, 1..40_u64, prop::option::of(0..4_000_000_000_000_u64)), 0..80)) {
+        fn encoded_heads_decode_to_themselves(
+            steps in prop::collection::vec((0..6_u8, 1..40_u64, prop::option::of(0..4_000_000_000_000_u64)), 0..80),
+        ) {
             let mut head = PlatformHead::default();
             for (index, (kind, seq, expires)) in steps.into_iter().enumerate() {
                 let now = at(index as u64);
@@ -431,7 +427,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn decoding_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = PlatformHead { version: 9, latest_seq: 9, latest_slot: 9, ..PlatformHead::default() }.with_live(&bytes);
         }
     }

@@ -1,30 +1,33 @@
-//! How an author's followers are cut into pages for the fan-out.
+//! How an author's followers are divided into pages for the fan-out.
 
 use std::ops::Range;
 
 use super::ids::{BUCKETS, SHARDS};
 
-/// Followers that a page aims at.
+/// How many followers a page should have.
 pub const PAGE_FOLLOWERS: u64 = 1_000;
 
-/// Pages that publish lists and sends itself; beyond, it hands the listing to page tasks.
+/// Up to this many pages, publish lists the followers and sends the batches itself. For more pages, it sends tasks that
+/// list them.
 pub const INLINE_PAGES: u16 = 5;
 
-/// The number of pages for this many followers: at least one, at most one a bucket.
+/// Returns the number of pages for this many followers: at least one, at most one for each bucket.
 ///
-/// A page is a fixed range of buckets, so its identity does not depend on who follows meanwhile: listing it twice, by two workers, at two
-/// times, gives two valid listings of the same page, and its bit in the progress means that all of the range was handled.
+/// A page is a fixed range of buckets, so its identity does not depend on follows in the meantime. If two workers list
+/// a page at two times, both results are valid lists of the same page. Its bit in the progress means that the whole
+/// range was handled.
 pub fn page_count(followers: u64) -> u16 {
     u16::try_from(followers.div_ceil(PAGE_FOLLOWERS)).unwrap_or(BUCKETS).clamp(1, BUCKETS)
 }
 
-/// The buckets of page `page` of `count`.
+/// Returns the buckets of page `page` of `count`.
 pub fn page_buckets(page: u16, count: u16) -> Range<u16> {
     let bound = |page: u16| (u32::from(page) * u32::from(BUCKETS) / u32::from(count.max(1))) as u16;
     bound(page)..bound(page + 1)
 }
 
-/// The pages of `count` split into at most one run of consecutive pages per shard, none empty: the page tasks that go side by side.
+/// Splits the pages of `count` into ranges of consecutive pages, at most one for each shard and none empty. The ranges
+/// are listed in parallel.
 pub fn page_tasks(count: u16) -> Vec<Range<u16>> {
     let tasks = count.min(SHARDS);
     let bound = |task: u16| (u32::from(task) * u32::from(count) / u32::from(tasks)) as u16;

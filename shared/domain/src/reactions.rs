@@ -1,25 +1,22 @@
-//! Likes and favorites: what one user thinks of one author's posts, and how many think so.
+//! Likes and favorites: one user's reactions to one author's posts, and how many users have reacted.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ids::Seq, seq_set::SeqSet};
 
-/// What a user can think of a post.
+/// A reaction of a user to a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
-    /// A like.
     Like,
-    /// A favorite.
     Favorite,
 }
 
 impl Reaction {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Like, Self::Favorite];
 }
 
-/// What one user has liked and favorited of one author. Posts deleted since are still in it.
+/// The posts of one author that one user has liked and favorited. Posts that were deleted later are still in it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionState {
     /// Grows by one with every change.
@@ -30,16 +27,15 @@ pub struct ReactionState {
     pub favorited: SeqSet,
 }
 
-/// The bytes are not a reaction state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("damaged reaction state of {0} bytes")]
 pub struct DecodeReactionStateError(usize);
 
-/// Bytes before the sets: version, and the length of the first set.
+/// Bytes before the sets: the version, and the length of the first set.
 const HEADER: usize = 8;
 
 impl ReactionState {
-    /// The posts that this reaction was given to.
+    /// Returns the posts with this reaction.
     pub fn of(&self, reaction: Reaction) -> &SeqSet {
         match reaction {
             Reaction::Like => &self.liked,
@@ -47,7 +43,7 @@ impl ReactionState {
         }
     }
 
-    /// The state with a reaction given or taken back, one version later; `None` when that is what it says already.
+    /// Returns the state with a reaction given or removed, one version later; `None` if nothing changes.
     #[must_use]
     pub fn changed(&self, seq: Seq, reaction: Reaction, given: bool) -> Option<Self> {
         let mut state = self.clone();
@@ -60,8 +56,9 @@ impl ReactionState {
         changed.then_some(state)
     }
 
-    /// The value of one field of a reader's reactions in Redis: version and bytes of `liked` (4 each, little-endian; `views/lua/react.lua` reads the
-    /// version), then both sets in roaring's format, an empty one as no bytes.
+    /// Encodes the value of one field of a reader's reactions in Redis: the version and the length of `liked` (4 bytes
+    /// each, little-endian; `shared/views/src/lua/react.lua` reads the version), then both sets in roaring's format. An
+    /// empty set has no bytes.
     pub fn encode(&self) -> Vec<u8> {
         let bytes = |set: &SeqSet| if set.is_empty() { Vec::new() } else { set.to_bytes() };
         let (liked, favorited) = (bytes(&self.liked), bytes(&self.favorited));
@@ -69,7 +66,7 @@ impl ReactionState {
         [&self.version.to_le_bytes()[..], &length.to_le_bytes(), &liked, &favorited].concat()
     }
 
-    /// Reads the layout above.
+    /// Decodes the result of [`encode`](Self::encode).
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeReactionStateError> {
         let damaged = || DecodeReactionStateError(bytes.len());
         let (header, sets) = bytes.split_first_chunk::<HEADER>().ok_or_else(damaged)?;
@@ -80,17 +77,14 @@ impl ReactionState {
     }
 }
 
-/// How many users have reacted to a post, or to an author's posts.
+/// How many users have reacted to one post, or to all posts of an author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReactionCounts {
-    /// Likes.
     pub likes: u64,
-    /// Favorites.
     pub favorites: u64,
 }
 
 impl ReactionCounts {
-    /// The count of one reaction.
     pub fn of(&self, reaction: Reaction) -> u64 {
         match reaction {
             Reaction::Like => self.likes,
@@ -113,14 +107,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_state_comes_back(version: u32, liked in btree_set(1..1u64 << 53, 0..20), favorited in btree_set(1..90u64, 0..40)) {
+        fn an_encoded_state_decodes_to_itself(
+            version: u32, liked in btree_set(1..1u64 << 53, 0..20), favorited in btree_set(1..90u64, 0..40),
+        ) {
             let state = ReactionState { version, liked: liked.into_iter().collect(), favorited: favorited.into_iter().collect() };
             prop_assert_eq!(ReactionState::decode(&state.encode()), Ok(state));
         }
     }
 
     #[test]
-    fn a_change_counts_once() {
+    fn a_repeated_change_changes_nothing() {
         let state = ReactionState::default();
         assert_eq!(state.changed(3, Reaction::Like, false), None);
         let liked = state.changed(3, Reaction::Like, true).unwrap();
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_takes_eight_bytes_and_damaged_ones_are_refused() {
+    fn an_empty_state_takes_eight_bytes_and_damaged_bytes_are_rejected() {
         assert_eq!(ReactionState::default().encode().len(), 8);
         let bytes = ReactionState::default().changed(5, Reaction::Favorite, true).unwrap().encode();
         assert!(bytes.len() < 40, "{}", bytes.len());

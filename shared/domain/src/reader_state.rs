@@ -1,4 +1,4 @@
-//! A live reader's whole state: the gate that deliveries pass, and where every unread count comes from.
+//! The whole state of a live reader: the gates that deliveries pass, and the source of every unread count.
 
 use std::collections::HashMap;
 
@@ -9,53 +9,55 @@ use super::{
     time::Timestamp,
 };
 
-/// The field of the reader state hash that holds [`ReaderMeta`]; every other field is an author's id.
+/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is an author's id.
 pub const META_FIELD: &str = "@";
 
 const META_HEADER: usize = 27;
-/// Bytes of the epoch that the view was written in, behind the header; `views/epoch.rs` says what it is.
+/// Bytes of the epoch in which the view was written, after the header. `shared/redis-link/src/epoch.rs` describes it.
 const EPOCH: usize = 4;
 const BUILDING: u8 = 1;
 const FEED: u8 = 2;
 
-/// What is known of a reader's view as a whole. Little-endian, shared with `views/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline
-/// (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if any.
+/// The part of a reader's view that concerns the whole view. Little-endian, shared with
+/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline (6 bytes each, ms), token (8
+/// bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
-    /// A rebuild is under way; counts and feed are not complete.
+    /// A rebuild is in progress. Counts and feed are not complete.
     pub building: bool,
-    /// The view has a feed. When it has and Redis does not, the feed was lost.
+    /// The view has a feed. If Redis has none, the feed was lost.
     pub feed: bool,
-    /// When lifetimes were last extended.
+    /// When the lifetimes were last extended.
     pub touched: Timestamp,
-    /// When a rebuild under way may be taken over.
+    /// When another process may take over a rebuild.
     pub deadline: Timestamp,
-    /// Whose rebuild it is.
+    /// The owner of the rebuild.
     pub token: u64,
-    /// No entry of the feed was published later than this, nor is `low` later: a later post goes to the feed's end, without a look.
+    /// No entry of the feed, and not `low`, is later than this. A later post is appended to the feed without a
+    /// comparison.
     pub newest: Timestamp,
-    /// The server's epoch in which the view was written: in another one it counts as none.
+    /// The epoch in which the view was written. In another epoch the view counts as missing.
     pub epoch: [u8; EPOCH],
-    /// The feed holds this entry and every later one, older ones come from the facts; `None` when it holds all there are.
+    /// The feed has this entry and every later one. Older entries come from the facts. `None` if there are no older
+    /// entries.
     pub low: Option<FeedKey>,
 }
 
-/// A reader's view is damaged and must be rebuilt.
+/// A reader's view is damaged and has to be rebuilt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("damaged reader state: field {0}")]
 pub struct DecodeReaderStateError(String);
 
-/// Meta and one [`AuthorState`] per followed author.
+/// The meta field, and one [`AuthorState`] for each followed author.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderState {
-    /// The view as a whole.
     pub meta: ReaderMeta,
-    /// Followed authors; tombstones left out.
+    /// Followed authors, without tombstones.
     pub authors: HashMap<UserId, AuthorState>,
 }
 
 impl ReaderMeta {
-    /// Reads the layout above.
+    /// Decodes the layout above; `None` if the bytes do not have it.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (header, rest) = bytes.split_at_checked(META_HEADER)?;
         let (epoch, low) = rest.split_first_chunk::<EPOCH>()?;
@@ -74,7 +76,7 @@ impl ReaderMeta {
 }
 
 impl ReaderState {
-    /// Reads a whole hash; `None` when there is no meta field, which is when there is no view.
+    /// Decodes a whole hash; `None` if there is no meta field, and thus no view.
     pub fn decode(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Option<Self>, DecodeReaderStateError> {
         let mut meta = None;
         let mut authors = HashMap::new();
@@ -93,22 +95,23 @@ impl ReaderState {
         Ok(meta.map(|meta| Self { meta, authors }))
     }
 
-    /// Whether counts and feed are complete.
+    /// Returns whether counts and feed are complete.
     pub fn is_complete(&self) -> bool {
         !self.meta.building && self.authors.values().all(|state| !state.opening)
     }
 
-    /// Posts that count as unread.
+    /// Returns the number of unread posts of all authors.
     pub fn unread_total(&self) -> u64 {
         self.authors.values().map(AuthorState::unread).sum()
     }
 
-    /// Unread posts of one author; zero when it is not followed.
+    /// Returns the number of unread posts of one author; zero if the reader does not follow the author.
     pub fn unread_of(&self, author: UserId) -> u64 {
         self.authors.get(&author).map_or(0, AuthorState::unread)
     }
 
-    /// Authors with something unread, most recent post first.
+    /// Returns the authors with unread posts and the number of these posts. The author with the most recent post comes
+    /// first.
     pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
         let mut authors: Vec<_> = self
             .authors
@@ -120,18 +123,18 @@ impl ReaderState {
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
 
-    /// Whether the feed shows this entry: it is not below the view's low end, its author is followed, and the author's state shows it.
+    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author,
+    /// and the author's state shows it.
     pub fn shows(&self, key: &FeedKey) -> bool {
         self.meta.low.is_none_or(|low| *key >= low)
             && self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
     }
 
-    /// Whether the state knows of the post whether it is unread (see [`AuthorState::knows`]).
+    /// Returns whether the state knows if the post is unread (see [`AuthorState::knows`]).
     pub fn knows(&self, post: PostId) -> bool {
         self.authors.get(&post.author).is_none_or(|state| state.knows(post.seq))
     }
 
-    /// Whether the post counts as unread.
     pub fn is_unread(&self, post: PostId) -> bool {
         self.authors.get(&post.author).is_some_and(|state| state.is_unread(post.seq))
     }
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_reads_its_layout() {
+    fn meta_decodes_its_layout() {
         let low = FeedKey { at: Timestamp::from_ms(11), post: "7-3".parse().unwrap() };
         let meta = ReaderMeta::decode(&meta_bytes(&low.entry())).unwrap();
         assert!(meta.building && meta.feed);
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_without_meta_is_no_view_and_a_damaged_field_is_an_error() {
+    fn a_hash_without_meta_is_not_a_view_and_a_damaged_field_is_an_error() {
         let field = |name: &str, value: Vec<u8>| (name.as_bytes().to_vec(), value);
         let good = AuthorState { live: true, through: 8, ..Default::default() }.encode();
         assert_eq!(ReaderState::decode([field("7", good.clone())]), Ok(None));

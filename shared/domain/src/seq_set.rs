@@ -4,21 +4,20 @@ use roaring::RoaringTreemap;
 
 use super::ids::Seq;
 
-/// Numbers in a window: one container of roaring, at most 8 KiB.
+/// How many numbers a window has: one container of roaring, at most 8 KiB.
 pub const WINDOW: u64 = 1 << 16;
 
-/// A set of sequence numbers as a run-compressed roaring bitmap: "all of 1 to a million but three" takes tens of bytes, and 150 scattered
-/// ones a few hundred.
+/// A set of sequence numbers as a run-compressed roaring bitmap. "1 to a million except three" takes tens of bytes, and
+/// 150 scattered numbers take a few hundred.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SeqSet(RoaringTreemap);
 
-/// The bytes do not hold a set in roaring's portable format.
 #[derive(Debug, thiserror::Error)]
 #[error("not a serialized set of sequence numbers")]
 pub struct DecodeSeqSetError(#[source] std::io::Error);
 
 impl SeqSet {
-    /// Reads roaring's portable 64-bit format; no bytes are the empty set.
+    /// Decodes roaring's portable 64-bit format. No bytes are the empty set.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeSeqSetError> {
         if bytes.is_empty() {
             return Ok(Self::default());
@@ -26,83 +25,78 @@ impl SeqSet {
         RoaringTreemap::deserialize_from(bytes).map(Self).map_err(DecodeSeqSetError)
     }
 
-    /// Writes roaring's portable 64-bit format, runs compressed.
+    /// Encodes the set in roaring's portable 64-bit format, with runs compressed.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut set = self.0.clone();
         set.optimize();
         let mut bytes = Vec::with_capacity(set.serialized_size());
-        // Writing to a vector fails only when memory does.
+        // Writing to a vector fails only if memory is exhausted.
         let written = set.serialize_into(&mut bytes);
         debug_assert!(written.is_ok());
         bytes
     }
 
-    /// Adds one; whether it was new.
+    /// Adds a number. Returns whether it was new.
     pub fn insert(&mut self, seq: Seq) -> bool {
         self.0.insert(seq)
     }
 
-    /// Removes one; whether it was there.
+    /// Removes a number. Returns whether it was in the set.
     pub fn remove(&mut self, seq: Seq) -> bool {
         self.0.remove(seq)
     }
 
-    /// Adds one, or removes it; whether that changed anything.
+    /// Adds or removes a number. Returns whether that changed the set.
     pub fn set(&mut self, seq: Seq, present: bool) -> bool {
         if present { self.0.insert(seq) } else { self.0.remove(seq) }
     }
 
-    /// Adds all from `first` to `last`, both included.
+    /// Adds all numbers from `first` to `last`, both included.
     pub fn insert_range(&mut self, first: Seq, last: Seq) {
         if first <= last {
             self.0.insert_range(first..=last);
         }
     }
 
-    /// Removes all above `last`.
+    /// Removes all numbers above `last`.
     pub fn truncate(&mut self, last: Seq) {
         if let Some(first) = last.checked_add(1) {
             self.0.remove_range(first..);
         }
     }
 
-    /// Whether it holds `seq`.
     pub fn contains(&self, seq: Seq) -> bool {
         self.0.contains(seq)
     }
 
-    /// How many it holds.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many of `first` to `last`, both included, it holds.
+    /// Returns how many numbers from `first` to `last`, both included, are in the set.
     pub fn count_between(&self, first: Seq, last: Seq) -> u64 {
         if first > last { 0 } else { self.0.range_cardinality(first..=last) }
     }
 
-    /// Both sets together.
     pub fn union(&self, other: &Self) -> Self {
         Self(&self.0 | &other.0)
     }
 
-    /// What is in this set and not in the other.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         Self(&self.0 - &other.0)
     }
 
-    /// The smallest and the greatest; `None` when it holds none.
+    /// Returns the smallest and the greatest number; `None` if the set is empty.
     pub fn bounds(&self) -> Option<(Seq, Seq)> {
         self.0.min().zip(self.0.max())
     }
 
-    /// The windows of [`WINDOW`] numbers in which it holds any, ascending.
+    /// Returns the windows that have numbers of the set, ascending.
     pub fn windows(&self) -> impl Iterator<Item = u64> + '_ {
         let mut iter = self.0.iter();
         std::iter::from_fn(move || {
@@ -112,7 +106,7 @@ impl SeqSet {
         })
     }
 
-    /// What it holds in one window.
+    /// Returns the numbers of the set in one window.
     #[must_use]
     pub fn in_window(&self, window: u64) -> Self {
         let mut only = RoaringTreemap::new();
@@ -120,19 +114,20 @@ impl SeqSet {
         Self(&self.0 & only)
     }
 
-    /// All, ascending.
+    /// Returns all numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Seq> + '_ {
         self.0.iter()
     }
 
-    /// Those above `after`, ascending.
+    /// Returns the numbers above `after`, ascending.
     pub fn above(&self, after: Seq) -> impl Iterator<Item = Seq> + '_ {
         let mut iter = self.0.iter();
         iter.advance_to(after.saturating_add(1));
         iter
     }
 
-    /// The numbers in `after+1..=upto` that it does not hold, greatest first. A run of members costs one step, however long it is.
+    /// Returns the numbers in `after+1..=upto` that are not in the set, greatest first. A run of members is skipped by
+    /// bisection, so even a long run costs few steps.
     pub fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
         let mut next = upto;
         std::iter::from_fn(move || {
@@ -145,10 +140,10 @@ impl SeqSet {
         })
     }
 
-    /// The smallest `n ≥ 1` such that every number in `n..=last` is in the set, as `last` is.
+    /// Returns the smallest `n ≥ 1` for which every number in `n..=last` is in the set. `last` must be in the set.
     fn run_start(&self, last: Seq) -> Seq {
         let is_run = |first: Seq| self.count_between(first, last) == last - first + 1;
-        // Doubled while it is a run, then bisected: `low` is no part of it.
+        // The step doubles while the range is a run. Then bisection finds the start: `low` is not part of the run.
         let (mut start, mut step) = (last, 1);
         while step < last && is_run(last - step) {
             start = last - step;
@@ -162,10 +157,10 @@ impl SeqSet {
         start
     }
 
-    /// The greatest `n ≥ after` such that every number in `after+1..=n` is in the set.
+    /// Returns the greatest `n ≥ after` for which every number in `after+1..=n` is in the set.
     pub fn contiguous_above(&self, after: Seq) -> Seq {
         let rank = self.0.rank(after);
-        // In a contiguous run, rank grows as fast as the number: bisect for where it stops.
+        // In a contiguous run, the rank grows as fast as the number. Bisection finds where that ends.
         let (mut low, mut high) = (after, after.saturating_add(self.0.len().saturating_sub(rank)));
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -195,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn absent_numbers_are_those_that_are_not_there(
+        fn absent_numbers_are_those_that_are_not_in_the_set(
             members in btree_set(1..60u64, 0..60), after in 0..70u64, upto in 0..70u64,
         ) {
             let set: SeqSet = members.iter().copied().collect();
@@ -205,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_jumped_over() {
+    fn a_long_run_is_skipped() {
         let mut set = SeqSet::default();
         set.insert_range(5, 3_000_000_000);
         let absent: BTreeSet<u64> = set.absent_between(0, 3_000_000_002).collect();
@@ -213,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_read_but_three_stays_small_and_comes_back() {
+    fn a_million_numbers_except_three_stay_small_and_decode_to_themselves() {
         let mut set = SeqSet::default();
         set.insert_range(1, 1_000_000);
         for seq in [3, 70_000, 999_999] {
@@ -227,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_those_that_hold_any_and_make_up_the_set() {
+    fn windows_have_numbers_of_the_set_and_together_are_the_set() {
         let set: SeqSet = [1, 65_535, 65_536, 200_000, 3 << 32].into_iter().collect();
         let windows: Vec<u64> = set.windows().collect();
         assert_eq!(windows, [0, 1, 3, 3 << 16]);

@@ -1,4 +1,4 @@
-//! Points in time, to the millisecond.
+//! Points in time, in milliseconds.
 
 use std::fmt;
 
@@ -8,44 +8,41 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::form
 const FORMAT: &[time::format_description::BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// The last millisecond of the year 9999: the greatest time with a four-digit year, far below 2^48 and 2^53.
+/// The last millisecond of the year 9999: the greatest time with a four-digit year. It is far below 2^48 and 2^53.
 const MAX_MS: u64 = 253_402_300_799_999;
 
-/// Milliseconds since 1970-01-01T00:00:00Z, never before it. Travels as RFC 3339 UTC with milliseconds.
+/// Milliseconds since 1970-01-01T00:00:00Z, never before it. In JSON it is an RFC 3339 time in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The latest representable time.
     pub const MAX: Self = Self(MAX_MS);
 
-    /// The time this many milliseconds after the epoch, at most [`Timestamp::MAX`].
+    /// Returns the time this many milliseconds after 1970-01-01T00:00:00Z, at most [`Timestamp::MAX`].
     pub fn from_ms(ms: u64) -> Self {
         Self(ms.min(MAX_MS))
     }
 
-    /// Milliseconds since the epoch.
     pub fn ms(self) -> u64 {
         self.0
     }
 
-    /// Whole seconds since the epoch.
     pub fn seconds(self) -> u64 {
         self.0 / 1000
     }
 
-    /// This time and `ms` milliseconds.
     pub fn plus_ms(self, ms: u64) -> Self {
         Self::from_ms(self.0.saturating_add(ms))
     }
 
-    /// Reads an RFC 3339 time of any offset; `None` when it is not one or lies outside 1970…9999. Finer than a millisecond is cut off.
+    /// Parses an RFC 3339 time of any offset; `None` if it is not one or lies outside 1970…9999. Digits after the
+    /// millisecond are cut off.
     pub fn parse(text: &str) -> Option<Self> {
         let ms = u64::try_from(parse_ms(text)?).ok()?;
         (ms <= MAX_MS).then_some(Self(ms))
     }
 
-    /// The same, with a time outside 1970…9999 taken for the nearest inside.
+    /// The same, but a time outside 1970…9999 becomes the nearest time inside.
     pub fn parse_nearest(text: &str) -> Option<Self> {
         Some(Self(u64::try_from(parse_ms(text)?.max(0)).map_or(MAX_MS, |ms| ms.min(MAX_MS))))
     }
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_travel_as_rfc_3339_with_milliseconds() {
+    fn times_are_written_as_rfc_3339_with_milliseconds() {
         let time = Timestamp::from_ms(1_795_161_600_123);
         assert_eq!(time.to_string(), "2026-11-20T08:00:00.123Z");
         assert_eq!(Timestamp::parse("2026-11-20T08:00:00.123Z"), Some(time));

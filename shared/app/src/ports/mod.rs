@@ -1,4 +1,4 @@
-//! What the use cases need of the outside world: one small trait per capability, speaking domain types.
+//! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
 
 mod notices;
 
@@ -19,32 +19,31 @@ use tidemark_domain::{
 pub use crate::error::{Source, Store, StoreError};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 
-/// Tells the time. The wall clock is read in one place only, its implementation at the edge.
+/// Tells the time. `clippy.toml` forbids reading the wall clock elsewhere.
 pub trait Clock: Send + Sync {
-    /// Now.
     fn now(&self) -> Timestamp;
 }
 
-/// What came of a follow.
+/// The outcome of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Followed {
-    /// The edge was made.
+    /// This call created the edge.
     Created(Edge),
-    /// It was there.
+    /// The edge existed before.
     Existing(Edge),
-    /// The user follows as many authors as allowed; nothing changed.
+    /// The user follows the maximum number of authors. Nothing changed.
     LimitReached,
 }
 
 /// Follow edges and their counts.
 #[async_trait]
 pub trait Edges: Send + Sync {
-    /// The edges of one user to these authors, tombstones included, absent ones left out.
+    /// Returns the edges of one user to these authors, tombstones included. Pairs without an edge are left out.
     async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, StoreError>;
-    /// All live edges of one user.
+    /// Returns all live edges of one user.
     async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
-    /// Makes edges to distinct authors, both directions and counts in one transaction each or several together. `heads` gives base and floor.
-    /// The answer has one outcome per author, in order.
+    /// Creates edges to distinct authors. A transaction writes one or several edges, each with both directions and
+    /// counts. `heads` gives base and floor. Returns one outcome for each author, in order.
     async fn follow(
         &self,
         user: UserId,
@@ -52,77 +51,77 @@ pub trait Edges: Send + Sync {
         heads: &HashMap<UserId, AuthorHead>,
         now: Timestamp,
     ) -> Result<Vec<Followed>, StoreError>;
-    /// Ends a follow; the tombstone when there was one to end, else `None`.
+    /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
-    /// Exact number of followers, shard by shard.
+    /// Returns the exact number of followers in each shard.
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
-    /// Which of these pairs (follower, followee) follow, read in one round trip a hundred.
+    /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
     async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, StoreError>;
-    /// Exact number of authors followed.
+    /// Returns the exact number of followed authors.
     async fn followings(&self, user: UserId) -> Result<u64, StoreError>;
-    /// Followers below `before`, newest first, at most `limit`.
+    /// Returns at most `limit` followers below `before`, newest first.
     async fn followers_by_time(
         &self,
         author: UserId,
         before: Option<Relation>,
         limit: usize,
     ) -> Result<Vec<Relation>, StoreError>;
-    /// All followers whose bucket lies in `buckets`, in bucket order. Counts have no say in it.
+    /// Returns all followers whose bucket lies in `buckets`, in bucket order. It does not depend on the counts.
     async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, StoreError>;
 }
 
-/// An idempotent request: its key and what its body hashes to.
+/// The idempotency key of a request, with a hash of its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The header's value.
+    /// The value of the `Idempotency-Key` header.
     pub key: String,
-    /// SHA-256 of the body as it was understood.
+    /// SHA-256 of the body as it was parsed.
     pub fingerprint: String,
 }
 
-/// What came of a publish.
+/// The outcome of a publish.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
-    /// A new post, and its author's head after it.
+    /// The new post, and its author's head after it.
     Created(Post, AuthorHead),
-    /// The same key and body published this before.
+    /// An earlier request with the same key and body published this post.
     Repeated(Post),
-    /// The same key published something else before.
+    /// An earlier request with the same key published something else.
     KeyReused,
-    /// The author has published as many posts as there are numbers.
+    /// The author has used all sequence numbers.
     Full,
 }
 
-/// What came of a deletion.
+/// The outcome of a deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
-    /// The post is a tombstone, and its retraction is to be started. The author's head after it.
+    /// The post is a tombstone, and its retraction has to be started. Contains the author's head after the deletion.
     Deleted(Post, AuthorHead),
-    /// It was one before, and its retraction is finished.
+    /// The post was a tombstone before, and its retraction is finished.
     Already(Post),
-    /// There never was such a post.
+    /// No such post was ever published.
     Unknown,
 }
 
-/// What came of a look at an unfinished fan-out.
+/// The result of a look at an unfinished fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Its pages wait with others, since this time at the latest.
+    /// Its pages wait in the queue, at the latest since this time.
     Waiting(Timestamp),
-    /// So many pages are done, more than before.
+    /// This many pages are done, more than before.
     Moving(u64),
-    /// So many are done, and the others are sent again now.
+    /// This many pages are done, and the others are sent again at this time.
     Sent(u64, Timestamp),
-    /// It was sent as often as allowed: it leaves the list of what is resumed.
+    /// Its pages were sent as often as allowed. It leaves the list of fan-outs that are resumed.
     GivenUp,
 }
 
 /// Posts, heads, and the state of fan-outs.
 #[async_trait]
 pub trait Posts: Send + Sync {
-    /// The heads of these authors; absent ones are empty heads.
+    /// Returns the heads of these authors. An author without a head gets an empty one.
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
-    /// Publishes: head, post, body and idempotency record in one transaction.
+    /// Publishes a post: head, post, body and idempotency record in one transaction.
     async fn publish(
         &self,
         post: &NewPost,
@@ -130,159 +129,147 @@ pub trait Posts: Send + Sync {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<Published, StoreError>;
-    /// Makes a tombstone: post, body and head in one transaction. Repeatable. `followers` plans the retraction.
+    /// Makes a post a tombstone: post, body and head in one transaction. May be repeated. `followers` decides how many
+    /// pages the retraction has.
     async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError>;
-    /// These posts, tombstones included, unknown ones left out.
+    /// Returns these posts, tombstones included. Unknown posts are left out.
     async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError>;
-    /// The body of a live post.
+    /// Returns the body of a live post.
     async fn body(&self, post: PostId) -> Result<Option<String>, StoreError>;
-    /// Posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones included.
+    /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
+    /// included.
     async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError>;
-    /// These posts of one author, numbers greatest first, in that order; tombstones included, unknown ones left out. One range query when the numbers lie
-    /// densely, reads by key, a hundred a request, when they do not.
+    /// Returns these posts of one author in the order of `seqs`, which must descend. Tombstones are included, unknown
+    /// posts are left out. Uses one range query if the numbers are dense, else reads by key, a hundred in a request.
     async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError>;
-    /// The greatest sequence number of the author published at or before `at`; zero when there is none.
+    /// Returns the greatest sequence number that the author published at or before `at`; zero if there is none.
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
-    /// Notes what came of a look at an unfinished fan-out; nothing when it is finished, or another one, by now.
+    /// Stores the result of a look at an unfinished fan-out. Does nothing if it is finished by now, or if the post has
+    /// another one.
     async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError>;
-    /// Sets a pending fan-out done.
+    /// Sets a pending fan-out to done, with the number of followers handled.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), StoreError>;
-    /// Notes that a cancelled fan-out has been retracted everywhere.
+    /// Stores that the retraction of a deleted post is complete.
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
 }
 
-/// What users have read.
+/// The read states of users.
 #[async_trait]
 pub trait Reads: Send + Sync {
-    /// What a user has read of these authors; absent ones left out.
+    /// Returns the user's read states of these authors. Missing ones are left out.
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
-    /// What a user has read of anybody.
+    /// Returns all read states of the user.
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
-    /// Marks posts read, or unread again, whatever others mark at the same time: there is no condition that could fail. The state before it and the state after it.
+    /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the
+    /// state before it and the state after it.
     async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), StoreError>;
-    /// Writes a state whose version is one above the stored one; false, and nothing is written, when it is not.
+    /// Writes a state if its version is one above the stored version. Otherwise it writes nothing and returns false.
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError>;
 }
 
-/// What came of a reaction.
+/// The outcome of a reaction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reacted {
-    /// What the user thinks of the author's posts now, whether or not this changed it.
+    /// The user's reactions to the author's posts after the request, whether or not it changed them.
     Stands(ReactionState),
-    /// There is no such post, or only its tombstone.
+    /// The post does not exist, or only its tombstone does.
     Unknown,
 }
 
 /// Likes and favorites, and their counts.
 #[async_trait]
 pub trait Reactions: Send + Sync {
-    /// What a user thinks of these authors' posts; absent ones left out.
+    /// Returns the user's reactions to these authors' posts. Missing ones are left out.
     async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError>;
-    /// Gives a reaction to a live post, or takes it back: state, the post's count and the author's in one transaction. Repeatable.
+    /// Gives a reaction to a live post or removes it: state, the post's count and the author's count in one
+    /// transaction. May be repeated.
     async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError>;
-    /// Exact counts of one post.
+    /// Returns the exact counts of one post.
     async fn counts(&self, post: PostId) -> Result<ReactionCounts, StoreError>;
-    /// Exact counts of all of an author's posts, deleted ones included.
+    /// Returns the exact counts of all posts of an author, deleted ones included.
     async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError>;
 }
 
-/// What a fan-out does to the views it reaches.
+/// What a fan-out does to views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanOutKind {
-    /// Put the post in.
     Deliver,
-    /// Take the deleted post out.
+    /// Removes the deleted post.
     Retract,
 }
 
-/// The post of a fan-out, with all that a worker needs to act on it.
+/// The post of a fan-out, with everything that a worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FanOut {
-    /// Put in or take out.
     pub kind: FanOutKind,
-    /// The post.
     pub post: PostId,
     /// When it was published.
     pub at: Timestamp,
-    /// Pages of the whole fan-out.
+    /// Number of pages of the whole fan-out.
     pub pages: u16,
-    /// The author's deletions, for a retraction.
+    /// The author's number of deletions, for a retraction.
     #[serde(default)]
     pub deletions: u32,
-    /// How the author's posts reach readers after this one.
+    /// The author's modes after this post.
     #[serde(default, skip_serializing_if = "Modes::is_push_alone")]
     pub modes: Modes,
 }
 
-/// A message of the fan-out queue.
+/// A message of the fan-out queue. `tries` is how often it has failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Task {
-    /// One page of followers, listed.
+    /// One page with its followers.
     Batch {
-        /// What to do.
         fan_out: FanOut,
-        /// The page's number.
         page: u16,
-        /// Its followers, in bucket order.
+        /// In bucket order.
         followers: Vec<u64>,
-        /// How often it has failed.
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// Pages to list and send as batches.
+    /// Pages to list and to send as batches.
     List {
-        /// What to do.
         fan_out: FanOut,
-        /// First page.
         from: u16,
         /// The page after the last.
         to: u16,
-        /// How often it has failed.
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// What is kept of a post's author and of the post itself did not hear of the fan-out when it began.
+    /// The author's counters and head, or the summary of a deleted post, could not be updated when the fan-out began.
     Tell {
-        /// What to tell.
         fan_out: FanOut,
-        /// How often it has failed.
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// A change that did not reach the view when it happened: make the view agree with the facts for this pair.
+    /// A change of this pair did not reach its view: update the views of the pair from the facts.
     Sync {
-        /// The reader.
         user: UserId,
-        /// The author.
         author: UserId,
-        /// How often it has failed.
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// Many changes of one reader that did not reach the view: make it anew.
+    /// Many changes of one reader did not reach the view: rebuild it.
     Rebuild {
-        /// The reader.
         user: UserId,
-        /// How often it has failed.
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// The same for notices: a platform's head, or what a user has read on it.
+    /// A change of a notice or of a read state did not reach its view: replace the platform's head, or the user's read
+    /// state on the platform.
     Notices {
-        /// The platform.
         platform: Platform,
-        /// The user; none for the head.
+        /// `None` for the head.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         user: Option<UserId>,
-        /// How often it has failed.
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
 }
 
-/// Authors of one reader whose read states are brought into the view one by one.
+/// Up to this many read states of one reader are updated by one `sync` task each. More are updated by one rebuild.
 const MOST_SYNCS: usize = 8;
 
 fn is_zero(tries: &u8) -> bool {
@@ -290,12 +277,13 @@ fn is_zero(tries: &u8) -> bool {
 }
 
 impl Task {
-    /// The task that brings everything of one pair in line.
+    /// Creates the task that updates all views of one pair.
     pub fn sync(user: UserId, author: UserId) -> Self {
         Self::Sync { user, author, tries: 0 }
     }
 
-    /// The tasks that bring the feed's view in line with read states of these authors. Many are one rebuild, which costs less and does not multiply a request that is repeated.
+    /// Creates the tasks that update a view after changes of read states. Many changes become one rebuild: it costs
+    /// less, and a repeated request adds only one more.
     pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
         match authors.len() {
             0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),
@@ -303,7 +291,7 @@ impl Task {
         }
     }
 
-    /// The task after another failure, and how often it has failed then.
+    /// Returns the task after one more failure, with its number of failures.
     pub fn tried_once_more(&self) -> (Self, u8) {
         let mut task = self.clone();
         let (Self::Batch { tries, .. }
@@ -317,7 +305,8 @@ impl Task {
         (task, tries)
     }
 
-    /// Whether views are wrong until the task is done. Those that wait for a page of a fan-out are not: the post's delivery says that it is under way.
+    /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
+    /// delivery status of the post shows that it is in progress.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
@@ -325,7 +314,8 @@ impl Task {
         }
     }
 
-    /// Whose task it is, an author, a reader or a platform: nobody's tasks wait behind all of somebody else's.
+    /// Returns the message group: an author, a reader or a platform. The queue is fair between groups, so a task of one
+    /// group does not wait for the backlog of another.
     pub fn group(&self) -> String {
         match self {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
@@ -337,240 +327,241 @@ impl Task {
     }
 }
 
-/// How full a queue is, about.
+/// The approximate size of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// Messages that no worker has.
+    /// Messages that no worker has received.
     pub waiting: u64,
-    /// Messages that a worker has, or that failed and are not visible yet.
+    /// Messages that a worker holds, or that failed and are not visible yet.
     pub in_flight: u64,
 }
 
-/// Takes tasks for the workers.
+/// The queue of tasks for the workers.
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
-    /// How full it is. SQS counts within about a minute.
+    /// Returns the backlog. SQS updates these numbers within about a minute.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
-    /// Enqueues all tasks, not to be received before this time is over, in seconds; an error means that some may be missing.
+    /// Enqueues all tasks, with a delay in whole seconds. After an error some of them may be missing.
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
-    /// Enqueues all tasks, to be received at once.
+    /// Enqueues all tasks without a delay.
     async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {
         self.send_after(tasks, Duration::ZERO).await
     }
-    /// Whether the queue answers.
+    /// Checks that the queue responds.
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
-/// The note that views may lack changes of an outage.
+/// The outage note.
 #[async_trait]
 pub trait Outages: Send + Sync {
-    /// Until when; long ago when there was none.
+    /// Returns until when the note stands; a time long ago if there is none.
     async fn outage_until(&self) -> Result<Timestamp, StoreError>;
-    /// Notes one that lasts until then at least.
+    /// Writes a note that stands until this time at least.
     async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError>;
 }
 
-/// A queue of what could not be worked on, for whoever watches.
+/// The queue of dead letters.
 #[async_trait]
 pub trait Failures: Send + Sync {
-    /// How many messages wait in it, about.
+    /// Returns the approximate number of messages.
     async fn waiting(&self) -> Result<u64, StoreError>;
 }
 
-/// What `begin` found.
+/// The result of [`ReaderViews::begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
-    /// The rebuild is the caller's.
+    /// The caller owns the rebuild.
     Begun,
-    /// Somebody else is rebuilding.
+    /// Another process owns a rebuild, and its deadline has not passed.
     Building,
-    /// There is a view.
+    /// A view exists.
     Ready,
 }
 
-/// What `admit` found for one author.
+/// The result of [`ReaderViews::admit`] for one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
-    /// The gate is open, the facts are to be merged.
+    /// The gate is open, and the facts have to be merged.
     Opening,
-    /// The follow is in the view, facts and all.
+    /// The follow and its facts are in the view.
     Complete,
-    /// The view knows a later revision.
+    /// The view has a later revision of the edge.
     Stale,
 }
 
-/// What `seed` found.
+/// The result of [`ReaderViews::seed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seeded {
-    /// Merged, but for these authors, of whom the view knows more than the caller did.
+    /// The facts are merged, except for the stale authors.
     Merged {
-        /// Authors whose facts must be loaded again.
+        /// The view has newer facts of these authors, or no field of this follow. Load their facts again.
         stale: Vec<UserId>,
     },
-    /// There is no view, or the rebuild is somebody else's by now.
+    /// There is no view, or the caller no longer owns the rebuild.
     Gone,
 }
 
-/// A complete set of facts on its way into one view.
+/// Facts that are merged into one view.
 #[derive(Debug, Clone, Default)]
 pub struct Seed {
-    /// Author states from facts.
     pub authors: Vec<(UserId, AuthorState)>,
-    /// Feed entries.
     pub entries: Vec<FeedKey>,
-    /// The token of the rebuild this is part of.
+    /// The token of the rebuild, if the seed is part of one.
     pub token: Option<u64>,
-    /// The entry from which on these are all there are; `None` when they are all there are at all.
+    /// From this entry on, `entries` is complete, and older posts exist. `None` if there are no older posts.
     pub low: Option<FeedKey>,
 }
 
-/// A reader's view at one moment: counts and feed agree.
+/// A reader's view at one moment. Counts and feed agree.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// The gate, the bits and what they imply.
     pub state: ReaderState,
     /// The newest entries of the feed, newest first.
     pub entries: Vec<FeedKey>,
-    /// Whether these are all the entries that the view stores.
+    /// Whether `entries` contains all entries that the view stores.
     pub whole: bool,
 }
 
-/// Feeds and read state of live readers.
+/// Feeds and read states of live readers.
 #[async_trait]
 pub trait ReaderViews: Send + Sync {
-    /// The state and the `newest` entries of the feed, read at once; `None` when there is no view.
+    /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError>;
-    /// Starts a rebuild; `anew` also when there is a view.
+    /// Starts a rebuild. With `anew` it starts even if a view exists.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
-    /// Opens the gate for these edges; `None` when there is no view.
+    /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
     async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError>;
-    /// Merges facts.
+    /// Merges facts into the view.
     async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, StoreError>;
-    /// Ends a rebuild; false when it is not the caller's any more.
+    /// Ends a rebuild. Returns false if the caller no longer owns it.
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError>;
-    /// Takes an unfollowed author out.
+    /// Removes an unfollowed author: state, counts and entries.
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
-    /// Extends lifetimes after a read and drops what lies below the cap.
+    /// Extends the lifetimes of a view after a read. Removes entries below the cap and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError>;
-    /// Puts a post into the views of these users, with how its author's posts reach readers from now on; how many have a view that follows the author.
+    /// Adds a post to the views of these users, with its author's modes after it. Returns how many users have a view
+    /// that follows the author.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, StoreError>;
-    /// Takes a deleted post out of the views of these users.
+    /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions. Returns
+    /// how many users have a view.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError>;
 }
 
 /// Heads of authors whose readers pull.
 #[async_trait]
 pub trait HeadViews: Send + Sync {
-    /// Those that are known.
+    /// Returns the known heads of these authors.
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
-    /// Stores what the facts said, unless something later is known.
+    /// Stores a head that was read from the facts, unless a later one is known.
     async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
 }
 
-/// What is known of a reader's reactions.
+/// The reactions of a reader that Redis knows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KnownReactions {
-    /// By author; nothing for authors who have to be asked of the facts.
+    /// By author. Authors without an entry have to be read from the facts.
     pub of: HashMap<UserId, ReactionState>,
-    /// Which view this is; `None` when there is none.
+    /// The token of the view; `None` if there is no view.
     pub token: Option<u64>,
 }
 
-/// What lists show of posts, so that a page reads no facts.
+/// Summaries of posts, so that a page reads no facts.
 #[async_trait]
 pub trait PostViews: Send + Sync {
-    /// Those that are known, deleted ones included.
+    /// Returns the known summaries, those of deleted posts included.
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
-    /// The same, and the reader's reactions to their authors' posts, in one round trip.
+    /// Returns the known summaries, and the reader's reactions to the authors' posts, in one round trip.
     async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), StoreError>;
-    /// Stores what the facts said, except over a later deletion.
+    /// Stores summaries that were read from the facts, unless Redis has one: it may say that the post was deleted after
+    /// the read.
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError>;
-    /// Stores that a post is deleted, over anything.
+    /// Stores that a post is deleted. Replaces any summary.
     async fn bury(&self, post: FeedKey) -> Result<(), StoreError>;
 }
 
-/// Readers' reactions, author by author, so that a page reads no facts.
+/// Readers' reactions by author, so that a page reads no facts.
 #[async_trait]
 pub trait ReactionViews: Send + Sync {
-    /// The token of the reader's view, which is made with `token` when there is none. Facts are read after it and stored with it.
+    /// Returns the token of the reader's view. If there is no view, it is created with `token`. Facts are read after
+    /// this call and stored with the returned token.
     async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError>;
-    /// Stores facts that were read after the view with this token was opened, except over later ones. Nothing when that view is gone.
+    /// Stores facts that were read after the view with this token was opened. Later versions are not replaced. Does
+    /// nothing if that view is gone.
     async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError>;
-    /// Brings a change into the view, if there is one.
+    /// Stores a changed state in the view, if there is a view.
     async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), StoreError>;
 }
 
-/// Progress of a fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Pages done.
     pub pages_done: u64,
-    /// Followers handled in them.
+    /// Followers handled in these pages.
     pub handled: u64,
 }
 
-/// Progress of fan-outs.
 #[async_trait]
 pub trait ProgressViews: Send + Sync {
-    /// Notes a page as done, once; the progress after it.
+    /// Stores that a page is done. A page counts once. Returns the progress after it.
     async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError>;
-    /// The progress, and which of `pages` pages are not done.
+    /// Returns the progress, and which of the first `pages` pages are not done.
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError>;
-    /// Whether Redis answers.
+    /// Checks that Redis responds.
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
 /// A relation list of one user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum List {
-    /// Whom the user follows; cached whole.
+    /// Authors whom the user follows. The cached list has all of them.
     Following(UserId),
-    /// Who follows the user; the newest are cached.
+    /// Followers of the user. The cached list has the newest.
     Fans(UserId),
 }
 
 /// Where a page begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// Below this entry; at the top when `None`.
+    /// Below this entry; at the top if `None`.
     Below(Option<Relation>),
     /// After this many entries.
     Offset(usize),
 }
 
-/// What a cached list holds of a page.
+/// The part of a page that a cached list has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSlice {
     /// Entries, newest first.
     pub items: Vec<Relation>,
-    /// Where the facts go on; `None` when the cached list is all there is.
+    /// Where the page continues in the facts. `None` if the slice is full or the cached list is complete.
     pub rest: Option<Start>,
 }
 
 /// Relation lists and counters.
 #[async_trait]
 pub trait RelationViews: Send + Sync {
-    /// At most `limit` entries of a cached list; `None` when it is not cached. The answer may be a moment old, but not for a caller whose list it is or who
-    /// has changed something lately.
+    /// Returns at most `limit` entries of a cached list; `None` if it is not cached. The result may be a moment old,
+    /// except for the owner of the list and for a caller who made a change within the last seconds.
     async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError>;
-    /// Takes the lease for filling a list; whoever takes it later, or changes the list, has it instead.
+    /// Takes the lease for filling a list. A later lease and a change of the list take it away.
     async fn lease(&self, list: List, token: u64) -> Result<(), StoreError>;
-    /// Stores a list that is complete from `low` on, if the lease is still the caller's.
+    /// Stores a list that is complete from `low` on, if the caller still has the lease.
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError>;
-    /// Whether the user has followed or unfollowed anybody in the last seconds.
+    /// Returns whether `apply` or `forget_counters` noted a change of the user within the last seconds.
     async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;
-    /// Brings edges, as they are now, into cached lists of both sides, forgets the counters of both and notes that the follower changed something.
+    /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
+    /// a change.
     async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError>;
-    /// The cached counters; when there are none, or damaged ones, takes the lease for storing them. How old they may be is as with [`Self::slice`].
+    /// Returns the cached counters. If they are missing or damaged, takes the lease for storing them. They may be as
+    /// old as the result of [`Self::slice`].
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError>;
-    /// Stores counters, if the lease is still the caller's.
+    /// Stores counters, if the caller still has the lease.
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError>;
-    /// Forgets counters and takes the lease from its holder, and notes who changed what they count.
+    /// Removes counters and their lease, and notes that `changed_by` made a change.
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError>;
 }
 
-/// Takes counts for CloudWatch.
+/// Writes metrics for CloudWatch.
 pub trait Metrics: Send + Sync {
-    /// Counts of a run of a job, of one kind of difference or of all.
+    /// Writes the counts of one run of a job: of one kind of difference, or of all if `kind` is `None`.
     fn count(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]);
 }

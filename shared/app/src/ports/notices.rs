@@ -10,31 +10,33 @@ use tidemark_domain::{
     Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
-/// What came of publishing notices.
+/// The outcome of a publish of notices.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticesPublished {
-    /// One new notice a platform, and the platform's head after it.
+    /// One new notice for each platform, with the platform's head after it.
     Created(Vec<(Notice, PlatformHead)>),
-    /// The same key and body published these before; whatever became of them since, they are as they were.
+    /// An earlier request with the same key and body published these notices. Later edits and deletions do not change
+    /// this result.
     Repeated(Vec<Notice>),
-    /// The same key published something else before.
+    /// An earlier request with the same key published something else.
     KeyReused,
-    /// It would expire before it is published; nothing was.
+    /// The notice would expire before it is published. Nothing is published.
     Expired,
-    /// This platform has as many live notices as it can hold; nothing was published on any.
+    /// This platform has the maximum number of live notices. Nothing is published on any platform.
     Full(Platform),
 }
 
-/// Notices and what users have read of them.
+/// Notices, and the read states of users.
 #[async_trait]
 pub trait Notices: Send + Sync {
-    /// The head of a platform; an empty one when nothing was ever published on it.
+    /// Returns the head of a platform; an empty one if nothing was ever published on it.
     async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError>;
-    /// The head, and what a user has read: one consistent read of both, the one not necessarily at the moment of the other.
+    /// Returns the head and a user's read state. Both reads are consistent, but not necessarily of the same moment.
     async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError>;
-    /// These notices, deleted and unknown ones left out. Expired ones may be among them.
+    /// Returns these notices. Deleted and unknown ones are left out. Expired ones may be among them.
     async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, StoreError>;
-    /// Publishes one notice on each of these distinct platforms, at most 32: heads, notices and idempotency record (of `user`) in one transaction.
+    /// Publishes one notice on each of these distinct platforms, at most 32. One transaction writes heads, notices and
+    /// the idempotency record of `user`.
     async fn publish(
         &self,
         user: UserId,
@@ -43,7 +45,7 @@ pub trait Notices: Send + Sync {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<NoticesPublished, StoreError>;
-    /// Replaces a notice, in one transaction with its head; `None` when it is not live.
+    /// Replaces a notice, in one transaction with its head. Returns `None` if it is not live.
     async fn edit(
         &self,
         id: NoticeId,
@@ -51,13 +53,14 @@ pub trait Notices: Send + Sync {
         renotify: bool,
         now: Timestamp,
     ) -> Result<Option<(Notice, PlatformHead)>, StoreError>;
-    /// Takes notices of one platform away; the head after it. Repeatable, and whole for up to 99 of them.
+    /// Removes notices of one platform and returns the head after it. May be repeated. Up to 99 notices are removed in
+    /// one transaction.
     async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError>;
-    /// How many users have read what has this slot: exact, and unchanged by anything repeated.
+    /// Returns how many users have read this slot. The number is exact, and repeated requests do not change it.
     async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, StoreError>;
-    /// Moves a user from one state to another, together with the numbers of readers of every slot that differs; the state as it was written, with its
-    /// version. `None` when `before` is not the stored one. A change of very many slots takes several transactions, each exact: when it ends
-    /// with `None` or an error, some of it may be done.
+    /// Replaces a user's read state, and changes the number of readers of every slot that differs. Returns the state as
+    /// it was written, with its version; `None` if `before` is not the stored state. A change of very many slots takes
+    /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done.
     async fn put_reads(
         &self,
         user: UserId,
@@ -67,26 +70,21 @@ pub trait Notices: Send + Sync {
     ) -> Result<Option<NoticeReads>, StoreError>;
 }
 
-/// A record of the views.
+/// A record in the views of notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeRecord {
-    /// The head of a platform.
     Head(Platform),
-    /// What a user has read on a platform.
     Reads(UserId, Platform),
 }
 
-/// A record with what it holds.
+/// A record with its content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticeView {
-    /// The head of a platform.
     Head(Platform, PlatformHead),
-    /// What a user has read on a platform.
     Reads(UserId, Platform, NoticeReads),
 }
 
 impl NoticeView {
-    /// Which record this is.
     pub fn record(&self) -> NoticeRecord {
         match self {
             Self::Head(platform, _) => NoticeRecord::Head(*platform),
@@ -95,20 +93,23 @@ impl NoticeView {
     }
 }
 
-/// Heads and read states where a count finds them in one round trip, and titles where a page does.
+/// Heads and read states, which a count reads in one round trip, and titles, which a page reads in one.
 #[async_trait]
 pub trait NoticeViews: Send + Sync {
-    /// Head, and the slots that the user has read, those that are there: two commands in one round trip.
+    /// Returns the head, and the slots that the user has read; `None` for a missing one. Two commands in one round
+    /// trip.
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError>;
-    /// Takes the leases for filling these records, before the facts are read, unless somebody has them; which were taken.
+    /// Takes the leases for filling these records, unless another process has them. Called before the facts are read.
+    /// Returns the records whose lease was taken.
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError>;
-    /// Stores records read from the facts, those whose lease is still the caller's: nothing has changed, and nothing was lost, since it was taken.
+    /// Stores records that were read from the facts, if the caller still has their lease. A change or a loss of the
+    /// record takes it away.
     async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError>;
-    /// Brings a record that is there in line with a later version, and takes the lease from whoever fills it. A record that is not there stays so: it
-    /// is filled when it is asked for.
+    /// Replaces an existing record with a later version, and takes the lease from a process that fills it. A missing
+    /// record stays missing. The next read fills it.
     async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError>;
-    /// Titles and times of these notices in these revisions; those that are known.
+    /// Returns the known titles and times of these notices in these revisions.
     async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError>;
-    /// Stores titles. A revision's title never changes.
+    /// Stores titles. The title of a revision never changes.
     async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError>;
 }

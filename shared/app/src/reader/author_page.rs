@@ -1,25 +1,22 @@
-//! One author's posts with a reader's flags, from the facts.
+//! Pages of one author's posts with a reader's flags, from the facts.
 
 use super::{FeedItem, Readers, Status};
 use crate::error::StoreError;
 use tidemark_domain::{Post, Seq, UserId};
 
-/// A page of an author's timeline.
+/// A page of an author timeline.
 #[derive(Debug, Clone)]
 pub struct AuthorPage {
-    /// Newest first. A post that is deleted while the page is made shortens it.
+    /// Newest first. A post that is deleted during the read is missing from the page.
     pub items: Vec<FeedItem>,
-    /// Where the next page begins, exclusive; `None` at the end only.
+    /// The next page begins below this number. `None` only at the end.
     pub next: Option<Seq>,
-    /// All posts of the author that the status asks for.
+    /// The number of all posts of the author with the requested status.
     pub total: u64,
 }
 
 impl Readers {
-    /// One page below `before`.
-    ///
-    /// # Errors
-    /// The facts failed.
+    /// Returns one page below `before`.
     pub async fn author_page(
         &self,
         caller: UserId,
@@ -31,7 +28,7 @@ impl Readers {
         let (flags, reactions) = futures::try_join!(self.flags(caller, author), self.reactions_to(caller, author))?;
         let latest = flags.head().latest_seq;
         let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
-        // One more than asked for tells whether there is a next page.
+        // One more than requested shows whether there is a next page.
         let wanted = limit + 1;
         let (mut seqs, total): (Vec<Seq>, u64) = match status {
             Status::All => (flags.head().listed_seqs(upto, wanted), flags.head().posts),

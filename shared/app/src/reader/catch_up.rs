@@ -1,4 +1,5 @@
-//! Pull: at a read, a reader's view asks the heads of the big authors it follows for news, and the reader delivers it to itself.
+//! Pull: a read compares the view with the heads of the big authors that the reader follows, and adds the missing posts
+//! to the view.
 
 use crate::error::StoreError;
 use std::collections::HashMap;
@@ -12,11 +13,11 @@ use tidemark_domain::{
     AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
 };
 
-/// Authors caught up with side by side.
+/// How many authors are updated in parallel.
 const PARALLEL: usize = 16;
 
 impl Readers {
-    /// The authors of whom the view lacks something that is not pushed to it, with their heads.
+    /// Returns the authors of whom the view lacks changes that are not pushed to it, with their heads.
     pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, StoreError> {
         let asking: Vec<(UserId, &AuthorState)> =
             state.authors.iter().filter(|(_, state)| state.asks()).map(|(author, state)| (*author, state)).collect();
@@ -30,7 +31,7 @@ impl Readers {
         Ok(asking.into_iter().filter_map(behind).collect())
     }
 
-    /// Brings the view up to these heads: what a worker does for authors that are pushed.
+    /// Updates the view to these heads, as a worker does for pushed authors.
     pub(super) async fn catch_up(
         &self,
         user: UserId,
@@ -45,11 +46,11 @@ impl Readers {
         for (author, head) in &behind {
             match edges.get(author).filter(|edge| edge.following) {
                 Some(edge) => {
-                    // What is read or retracted counts as delivered, and may never have been asked for.
+                    // Read and retracted posts count as delivered, but may never have been fetched.
                     let known = state.authors.get(author).map_or(0, |state| state.through.min(state.asked.seq));
                     seeds.push(self.seed_news(user, edge, head, reads.get(author).unwrap_or(&nothing), known).boxed());
                 }
-                // The view has not heard of an unfollow.
+                // The view missed an unfollow.
                 None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
             }
         }
@@ -57,7 +58,7 @@ impl Readers {
         seeded.into_iter().collect()
     }
 
-    /// Delivers what an author has published after `known`.
+    /// Adds the posts that an author published after `known`.
     async fn seed_news(
         &self,
         user: UserId,
@@ -73,12 +74,12 @@ impl Readers {
         let entries: Vec<FeedKey> = posts.iter().map(PostSummary::key).collect();
         let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();
         let state = AuthorState::from_facts(edge, head, reads);
-        // What the view knows better by now, the next read asks about again.
+        // If the view has newer facts by now, the next read compares it again.
         self.stores.reader_views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
         Ok(())
     }
 
-    /// Heads as publish has told of them; from the facts where nothing is known, or less than the view knows.
+    /// Returns heads from Redis. Reads the facts if Redis has no head, or a head that is older than the view.
     async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
         let authors: Vec<UserId> = asking.iter().map(|(author, _)| *author).collect();
         let mut heads = self.stores.head_views.heads(&authors).await?;
@@ -88,7 +89,7 @@ impl Readers {
         if !unknown.is_empty() {
             for (author, head) in self.stores.posts.heads(&unknown).await? {
                 if let Err(error) = self.stores.head_views.store_head(author, &head).await {
-                    warn!(%author, error = &error as &dyn std::error::Error, "head not kept");
+                    warn!(%author, error = &error as &dyn std::error::Error, "head not stored");
                 }
                 heads.insert(author, head);
             }

@@ -1,4 +1,4 @@
-//! One page of the home timeline.
+//! One page of the feed.
 
 use crate::error::{Store, StoreError};
 use std::collections::{BTreeSet, HashMap};
@@ -9,31 +9,26 @@ use super::{Lane, Merge, Origin, Readers, Snapshot};
 use crate::ports::{KnownReactions, View};
 use tidemark_domain::{AuthorState, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
 
-/// Which posts a page is of.
+/// Which posts a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
-    /// All.
     #[default]
     All,
-    /// Those that count as unread.
+    /// Posts that count as unread.
     Unread,
 }
 
-/// A post and what the reader has done with it.
+/// A post with the flags of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedItem {
-    /// The post.
     pub post: PostSummary,
-    /// False exactly when it counts as unread.
+    /// False if and only if the post counts as unread.
     pub read: bool,
-    /// Whether the reader has liked it.
     pub liked: bool,
-    /// Whether the reader has favorited it.
     pub favorited: bool,
 }
 
 impl FeedItem {
-    /// A post with these flags.
     pub fn new(post: PostSummary, read: bool, reactions: &ReactionState) -> Self {
         let seq = post.id.seq;
         Self { post, read, liked: reactions.liked.contains(seq), favorited: reactions.favorited.contains(seq) }
@@ -43,31 +38,30 @@ impl FeedItem {
 /// A page, newest first.
 #[derive(Debug, Clone)]
 pub struct FeedPage {
-    /// At most as many as asked for.
+    /// At most as many as requested.
     pub items: Vec<FeedItem>,
-    /// Where the next page goes on; `None` at the end only.
+    /// The next page begins below this entry. `None` only at the end.
     pub next: Option<FeedKey>,
-    /// Posts that count as unread in the whole feed.
+    /// The number of unread posts in the whole feed.
     pub unread_total: u64,
-    /// Where the page comes from.
     pub origin: Origin,
 }
 
-/// Entries read beyond a page, for those that the page does not show.
+/// Entries that are read in addition to a page, because some entries may not be shown.
 const MARGIN: usize = 10;
 
-/// Entries read when the newest are not enough: more than any view stores.
+/// Entries that are read if the newest are not enough. No view stores more.
 const ALL: usize = 2 * FEED_CAP;
 
 /// A page that is being collected.
 struct Collected {
     posts: Vec<PostSummary>,
-    /// What came with those of the view.
+    /// The reactions that the view returned with the posts.
     reactions: Option<KnownReactions>,
     wanted: usize,
-    /// Everything below it is still to come.
+    /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
-    /// Nothing is to come from the facts.
+    /// Whether the facts have nothing more for the page.
     ended: bool,
 }
 
@@ -82,10 +76,7 @@ impl Collected {
 }
 
 impl Readers {
-    /// The page of `limit` posts below `before`.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns the page of `limit` posts below `before`.
     pub async fn feed_page(
         &self,
         user: UserId,
@@ -93,10 +84,11 @@ impl Readers {
         before: Option<FeedKey>,
         limit: usize,
     ) -> Result<FeedPage, StoreError> {
-        // One more than asked for tells whether there is a next page.
+        // One more than requested shows whether there is a next page.
         let mut page =
             Collected { posts: Vec::with_capacity(limit + 1), reactions: None, wanted: limit + 1, bound: before, ended: false };
-        // The top of the feed is at its end, so that a few entries are enough; where a cursor lies is not known.
+        // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
+        // unknown.
         let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
         let mut snapshot = match self.view_of(user, status, newest).await {
             Ok(Some(view)) => match self.collect_stored(user, view, status, &mut page).await {
@@ -129,7 +121,8 @@ impl Readers {
         Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
     }
 
-    /// The view for a page. A page of unread posts has to know which they are: where the view only counts them, the facts say it.
+    /// Returns the view for a page. A page of unread posts needs to know which posts are unread. The facts say it for
+    /// the authors whose older posts the view only counts.
     async fn view_of(&self, user: UserId, status: Status, newest: usize) -> Result<Option<View>, StoreError> {
         let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
         if status == Status::Unread {
@@ -139,13 +132,13 @@ impl Readers {
         Ok(Some(view))
     }
 
-    /// States of authors from the facts, which know of every post whether it is unread.
+    /// Returns states of authors from the facts. They know of every post whether it is unread.
     async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, StoreError> {
         let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
 
-    /// Starts over from the facts.
+    /// Discards what was collected and starts again from the facts.
     async fn without_view(
         &self,
         user: UserId,
@@ -159,7 +152,7 @@ impl Readers {
         self.instead_of_view(user, error).await
     }
 
-    /// Takes what the view stores of a page.
+    /// Collects the part of a page that the view stores.
     async fn collect_stored(
         &self,
         user: UserId,
@@ -182,7 +175,7 @@ impl Readers {
                 page_reactions.token = reactions.token;
                 let (live, deleted) = self.complete(&ids, known).await?;
                 page.posts.extend(live);
-                // Their retraction is still under way: the counts of this page shall not promise them.
+                // The retraction of these posts is not done. The counts of this page must not include them.
                 let promised: BTreeSet<UserId> =
                     deleted.into_iter().filter(|&post| state.is_unread(post)).map(|post| post.author).collect();
                 for &author in &promised {
@@ -207,7 +200,7 @@ impl Readers {
         }
     }
 
-    /// Goes on from the facts.
+    /// Continues the page from the facts.
     async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, page: &mut Collected) -> Result<(), StoreError> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
@@ -228,13 +221,13 @@ impl Readers {
         Ok(())
     }
 
-    /// The live ones of these posts in their order, and the deleted ones.
+    /// Returns the live posts in the order of `ids`, and the deleted ones.
     pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
         let known = self.stores.post_views.summaries(ids).await?;
         self.complete(ids, known).await
     }
 
-    /// The same with those that are known already.
+    /// The same, with the summaries that are known already.
     async fn complete(
         &self,
         ids: &[PostId],
@@ -244,7 +237,7 @@ impl Readers {
         if !unknown.is_empty() {
             let found: Vec<PostSummary> = self.stores.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
             if let Err(error) = self.stores.post_views.remember(&found).await {
-                warn!(error = &error as &dyn std::error::Error, "summaries not kept");
+                warn!(error = &error as &dyn std::error::Error, "summaries not stored");
             }
             posts.extend(found.into_iter().map(|post| (post.id, post)));
         }
@@ -254,7 +247,7 @@ impl Readers {
     }
 }
 
-/// How many of the posts that count as unread the view stores.
+/// Returns how many unread posts the view stores.
 fn unread_stored(view: &View) -> u64 {
     view.entries.iter().filter(|key| view.state.shows(key) && view.state.is_unread(key.post)).count() as u64
 }

@@ -1,4 +1,5 @@
-//! Use cases around one reader: the view and what stands in for it, rebuild, follow-up of a changed edge or read state, feed pages.
+//! Use cases of one reader: the view, the facts if the view is unavailable, rebuilds, updates after a change of an edge
+//! or a read state, and feed pages.
 
 mod author_page;
 mod catch_up;
@@ -25,61 +26,57 @@ use tidemark_domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, Use
 /// Use cases of one reader. Clones share the stores.
 #[derive(Clone)]
 pub struct Readers {
-    /// The stores.
     pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
 }
 
-/// Where a snapshot comes from.
+/// The source of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The view in Redis.
     View,
-    /// The facts, because the view is being rebuilt, or is damaged and will be.
+    /// The facts, because the view is damaged or being rebuilt.
     Rebuilding,
-    /// The facts, because Redis is away.
+    /// The facts, because Redis is unavailable.
     Degraded,
 }
 
-/// All that is known of a reader's feed and counts at one moment.
+/// A reader's feed and counts at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// State of every followed author. From facts, every post counts as delivered.
+    /// The state of every followed author. In a snapshot from the facts, every post counts as delivered.
     pub state: ReaderState,
-    /// Heads of the authors followed; only when the snapshot comes from the facts.
+    /// The heads of the followed authors, if they were read from the facts.
     pub heads: HashMap<UserId, AuthorHead>,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
-/// One pair's facts.
+/// The facts of one reader and one author.
 #[derive(Debug, Clone)]
 pub struct PairFacts {
-    /// The other side.
     pub author: UserId,
-    /// The edge, tombstone or live.
+    /// The live edge or the tombstone.
     pub edge: Option<Edge>,
-    /// The author's head.
     pub head: AuthorHead,
-    /// What the user has read of the author.
     pub reads: ReadState,
 }
 
 impl PairFacts {
-    /// The edge, when the user follows the author.
+    /// Returns the edge if the user follows the author.
     pub fn live_edge(&self) -> Option<&Edge> {
         self.edge.as_ref().filter(|edge| edge.following)
     }
 
-    /// The state that the facts imply; `None` when the user does not follow the author.
+    /// Returns the state that the facts imply; `None` if the user does not follow the author.
     pub fn state(&self) -> Option<AuthorState> {
         self.live_edge().map(|edge| AuthorState::from_facts(edge, &self.head, &self.reads))
     }
 }
 
 impl Snapshot {
-    /// Whether this view lacks something that these facts say of follow or reads: a request ended between its fact and the view.
+    /// Returns whether this view lacks a follow, an unfollow or a read state that is in these facts. It does if a
+    /// request ended between its fact and the view.
     pub fn lacks(&self, pair: &PairFacts) -> bool {
         let field = self.state.authors.get(&pair.author);
         self.origin == Origin::View
@@ -93,7 +90,7 @@ impl Snapshot {
             }
     }
 
-    /// What these facts imply.
+    /// Derives a snapshot from these facts.
     fn of_pairs(pairs: Vec<PairFacts>, origin: Origin) -> Self {
         let mut snapshot = Self { state: ReaderState::default(), heads: HashMap::new(), origin };
         for pair in pairs {
@@ -107,10 +104,8 @@ impl Snapshot {
 }
 
 impl Readers {
-    /// The reader's view, rebuilt when missing; the facts when that is not possible now.
-    ///
-    /// # Errors
-    /// Only when the facts are needed and do not answer.
+    /// Returns the reader's view. A missing view is rebuilt. If that is not possible now, the snapshot comes from the
+    /// facts.
     pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, StoreError> {
         match self.view(user, 0).await {
             Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),
@@ -120,31 +115,25 @@ impl Readers {
         }
     }
 
-    /// The facts, because the view failed.
+    /// Returns the snapshot that the facts imply, because the view failed.
     async fn instead_of_view(&self, user: UserId, error: &StoreError) -> Result<Snapshot, StoreError> {
-        warn!(%user, error = error as &dyn std::error::Error, "view unavailable, answering from the facts");
+        warn!(%user, error = error as &dyn std::error::Error, "view unavailable, responding from the facts");
         let origin = if error.is_unavailable() { Origin::Degraded } else { Origin::Rebuilding };
         self.snapshot_of_facts(user, origin).await
     }
 
-    /// What the facts imply for a reader.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns the snapshot that the facts imply.
     pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
         let edges = self.stores.edges.following(user).await?;
         self.implied_by(user, edges, origin).await
     }
 
-    /// What these edges and the other facts imply for their reader.
+    /// Returns the snapshot that these edges and the other facts imply.
     async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, StoreError> {
         Ok(Snapshot::of_pairs(self.facts_of(user, edges).await?, origin))
     }
 
-    /// The facts of every author the user follows: three reads, however many they are.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns the facts of every author whom the user follows.
     pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, StoreError> {
         let edges = self.stores.edges.following(user).await?;
         self.facts_of(user, edges).await
@@ -162,10 +151,7 @@ impl Readers {
         Ok(edges.into_iter().map(pair).collect())
     }
 
-    /// The facts of one pair.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns the facts of one pair.
     pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, StoreError> {
         let authors = [author];
         let (mut edges, mut heads, mut reads) = futures::try_join!(

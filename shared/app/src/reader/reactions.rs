@@ -1,4 +1,4 @@
-//! What a reader thinks of the posts of a page.
+//! A reader's reactions to the posts of a page.
 
 use crate::error::StoreError;
 use std::collections::{BTreeSet, HashMap};
@@ -10,25 +10,20 @@ use crate::ports::KnownReactions;
 use tidemark_domain::{PostSummary, ReactionState, UserId};
 
 impl Readers {
-    /// What a user thinks of an author's posts, from the facts.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns a user's reactions to an author's posts, from the facts.
     pub async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState, StoreError> {
         Ok(self.stores.reactions.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())
     }
 
-    /// Brings the view of a user's reactions to one author in line with the facts.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; to be repeated.
+    /// Updates the view of a user's reactions to one author from the facts. May be repeated.
     pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         let state = self.reactions_to(user, author).await?;
         self.stores.reaction_views.change(user, author, &state).await
     }
 
-    /// The reader's reactions to the authors of these posts. `known` is what came with the posts from the view, `None` when they came from the facts; what it lacks is
-    /// one read of the facts, kept for the next page.
+    /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned with the posts;
+    /// `None` if the posts come from the facts. One read of the facts returns the missing reactions and stores them for
+    /// the next page.
     pub(super) async fn reactions_of_page(
         &self,
         user: UserId,
@@ -44,7 +39,7 @@ impl Readers {
         if authors.is_empty() {
             return Ok(of);
         }
-        // Before the facts are read: what is lost in between is not filled.
+        // The view is opened before the facts are read. If it is lost in between, the facts are not stored.
         let token = match view {
             Some(None) => self.kept(user, self.stores.reaction_views.open(user, (self.stores.random)()).await),
             Some(token) => token,
@@ -53,7 +48,7 @@ impl Readers {
         let authors: Vec<UserId> = authors.into_iter().collect();
         let mut found = self.stores.reactions.reactions(user, &authors).await?;
         for author in authors {
-            // That there are none is worth keeping, too.
+            // An empty state is stored, too: it saves the next read.
             found.entry(author).or_default();
         }
         if let Some(token) = token {
@@ -63,8 +58,8 @@ impl Readers {
         Ok(of)
     }
 
-    /// A page does not fail because what it read cannot be kept.
+    /// Logs an error. A page does not fail because its reactions cannot be stored.
     fn kept<T>(&self, user: UserId, outcome: Result<T, StoreError>) -> Option<T> {
-        outcome.map_err(|error| warn!(%user, error = &error as &dyn std::error::Error, "reactions not kept")).ok()
+        outcome.map_err(|error| warn!(%user, error = &error as &dyn std::error::Error, "reactions not stored")).ok()
     }
 }

@@ -1,4 +1,5 @@
-//! Rebuilding a view while it serves: mark first, so that deliveries, follows and reads land from then on; then merge the facts; then drop the mark.
+//! The rebuild of a view that is in use. First the view is marked, so that deliveries, follows and marks reach it from
+//! then on. Then the facts are merged. Then the mark is removed.
 
 use crate::error::StoreError;
 use futures::FutureExt;
@@ -8,11 +9,13 @@ use super::{Lane, Merge, Origin, PairFacts, Readers, Snapshot};
 use crate::ports::{Begun, Seed, Seeded, View};
 use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
 
-/// Rounds in which facts that changed meanwhile are loaded again, and whole rebuilds when the view vanishes meanwhile.
+/// How often facts that changed during the rebuild are loaded again, and how often a view that vanished during the
+/// rebuild is rebuilt again.
 const ROUNDS: usize = 6;
 
 impl Readers {
-    /// A complete view with its `newest` entries; rebuilds a missing, damaged or abandoned one. `None` while somebody else rebuilds it.
+    /// Returns a complete view with its `newest` entries. Rebuilds a missing, damaged or abandoned view. Returns `None`
+    /// while another process rebuilds it, and after `ROUNDS` rounds without a complete view.
     pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
         let mut anew = false;
         let (outage, mut first) = futures::join!(self.outage.check(), self.stores.reader_views.view(user, newest).map(Some));
@@ -32,7 +35,7 @@ impl Readers {
                     self.catch_up(user, &view.state, behind).await?;
                     continue;
                 }
-                // A follow was admitted and its facts never came: finish it here.
+                // A follow opened the gate, and its facts were not merged. Merge them now.
                 Ok(Some(View { state, .. })) if !state.meta.building => {
                     let opening: Vec<UserId> =
                         state.authors.iter().filter(|(_, state)| state.opening).map(|(author, _)| *author).collect();
@@ -54,10 +57,8 @@ impl Readers {
         Ok(None)
     }
 
-    /// Rebuilds the view from the facts; false when somebody else is at it.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; the mark that stays behind is taken over after its deadline.
+    /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
+    /// round. After an error the view stays marked, and another process takes over after the deadline.
     pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, StoreError> {
         let token = (self.stores.random)();
         match self.stores.reader_views.begin(user, token, self.stores.clock.now(), anew).await? {
@@ -69,7 +70,8 @@ impl Readers {
         if self.stores.reader_views.admit(user, &edges).await?.is_none() {
             return Ok(true);
         }
-        // Only now, with the gate open: a post published after these reads is delivered, one published before is in them.
+        // The facts are read only now, with the gate open. Posts that are published after these reads are delivered.
+        // Posts that were published before are in the facts.
         let authors = edges.len();
         let snapshot = self.implied_by(user, edges, Origin::Rebuilding).await?;
         let (entries, low) = self.newest_entries(&snapshot).await?;
@@ -91,7 +93,8 @@ impl Readers {
         Ok(false)
     }
 
-    /// What a complete view of the reader holds: each followed author's facts, and the newest entries with the lowest of them when there are more.
+    /// Returns what a complete view of the reader contains: the facts of each followed author, the newest entries, and
+    /// the lowest of these entries if there are older posts.
     pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<FeedKey>, Option<FeedKey>), StoreError> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
@@ -99,7 +102,8 @@ impl Readers {
         Ok((pairs, entries, low))
     }
 
-    /// The newest entries of a reader's feed from facts, at most the cap; and the lowest of them when there are more.
+    /// Returns the newest entries of a reader's feed from the facts, at most the cap, and the lowest of them if there
+    /// are older posts.
     async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), StoreError> {
         let mut merge = Merge::new(&*self.stores.posts, Lane::of_feed(snapshot), None);
         let mut entries: Vec<FeedKey> = Vec::new();
@@ -113,13 +117,13 @@ impl Readers {
         Ok((entries, None))
     }
 
-    /// A seed with fresh facts for these authors only.
+    /// Returns a seed with fresh facts of these authors only.
     async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, StoreError> {
         let edges: Vec<Edge> = self.stores.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
         self.stores.reader_views.admit(user, &edges).await?;
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
-            // An edge that has changed once more is brought in by whoever changed it.
+            // If an edge has changed again, the request that changed it updates the view.
             let Some(author) = self.author_seed(user, edge).await? else { continue };
             reloaded.authors.extend(author.authors);
             reloaded.entries.extend(author.entries);
@@ -128,7 +132,8 @@ impl Readers {
         Ok(reloaded)
     }
 
-    /// Extends the lifetimes of a view that is read, now and then. Failing costs at most an early rebuild.
+    /// Extends the lifetimes of a view that is read, at most once in `TOUCH_INTERVAL_MS`. A failure costs at most an
+    /// early rebuild.
     async fn extend_lifetime(&self, user: UserId, state: &ReaderState) {
         let now = self.stores.clock.now();
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
@@ -140,5 +145,4 @@ impl Readers {
     }
 }
 
-/// A view's lifetime is extended at most this often.
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;

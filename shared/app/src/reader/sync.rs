@@ -1,28 +1,23 @@
-//! Bringing one reader's view in line with the facts after an edge or a read state has changed.
+//! Updates of one reader's view after a change of an edge or a read state.
 
 use super::{PairFacts, Readers};
 use crate::error::StoreError;
 use crate::ports::{Admitted, Seed, Seeded};
 use tidemark_domain::{AuthorState, Edge, FeedKey, Post, PostId, UserId, feed::FEED_CAP};
 
-/// Rounds in which facts that changed meanwhile are loaded again.
+/// How often facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
 
 impl Readers {
-    /// Makes the view agree with the edges between a reader and these authors: opens and backfills followed ones, drops the others. Depends on
-    /// the facts alone, so any number of these may run, in any order; does nothing when there is no view.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; to be repeated.
+    /// Makes the view agree with the edges between a reader and these authors: opens the gate for followed authors and
+    /// merges their facts, and removes the others. The result depends on the facts alone, so any number of these
+    /// updates may run, in any order. Does nothing if there is no view.
     pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
         let edges = self.stores.edges.edges(user, authors).await?.into_values().collect();
         self.sync_edges(user, edges).await
     }
 
-    /// The same for edges that were just read or written. Older ones than the view knows change nothing.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; to be repeated.
+    /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
     pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
@@ -55,10 +50,8 @@ impl Readers {
         Err(StoreError::Contention { operation: "sync" })
     }
 
-    /// Brings a changed read state into the view.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; the change itself is a fact already.
+    /// Updates the view after a change of a read state. The change is a fact already, so the update may be repeated
+    /// after an error.
     pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
@@ -67,14 +60,12 @@ impl Readers {
             }
             self.sync(user, &[author]).await?;
         }
-        // A view that keeps claiming to know more than the facts is damaged.
+        // A view that repeatedly claims to know more than the facts is damaged.
         self.rebuild(user, true).await.map(|_| ())
     }
 
-    /// Brings the view in line with the read states of these facts, which were just read or written.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; the read states themselves are facts already.
+    /// Updates the view from the read states of these facts, which were just read or written. They are facts already,
+    /// so the update may be repeated after an error.
     pub async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
@@ -86,7 +77,8 @@ impl Readers {
         Ok(())
     }
 
-    /// Merges the read states of these facts into the view in one call; the authors of whom the view knows more, or less, than that they are followed so.
+    /// Merges the read states of these facts into the view in one call. Returns the authors of whom the view has newer
+    /// facts, or no field of this follow.
     async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>, StoreError> {
         let state = |pair: &&PairFacts| {
             let edge = pair.live_edge()?;
@@ -102,8 +94,9 @@ impl Readers {
         }
     }
 
-    /// What the facts say of one followed author; `None` when the edge is not the pair's any more. The state claims as delivered what the entries hold;
-    /// where they end before the author's posts do, the view's low end rises to the last of them, and the facts show the others.
+    /// Returns the facts of one followed author; `None` if the edge has changed. The state claims only those posts as
+    /// delivered that are in the entries. If the author has older posts, the view's low end rises to the last entry,
+    /// and older posts come from the facts.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Option<Seed>, StoreError> {
         let pair = self.pair(user, edge.author).await?;
         if pair.live_edge().is_none_or(|known| known.rev != edge.rev) {

@@ -1,4 +1,5 @@
-//! A home timeline merged from the facts: many authors' timelines, newest first, loading only what is needed.
+//! A feed merged from the facts: the timelines of many authors, newest first. Posts are loaded only when they are
+//! needed.
 
 use crate::error::StoreError;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,29 +10,29 @@ use super::{Readers, Snapshot};
 use crate::ports::Posts;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
-/// Authors whose timelines are loaded side by side.
+/// How many authors' timelines are loaded in parallel.
 const PARALLEL: usize = 16;
 
-/// Posts loaded of one author at first, and later.
+/// How many posts of one author the first load has, and each later load.
 const FIRST_LOAD: usize = 10;
 const NEXT_LOAD: usize = 100;
 
-/// Which of an author's posts a lane gives.
+/// Which posts of an author a lane returns.
 enum Wanted<'a> {
-    /// Those that feeds show, as the author's head says.
+    /// Posts that feeds show, according to the author's head.
     Feed(&'a AuthorHead),
-    /// These, ascending.
+    /// These posts, ascending.
     Only(Vec<Seq>),
 }
 
-/// One author's part in a merge.
+/// One author in a merge.
 pub struct Lane<'a> {
     author: UserId,
-    /// Nothing at or below it.
+    /// All posts are above this number.
     after: Seq,
-    /// Nothing above it.
+    /// All remaining posts are at or below this number.
     upto: Seq,
-    /// Nothing later than it.
+    /// No remaining post is later.
     latest_at: Timestamp,
     wanted: Wanted<'a>,
     loaded: VecDeque<Post>,
@@ -39,12 +40,12 @@ pub struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// The whole feed: live posts above each author's floor.
+    /// Returns the lanes of the whole feed: live posts above each author's floor.
     pub fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, Wanted::Feed(head))))
     }
 
-    /// What counts as unread, and nothing else is read for it.
+    /// Returns the lanes of the unread posts. No other posts are read.
     pub fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, _| {
             let mut seqs: Vec<Seq> = state.unread_seqs().collect();
@@ -66,7 +67,7 @@ impl<'a> Lane<'a> {
         lanes.collect()
     }
 
-    /// The greatest key that the lane can still give.
+    /// Returns the greatest key that the lane can still return.
     fn bound(&self) -> Option<FeedKey> {
         match self.loaded.front() {
             Some(post) => Some(post.key()),
@@ -78,7 +79,7 @@ impl<'a> Lane<'a> {
         !self.loaded.is_empty()
     }
 
-    /// The next numbers, greatest first. What was deleted is not among them: it costs nothing, however much there is of it.
+    /// Returns the next numbers, greatest first. Deleted posts are skipped and cost nothing, however many there are.
     fn next_seqs(&mut self, limit: usize) -> Vec<Seq> {
         match &mut self.wanted {
             Wanted::Feed(head) => head.feed_seqs(self.after, self.upto, limit),
@@ -96,7 +97,7 @@ impl<'a> Lane<'a> {
         self.loads += 1;
         let seqs = self.next_seqs(limit);
         let loaded = posts.posts_of(self.author, &seqs).await?;
-        // The next load begins below the last number of this one, whatever has become of its post.
+        // The next load begins below the last number of this one, even if that post no longer exists.
         self.upto = seqs.last().filter(|_| seqs.len() == limit).map_or(self.after, |last| last - 1);
         if let Some(last) = loaded.last().filter(|post| !post.archived) {
             self.latest_at = last.created_at;
@@ -107,10 +108,8 @@ impl<'a> Lane<'a> {
 }
 
 impl Readers {
-    /// An author's newest posts above `after` that feeds show, newest first, at most `limit`; and whether there are more. What was deleted costs nothing.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns an author's newest posts above `after` that feeds show, newest first, at most `limit`, and whether there
+    /// are more. Deleted posts cost nothing.
     pub async fn newest_feed_posts(
         &self,
         author: UserId,
@@ -126,7 +125,7 @@ impl Readers {
     }
 }
 
-/// The merge itself: [`Merge::next`] gives posts newest first, each once.
+/// The merge. [`Merge::next`] returns posts newest first, each once.
 pub struct Merge<'a> {
     posts: &'a dyn Posts,
     lanes: Vec<Lane<'a>>,
@@ -141,10 +140,6 @@ impl<'a> Merge<'a> {
         Self { posts, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
-    /// The next post.
-    ///
-    /// # Errors
-    /// The facts do not answer.
     pub async fn next(&mut self) -> Result<Option<Post>, StoreError> {
         self.start().await?;
         while let Some((_, lane)) = self.heap.pop() {
@@ -163,7 +158,8 @@ impl<'a> Merge<'a> {
         Ok(None)
     }
 
-    /// Moves every lane to the cursor: authors whose newest post is older need nothing, the others are looked up by time.
+    /// Moves every lane to the cursor. A lane whose newest post is older needs no read. The others are looked up by
+    /// time.
     async fn start(&mut self) -> Result<(), StoreError> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
@@ -190,7 +186,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Loads a lane, and with it those next in line that are not loaded either.
+    /// Loads a lane, together with the next lanes that are not loaded.
     async fn load(&mut self, first: usize) -> Result<(), StoreError> {
         let mut chosen = vec![first];
         while chosen.len() < PARALLEL

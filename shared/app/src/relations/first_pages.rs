@@ -13,19 +13,19 @@ use moka::sync::Cache;
 use super::RelationPage;
 use crate::ports::List;
 
-/// Pages and counts kept.
+/// The maximum number of pages in memory, and of lists whose requests are counted.
 const KEPT: u64 = 10_000;
 
-/// How long a page is kept, and requests are counted.
+/// How long a page stays in memory, and how long requests are counted.
 const LIFETIME: Duration = Duration::from_secs(1);
 
-/// Requests within that time that make a list hot. What is read less is always read afresh.
+/// A list is hot after this many requests within `LIFETIME`. Other lists are read from Redis at every request.
 const HOT: u32 = 20;
 
 /// A list and the size of its first page.
 type Key = (List, usize);
 
-/// First pages of hot lists. Bounded; what is read most stays.
+/// First pages of hot lists. Their number is bounded.
 #[derive(Clone)]
 pub struct FirstPages {
     pages: Cache<Key, RelationPage>,
@@ -42,7 +42,7 @@ impl Default for FirstPages {
 }
 
 impl FirstPages {
-    /// Counts one request; whether the list is hot.
+    /// Counts one request. Returns whether the list is hot.
     pub(super) fn is_hot(&self, list: List, limit: usize) -> bool {
         let requests = self.requests.get_with((list, limit), Arc::default);
         requests.fetch_add(1, Ordering::Relaxed) >= HOT
@@ -63,7 +63,7 @@ mod tests {
     use tidemark_domain::UserId;
 
     #[test]
-    fn only_what_is_read_often_is_hot() {
+    fn a_list_is_hot_only_if_it_is_read_often() {
         let (pages, list) = (FirstPages::default(), List::Fans(UserId::MIN));
         assert!((0..HOT).all(|_| !pages.is_hot(list, 20)));
         assert!(pages.is_hot(list, 20));

@@ -1,7 +1,8 @@
-//! Use cases of the relation side: follower and followee lists, relation status, counters.
+//! Use cases of relations: lists of followers and followees, relation status, counters.
 //!
-//! Lists and counters are views. A change is applied to a list that is cached, ordered by the time of the change, and takes the lease from whoever
-//! is filling one; a fill without its lease is not stored. So no order of changes and fills leaves a stale list.
+//! Lists and counters are views. A change is applied to a cached list, ordered by the time of the change. It takes the
+//! lease from a process that fills the list, and a fill without its lease is not stored. So no order of changes and
+//! fills leaves a stale list.
 
 mod first_pages;
 
@@ -18,21 +19,20 @@ use crate::{
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
 
-/// Newest followers that a cached list keeps; older pages come from the facts.
+/// The newest followers that a cached list contains. Older pages come from the facts.
 pub const FANS_CAP: usize = 1_000;
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RelationPage {
-    /// The entries.
     pub items: Vec<Relation>,
-    /// Where the next page begins; `None` at the end only.
+    /// The next page begins below this entry. `None` only at the end.
     pub next: Option<Relation>,
-    /// Whether Redis was away.
+    /// Whether Redis was unavailable.
     pub degraded: bool,
 }
 
-/// How two users stand to each other.
+/// The relation between the caller and another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
     /// The caller follows the user.
@@ -44,20 +44,15 @@ pub struct Status {
 /// Use cases of follower and followee lists. Clones share the stores.
 #[derive(Clone)]
 pub struct Relations {
-    /// The stores.
     pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
-    /// First pages of the lists that are read most, for a moment: a hot list is one hot key in Redis.
     pub first_pages: FirstPages,
 }
 
 impl Relations {
-    /// One page of a list. The first page of a list that is read very often may be a second old, but not for a caller who has followed or
-    /// unfollowed anybody meanwhile.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns one page of a list. The first page of a hot list may be a second old, except for a caller who has made a
+    /// change in the meantime.
     pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
         if start != Start::Below(None) {
             return self.fresh_page(caller, list, start, limit).await;
@@ -81,7 +76,7 @@ impl Relations {
             Ok(slice) => slice,
             Err(error) if error.store() == Store::Facts => return Err(error),
             Err(error) => {
-                warn!(?list, error = &error as &dyn std::error::Error, "list unavailable, answering from the facts");
+                warn!(?list, error = &error as &dyn std::error::Error, "list unavailable, responding from the facts");
                 degraded = true;
                 None
             }
@@ -101,10 +96,7 @@ impl Relations {
         Ok(RelationPage { items, next, degraded })
     }
 
-    /// How the caller stands to these users. Asks only for the direction that is wanted.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns the relation of the caller to these users. With `only_following` it reads only this direction.
     pub async fn status(
         &self,
         caller: UserId,
@@ -120,10 +112,7 @@ impl Relations {
         Ok(users.iter().map(|&user| (user, status(user))).collect())
     }
 
-    /// The counters of `user`, seen by `caller`; whether Redis was away.
-    ///
-    /// # Errors
-    /// The facts do not answer.
+    /// Returns the counters of `user` for `caller`, and whether Redis was unavailable.
     pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), StoreError> {
         let token = (self.stores.random)();
         let (outage, cached) = futures::join!(self.outage.check(), self.stores.relation_views.counters(caller, user, token));
@@ -131,7 +120,7 @@ impl Relations {
             Ok(Some(counters)) => return Ok((counters, false)),
             Ok(None) => {}
             Err(error) => {
-                warn!(%user, error = &error as &dyn std::error::Error, "counters unavailable, answering from the facts");
+                warn!(%user, error = &error as &dyn std::error::Error, "counters unavailable, responding from the facts");
                 return Ok((self.exact_counters(user).await?, true));
             }
         }
@@ -142,23 +131,19 @@ impl Relations {
         Ok((counters, false))
     }
 
-    /// Brings changed edges into the lists and counters of both sides. Depends on nothing but the edges as they are now; any number of these may run in any order.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer; to be repeated.
+    /// Applies changed edges to the lists and counters of both sides. The result depends only on the edges, so any
+    /// number of these updates may run, in any order. May be repeated after an error.
     pub async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError> {
         self.stores.relation_views.apply(edges).await
     }
 
-    /// Forgets a user's counters after a change of what they count, by `changed_by` if it was a request.
-    ///
-    /// # Errors
-    /// Redis does not answer.
+    /// Removes a user's counters from Redis after a change of what they count. `changed_by` is the user whose request
+    /// made the change.
     pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
         self.stores.relation_views.forget_counters(user, changed_by).await
     }
 
-    /// The newest entries of a list, from the facts.
+    /// Returns the newest entries of a list, from the facts.
     pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, StoreError> {
         self.read_facts(list, Start::Below(None), limit).await
     }
@@ -181,7 +166,7 @@ impl Relations {
         })
     }
 
-    /// The part of a page that the cached list holds, filled from the facts when missing.
+    /// Returns the part of a page that the cached list has. A missing list is filled from the facts first.
     async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
         let (outage, cached) = futures::join!(self.outage.check(), self.stores.relation_views.slice(caller, list, start, limit));
         outage?;
@@ -195,7 +180,7 @@ impl Relations {
             List::Fans(_) => FANS_CAP,
         };
         let mut members = self.read_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
-        // Cut at a whole millisecond, so that the facts go on below it without a seam.
+        // The list is cut at a whole millisecond, so that the facts continue below it without a gap or an overlap.
         let low = if members.len() > cap {
             let low = members[cap].since.plus_ms(1);
             members.retain(|member| member.since >= low);
