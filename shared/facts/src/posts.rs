@@ -75,7 +75,7 @@ impl Posts for DynamoFacts {
             let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                // This call's earlier attempt, or an earlier request, has deleted the post, and the retraction is
+                // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction is
                 // unfinished.
                 let unfinished = tried || item.contains_key("unfinished");
                 return Ok(if unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
@@ -407,8 +407,7 @@ impl DynamoFacts {
 }
 
 /// The sequence numbers are read as one range if at least one of this many posts in the range is wanted. A range costs
-/// one read unit for about 20 small posts, and five units for the largest post. A post that is read by its key costs
-/// one.
+/// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
 /// The number of posts in one step of [`DynamoFacts::catch_up`].
