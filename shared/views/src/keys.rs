@@ -69,7 +69,7 @@ pub enum Owner {
 /// How long a view lives after its reader's last read.
 pub const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
 
-/// How long a view without a feed lives. Its reader follows no authors, or only authors without posts.
+/// How long a view without a feed lives. Its reader follows no authors, or only authors without posts to show.
 pub const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// How long a feed lives. It must outlive the state that refers to it.

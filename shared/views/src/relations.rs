@@ -156,7 +156,7 @@ impl Redis {
     }
 
     /// Whether a response about `owner` may come from a replica. It may if it cannot contain a recent change of
-    /// `caller`. False if Redis does not return that.
+    /// `caller`. False if this is unknown.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
         self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
