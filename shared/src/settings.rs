@@ -33,7 +33,8 @@ pub struct Settings {
     /// `METRICS_NAMESPACE` (`Tidemark`): the CloudWatch namespace of the metrics. Every stack has its own.
     pub metrics_namespace: String,
     /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`.
-    /// They replace the values that the SDK reads by itself. The local stack uses this.
+    /// They replace the values that the SDK reads by itself, for the local stack. [`Settings::from_env`] leaves them to
+    /// the SDK.
     pub aws: AwsOverrides,
 }
 

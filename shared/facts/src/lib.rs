@@ -73,7 +73,7 @@ const BATCH_GET: usize = 100;
 pub const ATTEMPTS: u32 = 40;
 
 /// The longest pause between two attempts. All attempts together take about eight seconds, so that a hundred concurrent
-/// writers of one item all succeed.
+/// writers of one item have time to succeed.
 const LONGEST_PAUSE_MS: u64 = 400;
 
 /// Why a transaction was cancelled.

@@ -58,7 +58,7 @@ pub(crate) struct Cluster {
     refreshing: Mutex<Option<Instant>>,
     /// Whether [`Age::MomentOld`] allows replicas.
     pub(crate) replica_reads: bool,
-    /// The time after which no new attempt begins.
+    /// How long after the start of a call a new attempt may begin.
     patience: Duration,
     /// The source of the function library, for nodes that do not have it.
     library: Arc<str>,
@@ -73,6 +73,7 @@ enum Way {
     Primary,
     /// The node that a `MOVED` redirection names.
     Moved(Address),
+    /// The node that an `ASK` redirection names, for one attempt.
     Ask(Address),
 }
 
@@ -231,7 +232,8 @@ impl Cluster {
         Ok((next, found))
     }
 
-    /// Groups bundles by their node, in order. The second list has the bundles that only the failed node serves.
+    /// Groups bundles by their node, in order. The second list has the bundles that no node serves, or only the node
+    /// that failed.
     fn group(&self, topology: &Topology, open: Vec<Open>) -> (Vec<Group>, Vec<Open>) {
         let (mut groups, mut unserved) = (BTreeMap::<(Address, Role), Group>::new(), Vec::new());
         for open in open {
