@@ -215,7 +215,7 @@ impl DynamoFacts {
         let created_at = record.time("at")?;
         let ids: Result<Vec<NoticeId>, _> = record.text("notices")?.split(' ').map(str::parse).collect();
         let ids = ids.map_err(|_| record.damaged("notices"))?;
-        // The body is the same, so the repeated response needs only the record, even if the notices were edited or deleted.
+        // The body is the same, so the repeated response needs only the record, even if the notices have changed.
         let earlier = ids.into_iter().map(|id| Notice { id, created_at, revision: 0, content: content.clone() }).collect();
         Ok((heads, Some(NoticesPublished::Repeated(earlier))))
     }

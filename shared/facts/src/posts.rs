@@ -75,8 +75,8 @@ impl Posts for DynamoFacts {
             let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction is
-                // unfinished.
+                // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction
+                // is unfinished.
                 let unfinished = tried || item.contains_key("unfinished");
                 return Ok(if unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
