@@ -1,4 +1,4 @@
-//! Wiring: settings to adapters to use cases.
+//! Builds the use cases from settings and adapters.
 
 use std::{
     sync::Arc,
@@ -24,12 +24,11 @@ use tidemark_facts::{DynamoFacts, Limits};
 use tidemark_queue::SqsTasks;
 use tidemark_views::Redis;
 
-/// Everything a handler uses. One per process, shared by its invocations.
+/// The use cases and adapters of a function. A process has one, and its invocations share it.
 #[derive(Clone)]
 pub struct App {
-    /// What the environment said.
     pub settings: Settings,
-    /// An author's posts.
+    /// Publishing, reading and deleting posts, and reactions.
     pub publishing: Publishing,
     /// Follow and unfollow.
     pub following: Following,
@@ -37,23 +36,21 @@ pub struct App {
     pub reading: Reading,
     /// Feeds, timelines and unread counts.
     pub readers: Readers,
-    /// Follower and followee lists, counters.
+    /// Follower and followee lists, and counters.
     pub relations: Relations,
-    /// Notices.
     pub notices: NoticeBoard,
     /// Delivery and retraction.
     pub fan_outs: FanOuts,
-    /// Views in line with changes.
+    /// Updates views after changes.
     pub sync: ViewSync,
-    /// All ports, for the jobs that see more than a use case.
+    /// All ports, for jobs that need more than one use case.
     pub stores: Arc<Stores>,
-    /// Stream records that the projector gave up.
+    /// Stream records that the projector has given up.
     pub failures: Arc<dyn Failures>,
-    /// Counts for CloudWatch.
     pub metrics: Arc<dyn Metrics>,
-    /// The facts' adapter.
+    /// The adapter of the facts.
     pub facts: DynamoFacts,
-    /// The views' adapter.
+    /// The adapter of the views.
     pub redis: Redis,
 }
 
@@ -71,12 +68,11 @@ pub enum StartError {
     Redis(#[from] redis::RedisError),
 }
 
-/// The wall clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[expect(clippy::disallowed_methods, reason = "this implementation of `Clock` reads the wall clock")]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -85,9 +81,6 @@ impl Clock for SystemClock {
 
 impl App {
     /// Prepares all clients. Connections are made at their first use.
-    ///
-    /// # Errors
-    /// A setting cannot be used.
     pub async fn connect(settings: Settings) -> Result<Self, StartError> {
         let config = aws_config(&settings).await;
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
@@ -110,7 +103,7 @@ impl App {
         Ok(Self::assemble(settings, facts, [queue, failures], redis))
     }
 
-    /// Puts use cases on adapters.
+    /// Connects the use cases to the adapters.
     fn assemble(settings: Settings, facts: DynamoFacts, [queue, failures]: [SqsTasks; 2], redis: Redis) -> Self {
         let stores = Arc::new(Stores::new(
             Arc::new(facts.clone()),

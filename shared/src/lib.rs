@@ -1,9 +1,10 @@
-//! Tidemark: who follows whom, what they publish, what each reader has and has not read.
+//! Tidemark: edges between users, their posts, and the read state of every reader.
 //!
-//! This crate assembles the [`App`] from its layers, and every function depends on it alone. Arrows point one way:
+//! This crate assembles the [`App`] from its layers. The functions use it. A layer depends only on layers to its left:
 //!
 //! ```text
-//! domain  <-  app (use cases, ports)  <-  facts (DynamoDB), views (Redis), queue (SQS), http  <-  this crate  <-  functions
+//! domain  <-  app (use cases, ports)  <-  facts (DynamoDB), views (Redis), queue (SQS), http  <-  this crate  <-
+//! functions
 //! ```
 
 mod app;

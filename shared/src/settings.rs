@@ -1,86 +1,74 @@
-//! The environment, read here and nowhere else.
+//! Settings from environment variables.
 
 use std::{path::PathBuf, time::Duration};
 
 use tidemark_facts::Tables;
 use tidemark_views::RedisOptions;
 
-/// Everything a function is told by its environment. The template sets all of it.
+/// The settings of a function. Parentheses contain the default of a variable that may be absent.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`, `NOTICE_READS_TABLE`,
-    /// `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`.
+    /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`,
+    /// `NOTICE_READS_TABLE`, `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
     /// `PROJECTOR_FAILURES_QUEUE_URL`.
     pub projector_failures_queue_url: String,
-    /// `REDIS_URL`; `REDIS_CLUSTER` (`false`) and `REDIS_REPLICA_READS` (`false`), `true` or `false`; `REDIS_CA_FILE` (the system's certificates);
-    /// `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
+    /// `REDIS_URL`; `REDIS_CLUSTER` and `REDIS_REPLICA_READS`, `true` or `false` (`false`); `REDIS_CA_FILE` (the
+    /// system's certificates); `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
     pub redis: RedisOptions,
-    /// `LEGACY_REDIS_URL`: the Redis that is migrated from when an invocation names none.
+    /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
     pub legacy_redis_url: Option<String>,
     /// `FOLLOWING_LIMIT` (500).
     pub following_limit: u64,
-    /// `PULL_THRESHOLD` (1,000,000): followers from which on an author's posts are not pushed.
+    /// `PULL_THRESHOLD` (1,000,000): an author with this many followers or more is pulled.
     pub pull_threshold: u64,
-    /// `USER_CLAIM` (`sub`): the claim that names the caller.
+    /// `USER_CLAIM` (`sub`): the claim that contains the caller's user id.
     pub user_claim: String,
-    /// `AWS_ATTEMPT_TIMEOUT_MS` (3,000): longest that one attempt at DynamoDB or SQS may take.
+    /// `AWS_ATTEMPT_TIMEOUT_MS` (3,000): the longest time of one attempt at DynamoDB or SQS.
     pub aws_attempt_timeout: Duration,
-    /// `AWS_OPERATION_TIMEOUT_MS` (8,000): the same of all attempts together.
+    /// `AWS_OPERATION_TIMEOUT_MS` (8,000): the longest time of all attempts together.
     pub aws_operation_timeout: Duration,
-    /// `METRICS_NAMESPACE` (`Tidemark`): where CloudWatch puts what is counted; a stack has one of its own.
+    /// `METRICS_NAMESPACE` (`Tidemark`): the CloudWatch namespace of the metrics. Every stack has its own.
     pub metrics_namespace: String,
-    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`: given when the SDK's own
-    /// reading of them is to be overridden, which the local stack does.
+    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`.
+    /// They replace the values that the SDK reads by itself, for the local stack. [`Settings::from_env`] leaves them to
+    /// the SDK.
     pub aws: AwsOverrides,
 }
 
-/// What the local stack tells the SDK directly instead of through the process environment.
+/// Values for the SDK from the local stack, which has no process environment for each function.
 #[derive(Debug, Clone, Default)]
 pub struct AwsOverrides {
-    /// Endpoint of DynamoDB.
     pub dynamodb_endpoint: Option<String>,
-    /// Endpoint of SQS.
     pub sqs_endpoint: Option<String>,
-    /// Region.
     pub region: Option<String>,
-    /// Static credentials: key id and secret.
+    /// Key id and secret of static credentials.
     pub credentials: Option<(String, String)>,
 }
 
-/// A variable is missing or cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// Missing.
     #[error("environment variable {0} is not set")]
     Missing(&'static str),
-    /// Not a number.
     #[error("environment variable {0} is not a whole number")]
     NotANumber(&'static str),
-    /// Neither `true` nor `false`.
     #[error("environment variable {0} is neither `true` nor `false`")]
     NotABoolean(&'static str),
 }
 
 impl Settings {
     /// Reads the process environment.
-    ///
-    /// # Errors
-    /// A variable is missing or cannot be read.
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    #[expect(clippy::disallowed_methods, reason = "the other code gets the environment from these settings")]
     pub fn from_env() -> Result<Self, SettingsError> {
         let mut settings = Self::from_lookup(|name| std::env::var(name).ok())?;
-        // The SDK reads these itself, and more of them than are known here.
+        // The SDK reads these variables itself, and more of them than this file knows.
         settings.aws = AwsOverrides::default();
         Ok(settings)
     }
 
-    /// Reads any environment.
-    ///
-    /// # Errors
-    /// A variable is missing or cannot be read.
+    /// Reads variables with `lookup` instead of the process environment.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         let required = |name| lookup(name).filter(|value| !value.is_empty()).ok_or(SettingsError::Missing(name));
         let number = |name, default| match lookup(name) {

@@ -1,4 +1,5 @@
-//! Logs: one JSON object a line, as CloudWatch reads them, and metrics among them. What is logged and what never is stands in docs/LOGGING.md.
+//! Logs and metrics: one JSON object on each line, in the form that CloudWatch reads. docs/LOGGING.md lists the logged
+//! events and the data that is never logged.
 
 use std::io::Write;
 
@@ -9,14 +10,15 @@ use tracing_subscriber::{EnvFilter, fmt, fmt::MakeWriter, util::SubscriberInitEx
 use tidemark_app::ports::Metrics;
 use tidemark_domain::Timestamp;
 
-/// Starts logging at the level that `RUST_LOG` says, `info` without it.
+/// Starts logging at the level in `RUST_LOG`; `info` if it is absent.
 pub fn init() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // A second start is refused, and the first one serves.
+    // A second call is refused, and the first logger remains.
     let _ = lines(filter, std::io::stdout).try_init();
 }
 
-/// What passes the filter, one JSON object a line. Each has `timestamp` (RFC 3339) and `level`: Lambda takes a line without one of the two for `INFO`.
+/// A subscriber that writes each event that passes the filter as one line of JSON. Each line has `timestamp` (RFC 3339)
+/// and `level`: Lambda treats a line without one of them as `INFO`.
 pub fn lines(
     filter: EnvFilter,
     to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -24,10 +26,10 @@ pub fn lines(
     fmt().json().with_env_filter(filter).with_current_span(false).with_ansi(false).with_writer(to).finish()
 }
 
-/// Counts as lines of CloudWatch's embedded metric format, by job and by job and kind.
+/// Writes counts as lines of CloudWatch's embedded metric format, with the dimensions `Job` or `Job` and `Kind`.
 #[derive(Debug, Clone)]
 pub struct EmbeddedMetrics {
-    /// The metrics' namespace.
+    /// The CloudWatch namespace of the metrics.
     pub namespace: String,
 }
 
@@ -35,12 +37,12 @@ impl Metrics for EmbeddedMetrics {
     fn count(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) {
         let line = self.line(at, job, kind, counts).to_string();
         if let Err(error) = writeln!(std::io::stdout().lock(), "{line}") {
-            tracing::warn!(%error, "metrics not written");
+            tracing::warn!(%error, "metrics could not be written");
         }
     }
 }
 
-/// Counts as log lines, where nobody reads metrics.
+/// Writes counts to the debug log, where CloudWatch does not read metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LoggedMetrics;
 
@@ -51,7 +53,7 @@ impl Metrics for LoggedMetrics {
 }
 
 impl EmbeddedMetrics {
-    /// The line of these counts.
+    /// The line for these counts.
     pub fn line(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]) -> Value {
         let metrics: Vec<Value> = counts.iter().map(|(name, _)| json!({ "Name": name, "Unit": "Count" })).collect();
         let dimensions = if kind.is_some() { json!([["Job", "Kind"]]) } else { json!([["Job"]]) };
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_what_cloudwatch_reads() {
+    fn a_line_has_the_embedded_metric_format() {
         let at = Timestamp::from_ms(1_700_000_000_123);
         let expected = json!({
             "timestamp": "2023-11-14T22:13:20.123Z",

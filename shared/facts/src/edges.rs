@@ -19,23 +19,24 @@ use super::{
 use tidemark_app::ports::{Edges, Followed, Posts};
 use tidemark_domain::{AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId, ids::SHARDS};
 
-/// Where a follow comes from.
+/// The origin of a follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The follower makes it now: it is later than whatever was.
+    /// The follower makes it now. It is later than any earlier state of the pair.
     Made,
-    /// It began elsewhere and earlier.
+    /// The follow began elsewhere and earlier.
     Imported,
 }
 
 impl Kind {
-    /// Whether an unfollow stands against the follow.
+    /// Whether the tombstone prevails over the follow.
     fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
         self == Self::Imported && tombstone.since >= follow.since
     }
 }
 
-/// Edges in one transaction: three items each, perhaps a look at the author's head, and the follower's counter, of at most 100.
+/// Edges in one transaction of at most 100 items. Each edge takes three items and perhaps a check of the author's head.
+/// The follower's counter takes one more.
 const EDGES_PER_TRANSACTION: usize = 24;
 
 #[async_trait]
@@ -78,7 +79,7 @@ impl Edges for DynamoFacts {
             match self.write_unfollow(&tombstone, known.rev).await {
                 Ok(Ok(())) => return Ok(Some(tombstone)),
                 Ok(Err(_)) => back_off(attempt).await,
-                // Perhaps it was done.
+                // The write may have been done.
                 Err(error) => failed = Some(error),
             }
             tried = Some(tombstone);
@@ -127,7 +128,7 @@ impl Edges for DynamoFacts {
 }
 
 impl DynamoFacts {
-    /// Makes follows of one user, several a transaction; one outcome each, in order.
+    /// Makes follows of one user, several in one transaction. Returns one outcome for each follow, in order.
     pub async fn make_follows(
         &self,
         user: UserId,
@@ -137,11 +138,11 @@ impl DynamoFacts {
     ) -> Result<Vec<Followed>, StoreError> {
         let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
         let mut attempt = 0;
-        // What was written without a clear answer: found stored, it is what this call has made.
+        // Edges whose write had an unknown outcome. If such an edge is stored, this call has created it.
         let mut tried: Vec<Edge> = Vec::new();
         let mut failed = None;
         let mut refused = false;
-        // Several edges a transaction as long as that works, then one by one: a refusal concerns one edge.
+        // Several edges in a transaction until one is cancelled, then one by one: a refusal concerns one edge.
         let mut together = EDGES_PER_TRANSACTION;
         loop {
             let missing: Vec<&NewFollow> = follows.iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
@@ -175,17 +176,18 @@ impl DynamoFacts {
                         outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge))));
                         continue;
                     }
-                    // The counter alone may refuse because the edge is counted already: that is seen in a second look.
+                    // The counter may refuse only because the edge is counted already. A second attempt shows which is
+                    // the case.
                     Ok(Err(Cancelled::Conditions(failed))) if chunk.len() == 1 && failed.contains(&0) && refused => {
                         outcomes.insert(chunk[0].author, Followed::LimitReached);
                         break;
                     }
                     Ok(Err(cancelled)) => {
                         refused = matches!(cancelled, Cancelled::Conditions(failed) if chunk.len() == 1 && failed.contains(&0));
-                        debug!(%user, edges = chunk.len(), "follow cancelled, trying again");
+                        debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
                         together = 1;
                     }
-                    // Perhaps it was done.
+                    // The write may have been done.
                     Err(error) => failed = Some(error),
                 }
                 tried.extend(edges);
@@ -195,7 +197,7 @@ impl DynamoFacts {
             if again {
                 back_off(attempt).await;
                 if kind == Kind::Made {
-                    // Perhaps posts have been imported meanwhile.
+                    // Posts may have been imported in the meantime.
                     let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
                     follows = follows_from_now(&authors, &self.heads(&authors).await?, now);
                 }
@@ -209,7 +211,7 @@ impl DynamoFacts {
         follows.iter().map(|follow| outcome(follow).ok_or(StoreError::Contention { operation: "follow" })).collect()
     }
 
-    /// The edges to these authors and how many authors the user follows, read together.
+    /// Reads the edges to these authors and the number of authors that the user follows, in one request.
     async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), StoreError> {
         let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
         let wanted =
@@ -223,7 +225,8 @@ impl DynamoFacts {
         Ok((edges, followings))
     }
 
-    /// Writes edges on the condition that none of their pairs has changed, and that of `exact` authors the base is still the latest post.
+    /// Writes edges on the condition that none of their pairs has changed. For `exact` authors it also requires that
+    /// the base is still the latest post.
     async fn write_follows(
         &self,
         edges: &[Edge],
@@ -275,7 +278,7 @@ impl DynamoFacts {
         Self::transact(OPERATION, transaction).await
     }
 
-    /// Puts an edge on the condition that nobody changed the pair since its revision was `known` (absent when `None`).
+    /// Puts an edge on the condition that its stored revision is still `known`. `None` requires that no item exists.
     fn put_edge(&self, edge: &Edge, known: Option<u32>) -> aws_sdk_dynamodb::types::builders::PutBuilder {
         let put = Put::builder().table_name(&self.tables.following).set_item(Some(schema::edge_item(edge)));
         match known {

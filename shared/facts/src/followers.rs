@@ -1,4 +1,4 @@
-//! An author's followers by time: sixteen shards merged.
+//! An author's followers by time, merged from 16 shards.
 
 use std::collections::VecDeque;
 use tidemark_app::ports::StoreError;
@@ -8,10 +8,10 @@ use futures::future::try_join_all;
 use super::{DynamoFacts, item::Reader, schema, string, unavailable};
 use tidemark_domain::{Relation, UserId, ids::SHARDS};
 
-/// Most entries that one load of one shard takes.
+/// The maximum number of entries in one load of one shard.
 const LOAD: usize = 1_000;
 
-/// One shard's part in the merge.
+/// The state of one shard in the merge.
 struct Lane {
     shard: u16,
     before: Option<Relation>,
@@ -19,7 +19,8 @@ struct Lane {
     exhausted: bool,
 }
 
-/// Followers below `before`, newest first, at most `limit`. Consistent: the index by time is a local one.
+/// Followers below `before`, newest first, at most `limit`. The reads are consistent, because `by-time` is a local
+/// index.
 pub(crate) async fn by_time(
     facts: &DynamoFacts,
     author: UserId,
@@ -28,7 +29,7 @@ pub(crate) async fn by_time(
 ) -> Result<Vec<Relation>, StoreError> {
     let mut lanes: Vec<Lane> =
         (0..SHARDS).map(|shard| Lane { shard, before, loaded: VecDeque::new(), exhausted: false }).collect();
-    // Followers spread evenly: a sixteenth of the page and some more is mostly enough of each shard.
+    // Followers spread evenly over the shards: a sixteenth of the page and some more is usually enough from each.
     let load = (limit / usize::from(SHARDS) * 3 / 2 + 8).min(limit).min(LOAD);
     let mut relations = Vec::new();
     while relations.len() < limit {

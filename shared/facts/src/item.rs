@@ -1,4 +1,4 @@
-//! Reading attributes of an item; what is missing or of another type is a damaged item.
+//! Reads attributes of items. A missing attribute or one of another type makes a damaged item.
 
 use std::collections::HashMap;
 use tidemark_app::ports::StoreError;
@@ -9,10 +9,8 @@ use tracing::warn;
 use super::schema;
 use tidemark_domain::{SeqSet, Timestamp, UserId};
 
-/// An item as the SDK has it.
 pub type Item = HashMap<String, AttributeValue>;
 
-/// An item of a known table.
 pub struct Reader<'a> {
     pub table: &'static str,
     pub item: &'a Item,
@@ -32,10 +30,11 @@ impl Reader<'_> {
         value.as_n().ok().and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| self.damaged(name))
     }
 
-    /// A count; zero if it is absent. A count that is negative or cannot be read is zero as well until reconcile repairs it, so that no answer depends on it.
+    /// A count. It is zero if the attribute is absent, negative or cannot be read, until reconcile repairs it, so that
+    /// no response fails because of it.
     pub fn count(&self, name: &str) -> u64 {
         let count = self.optional_number(name).unwrap_or_else(|_| {
-            warn!(table = self.table, key = schema::key_text(self.table, self.item), name, "a count that cannot be read");
+            warn!(table = self.table, key = schema::key_text(self.table, self.item), name, "a count cannot be read");
             None
         });
         count.unwrap_or(0)
@@ -63,7 +62,7 @@ impl Reader<'_> {
         SeqSet::from_bytes(bytes.as_ref()).map_err(|_| self.damaged(name))
     }
 
-    /// The numbers of a set; none when it is not there.
+    /// The numbers of a set attribute; empty if the attribute is absent.
     pub fn numbers(&self, name: &str) -> Result<Vec<u64>, StoreError> {
         let Some(value) = self.item.get(name) else { return Ok(Vec::new()) };
         let numbers = value.as_ns().map_err(|_| self.damaged(name))?;
@@ -80,7 +79,7 @@ impl Reader<'_> {
     }
 }
 
-/// The pair that a stream record of the edges by follower is about; `None` when its keys are not an edge's.
+/// The user and the author of a stream record of the table `following`; `None` if the keys are not those of an edge.
 pub fn edge_of_record(keys: &serde_dynamo::Item) -> Option<(UserId, UserId)> {
     let user = |name: &str| match keys.get(name) {
         Some(serde_dynamo::AttributeValue::N(text)) => text.parse().ok(),

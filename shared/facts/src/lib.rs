@@ -1,6 +1,4 @@
-//! The facts in DynamoDB: written once, in one transaction each, and never derived from anything.
-//!
-//! [`schema`] is the only place that names tables' keys and attributes.
+//! The facts in DynamoDB. [`schema`] describes the items.
 
 pub mod edges;
 mod followers;
@@ -31,84 +29,73 @@ use item::Item;
 pub use item::edge_of_record;
 use tidemark_domain::{Timestamp, UserId};
 
-/// Names of the tables.
 #[derive(Debug, Clone)]
 pub struct Tables {
-    /// Edges by follower.
     pub following: String,
-    /// Edges by followee.
     pub followers: String,
-    /// Counts of edges.
+    /// Counts of edges and of readers of notices, positions of jobs, and the outage note.
     pub counters: String,
-    /// Heads, posts, bodies.
+    /// Heads, posts, bodies, and windows of heads.
     pub posts: String,
-    /// Read states.
+    /// Read states and their windows.
     pub reads: String,
-    /// Heads of platforms, notices.
+    /// Heads of platforms, and notices.
     pub notices: String,
-    /// Read states of notices.
     pub notice_reads: String,
-    /// Likes and favorites, and their counts.
+    /// Reactions and their counts.
     pub reactions: String,
-    /// Idempotency records.
     pub idempotency: String,
-    /// What migration has done.
+    /// Mappings and records of migration.
     pub migration: String,
 }
 
-/// All fact stores on one DynamoDB client.
+/// The fact stores, on one DynamoDB client.
 #[derive(Debug, Clone)]
 pub struct DynamoFacts {
-    /// The SDK's client.
     pub client: Client,
-    /// The tables' names.
     pub tables: Tables,
-    /// Numbers that decide what is written.
     pub limits: Limits,
 }
 
-/// Numbers that decide what is written.
+/// Limits that affect what is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Authors that a user may follow.
+    /// The maximum number of authors that a user may follow.
     pub following: u64,
-    /// Followers from which on an author's posts are pulled.
+    /// An author with this many followers or more is pulled.
     pub pull_threshold: u64,
 }
 
-/// Keys that one BatchGetItem takes.
+/// The maximum number of keys in one BatchGetItem.
 const BATCH_GET: usize = 100;
 
-/// Attempts at a transaction that others keep conflicting with, and at unprocessed keys.
+/// Attempts at a transaction that conflicts with others, or at unprocessed keys.
 pub const ATTEMPTS: u32 = 40;
 
-/// The longest pause between two attempts: all of them take about eight seconds, so that a hundred who write one item at once have their turn.
+/// The longest pause between two attempts. All attempts together take about eight seconds, so that a hundred concurrent
+/// writers of one item have time to succeed.
 const LONGEST_PAUSE_MS: u64 = 400;
 
 /// Why a transaction was cancelled.
 pub enum Cancelled {
-    /// The conditions of these actions (by index) failed.
+    /// The conditions of these actions failed. Actions are numbered by their index in the transaction.
     Conditions(Vec<usize>),
-    /// Another transaction held an item; to be repeated.
+    /// Another transaction held an item. A repetition may succeed.
     Conflict,
 }
 
 impl DynamoFacts {
-    /// Facts in these tables.
     pub fn new(client: Client, tables: Tables, limits: Limits) -> Self {
         Self { client, tables, limits }
     }
 
-    /// Whether DynamoDB answers.
-    ///
-    /// # Errors
-    /// It does not.
+    /// Checks that DynamoDB responds.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let (table, key) = (self.tables.counters.clone(), schema::followings_counter(UserId::MIN));
         self.batch_get("ping", vec![(table, vec![key])]).await.map(|_| ())
     }
 
-    /// Everything a user has in a table whose partitions are users, read consistently.
+    /// Reads all items of a user from `following` or `reads`, consistently and with whole sets.
     pub async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>, StoreError> {
         let mut pages = self
             .client
@@ -129,7 +116,8 @@ impl DynamoFacts {
         self.completed(operation, table, items).await
     }
 
-    /// Consistent reads of up to any number of items of several tables, with their sets whole; absent ones left out. Answers in the order of the tables.
+    /// Reads any number of items from several tables, consistently and with whole sets. The result has one list for
+    /// each table, in the order of `wanted`; absent items are left out.
     pub async fn batch_get(
         &self,
         operation: &'static str,
@@ -141,7 +129,7 @@ impl DynamoFacts {
             .await
     }
 
-    /// The same of items as they are stored.
+    /// The same, with sets as they are stored: without the bits that lie in windows.
     pub async fn stored(&self, operation: &'static str, wanted: Vec<(String, Vec<Item>)>) -> Result<Vec<Vec<Item>>, StoreError> {
         let tables: Vec<String> = wanted.iter().map(|(table, _)| table.clone()).collect();
         let mut found: Vec<Vec<Item>> = vec![Vec::new(); tables.len()];
@@ -187,7 +175,7 @@ impl DynamoFacts {
         Err(StoreError::Contention { operation })
     }
 
-    /// The write of an idempotency record, which lives 24 hours and takes the place of an expired one only.
+    /// The write of an idempotency record. The record lives 24 hours and replaces only an expired one.
     pub fn record_put(&self, operation: &'static str, mut record: Item, now: Timestamp) -> Result<Put, StoreError> {
         record.insert("expires_at".to_owned(), number(now.seconds() + schema::IDEMPOTENCY_SECONDS));
         let put = Put::builder()
@@ -198,11 +186,12 @@ impl DynamoFacts {
         build(operation, put.build())
     }
 
-    /// Sends a transaction; the inner error says why it was cancelled.
+    /// Sends a transaction. The inner error is the reason for its cancellation.
     ///
-    /// The SDK repeats a request with the same `ClientRequestToken`, and DynamoDB answers a repetition with what the first one came to. What it cannot cover is its own end: after
-    /// its last attempt a transaction may be under way (`TransactionInProgressException`), or done without an answer. A caller that tries again with a new transaction has
-    /// to compare what is stored with what it was writing.
+    /// The SDK repeats a request with the same `ClientRequestToken`, and DynamoDB returns the first outcome to a
+    /// repetition. After the SDK's last attempt, the outcome may still be unknown: the transaction may be in progress
+    /// (`TransactionInProgressException`), or done without a response. A caller that tries again with a new transaction
+    /// must compare the stored items with those that it was writing.
     pub async fn transact(
         operation: &'static str,
         transaction: TransactWriteItemsFluentBuilder,
@@ -232,7 +221,7 @@ impl DynamoFacts {
     }
 }
 
-/// Each once: BatchGetItem refuses a key that is named twice.
+/// Sorts and removes duplicates. BatchGetItem refuses duplicate keys.
 pub fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
     let mut ids = ids.to_vec();
     ids.sort_unstable();
@@ -240,7 +229,7 @@ pub fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
     ids
 }
 
-/// Waits a random time that grows with the attempt, to [`LONGEST_PAUSE_MS`].
+/// Waits a random time. The maximum grows with the attempt, up to [`LONGEST_PAUSE_MS`].
 pub async fn back_off(attempt: u32) {
     let most = (2_u64 << attempt.min(8)).min(LONGEST_PAUSE_MS);
     let wait = rand::rng().random_range(1..=most);
@@ -251,7 +240,7 @@ pub fn unavailable(operation: &'static str, error: impl std::error::Error + Send
     StoreError::Unavailable { store: Store::Facts, operation, source: Box::new(error) }
 }
 
-/// Whether a write failed on its condition.
+/// Whether a write failed because its condition did not hold.
 pub fn condition_failed<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
     code_of(error) == Some("ConditionalCheckFailedException")
 }
@@ -260,7 +249,7 @@ fn code_of<E: aws_sdk_dynamodb::error::ProvideErrorMetadata, R>(error: &SdkError
     error.as_service_error().and_then(|error| error.code())
 }
 
-/// Whether a write was done; false when its condition did not hold.
+/// Whether a write was done. False means that its condition did not hold.
 pub fn sent<T, E, R>(operation: &'static str, outcome: Result<T, SdkError<E, R>>) -> Result<bool, StoreError>
 where
     E: aws_sdk_dynamodb::error::ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
@@ -273,12 +262,12 @@ where
     }
 }
 
-/// Sends a conditional update, again while a transaction holds its item; whether it was done.
+/// Sends a conditional update, and repeats it while a transaction holds its item. Returns whether the write was done.
 pub async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFluentBuilder) -> Result<bool, StoreError> {
     sent(operation, outside_transactions(operation, update).await?)
 }
 
-/// Sends an update, again while a transaction holds its item.
+/// Sends an update, and repeats it while a transaction holds its item.
 pub async fn outside_transactions(
     operation: &'static str,
     update: UpdateItemFluentBuilder,
@@ -292,7 +281,7 @@ pub async fn outside_transactions(
     Err(StoreError::Contention { operation })
 }
 
-/// Builds of SDK types fail only when a required part was left out in this crate.
+/// Maps the error of an SDK builder. A builder fails only if this crate omits a required field.
 pub fn build<T, E: std::error::Error + Send + Sync + 'static>(
     operation: &'static str,
     built: Result<T, E>,
@@ -300,12 +289,10 @@ pub fn build<T, E: std::error::Error + Send + Sync + 'static>(
     built.map_err(|error| unavailable(operation, error))
 }
 
-/// A number attribute.
 pub fn number(value: u64) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
-/// A string attribute.
 pub fn string(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }

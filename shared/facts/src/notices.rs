@@ -20,10 +20,11 @@ use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
-/// Items of one transaction that change numbers of readers; the read state itself is one more, and a transaction takes a hundred.
+/// Items of reader counts in one transaction. The read state itself takes one more item, and a transaction takes at
+/// most 100.
 const BLOCKS_PER_TRANSACTION: usize = 90;
 
-/// Notices that one transaction deletes, together with their head.
+/// Notices that one transaction deletes. Their head takes one more item.
 const DELETES_PER_TRANSACTION: usize = 99;
 
 #[async_trait]
@@ -68,7 +69,7 @@ impl Notices for DynamoFacts {
             if content.expires_at.is_some_and(|at| at <= now) {
                 return Ok(NoticesPublished::Expired);
             }
-            // One time for all of them, and none before an earlier notice of its platform.
+            // All notices get the same time, and none is earlier than the latest notice of its platform.
             let at = heads.values().fold(now, |at, head| at.max(head.latest_at));
             let mut created = Vec::with_capacity(platforms.len());
             let mut actions = Vec::with_capacity(platforms.len() * 2 + 1);
@@ -90,7 +91,7 @@ impl Notices for DynamoFacts {
             }
             match self.write(OPERATION, actions).await? {
                 Ok(()) => return Ok(NoticesPublished::Created(created)),
-                // Another change of one of the platforms, or the same key, came first.
+                // Another change of one of the platforms, or another publish with the same key, has written first.
                 Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
             }
         }
@@ -152,7 +153,7 @@ impl Notices for DynamoFacts {
             let next = if parts.peek().is_none() {
                 NoticeReads { version: known.version + 1, ..after.clone() }
             } else {
-                // A stretch of the way: whole blocks as they will be, the rest as it was.
+                // An intermediate step: some blocks have their final bits, all others are unchanged.
                 let mut read = known.read.clone();
                 for (slot, is_read) in part.iter().flat_map(|(_, slots)| slots).copied() {
                     read.set(slot, is_read);
@@ -170,10 +171,10 @@ impl Notices for DynamoFacts {
     }
 }
 
-/// The slots of one counter item that become read or unread.
+/// A block of slots, and its slots that become read (true) or unread (false).
 type BlockChange = (u64, Vec<(Slot, bool)>);
 
-/// What differs between two sets, block by block.
+/// The differences between two sets, by block.
 fn changes(before: &SeqSet, after: &SeqSet) -> Vec<BlockChange> {
     let mut blocks: BTreeMap<u64, Vec<(Slot, bool)>> = BTreeMap::new();
     for (slots, is_read) in [(after.minus(before), true), (before.minus(after), false)] {
@@ -185,7 +186,7 @@ fn changes(before: &SeqSet, after: &SeqSet) -> Vec<BlockChange> {
 }
 
 impl DynamoFacts {
-    /// The platforms' heads, and what an earlier publish with the same key implies.
+    /// The platforms' heads, and the outcome that an earlier publish with the same key implies.
     async fn heads_and_record(
         &self,
         user: UserId,
@@ -214,7 +215,7 @@ impl DynamoFacts {
         let created_at = record.time("at")?;
         let ids: Result<Vec<NoticeId>, _> = record.text("notices")?.split(' ').map(str::parse).collect();
         let ids = ids.map_err(|_| record.damaged("notices"))?;
-        // The same body was asked for, so the first answer needs nothing but it, whatever became of the notices.
+        // The body is the same, so the repeated response needs only the record, even if the notices have changed.
         let earlier = ids.into_iter().map(|id| Notice { id, created_at, revision: 0, content: content.clone() }).collect();
         Ok((heads, Some(NoticesPublished::Repeated(earlier))))
     }
@@ -241,7 +242,8 @@ impl DynamoFacts {
         Err(StoreError::Contention { operation: OPERATION })
     }
 
-    /// Moves a user's read state one version on, with the readers of these slots; false when somebody else did.
+    /// Moves a user's read state to the next version and updates the reader counts of these slots. Returns false if
+    /// another request has changed the state.
     async fn move_reads(
         &self,
         user: UserId,
@@ -261,7 +263,7 @@ impl DynamoFacts {
             match self.write(OPERATION, actions).await? {
                 Ok(()) => return Ok(true),
                 Err(Cancelled::Conditions(_)) => return Ok(false),
-                // Another reader counts in the same item: the condition still tells whether this one is done.
+                // Another reader changes the same counter item. The condition still shows whether this write is done.
                 Err(Cancelled::Conflict) => back_off(attempt).await,
             }
         }
@@ -299,7 +301,7 @@ impl DynamoFacts {
         item.extend(notice.content.body.as_ref().map(|body| ("body".to_owned(), string(body))));
         if let Some(at) = notice.content.expires_at {
             item.insert("until".to_owned(), number(at.ms()));
-            // Removed by DynamoDB some time after; never before.
+            // DynamoDB removes the item some time after this moment, and never before it.
             item.insert("expires_at".to_owned(), number(at.seconds() + 1));
         }
         let put = Put::builder().table_name(&self.tables.notices).set_item(Some(item)).condition_expression(condition);
@@ -325,7 +327,7 @@ impl DynamoFacts {
     }
 }
 
-/// A read state with all its attributes.
+/// A read state with all attributes.
 pub fn reads_item(user: UserId, platform: Platform, reads: &NoticeReads) -> Item {
     let mut item = schema::notice_reads(user, platform);
     item.extend([
@@ -337,7 +339,7 @@ pub fn reads_item(user: UserId, platform: Platform, reads: &NoticeReads) -> Item
     item
 }
 
-/// A write of an item whose stored version must be this one; zero stands for none.
+/// A write of an item on the condition of its stored version. Zero means that no item is stored.
 pub fn put_if_version(operation: &'static str, table: &str, item: Item, version: u64) -> Result<TransactWriteItem, StoreError> {
     let put = Put::builder().table_name(table).set_item(Some(item));
     let put = match version {
@@ -347,7 +349,7 @@ pub fn put_if_version(operation: &'static str, table: &str, item: Item, version:
     Ok(TransactWriteItem::builder().put(build(operation, put.build())?).build())
 }
 
-/// One more or one less reader of each of these slots of one item.
+/// Adds or removes one reader for each of these slots of one item.
 fn count_readers(
     operation: &'static str,
     table: &str,
@@ -417,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_gathered_by_counter_item() {
+    fn changes_are_grouped_by_counter_item() {
         let set = |slots: &[Slot]| slots.iter().copied().collect::<SeqSet>();
         assert_eq!(
             changes(&set(&[1, 2, 40]), &set(&[2, 3, 41])),
@@ -427,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_update_of_one_item_stays_below_dynamodbs_limit_of_an_expression() {
+    fn the_largest_update_of_one_item_stays_below_the_expression_limit_of_dynamodb() {
         let slots: Vec<(Slot, bool)> = (0..32).map(|offset| (offset, true)).collect();
         let platform = Platform::new(7).unwrap();
         let action = count_readers("test", "table", schema::notice_readers(platform, 3, 0), &slots).unwrap();

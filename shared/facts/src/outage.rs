@@ -25,7 +25,7 @@ impl Outages for DynamoFacts {
             .condition_expression("attribute_not_exists(#until) OR #until < :until")
             .expression_attribute_names("#until", "until")
             .expression_attribute_values(":until", number(until.ms()));
-        // A longer one was noted: that does as well.
+        // A failed condition means that a later end is noted already.
         sent("note_outage", update.send().await).map(drop)
     }
 }

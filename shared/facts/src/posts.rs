@@ -38,7 +38,7 @@ impl Posts for DynamoFacts {
         let mut failed = None;
         for attempt in 0..ATTEMPTS {
             let (head, repeated) = self.head_and_record(post, idempotency, now).await?;
-            // What was written without a clear answer may stand as the author's post of that number.
+            // A write with an unknown outcome may have created the author's post of that number.
             if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
                 && self.token_of(own.id).await? == Some(write_token)
             {
@@ -54,7 +54,8 @@ impl Posts for DynamoFacts {
             let Some((new, head)) = next else { return Ok(Published::Full) };
             match self.write_post(&new, write_token, &head, post.body.as_deref(), idempotency, now).await {
                 Ok(Ok(())) => return Ok(Published::Created(new, head)),
-                // Another publish of the author, or of the same key, came first; or this one, and nobody has said so.
+                // Another publish of the author or with the same key has written first. Or this one has, and its
+                // response was lost.
                 Ok(Err(Cancelled::Conditions(_) | Cancelled::Conflict)) => back_off(attempt).await,
                 Err(error) => failed = Some(error),
             }
@@ -74,7 +75,8 @@ impl Posts for DynamoFacts {
             let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                // Its own first attempt, perhaps, or an earlier request, whose retraction nobody has started.
+                // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction
+                // is unfinished.
                 let unfinished = tried || item.contains_key("unfinished");
                 return Ok(if unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
@@ -122,7 +124,7 @@ impl Posts for DynamoFacts {
         }
         let wanted: HashSet<Seq> = seqs.iter().copied().collect();
         let items = self.newest_items("posts_of", author, oldest..=newest, span).await?;
-        // What is between them is not even decoded.
+        // Posts between the wanted ones are not decoded.
         let is_wanted = |item: &&Item| {
             let sort_key = item.get("item").and_then(|item| item.as_s().ok());
             sort_key.and_then(|text| schema::post_seq(text)).is_some_and(|seq| wanted.contains(&seq))
@@ -178,7 +180,7 @@ impl Posts for DynamoFacts {
                 .update_expression("SET unfinished = :given_up")
                 .expression_attribute_values(":given_up", schema::given_up_shard(shard)),
         };
-        // It may be finished meanwhile.
+        // If the condition fails, the fan-out is finished or the post has changed in the meantime.
         sent_after_conflicts("note_look", update).await.map(|_| ())
     }
 
@@ -195,7 +197,7 @@ impl Posts for DynamoFacts {
             .expression_attribute_values(":pending", string("pending"))
             .expression_attribute_values(":delivered", number(delivered))
             .expression_attribute_values(":now", number(now.ms()));
-        // It may be done before, or deleted meanwhile.
+        // If the condition fails, the delivery is finished already, or the post is deleted.
         sent_after_conflicts("finish_delivery", update).await.map(|_| ())
     }
 
@@ -212,7 +214,7 @@ impl Posts for DynamoFacts {
 }
 
 impl DynamoFacts {
-    /// The author's post items with these numbers, newest first, no more than `limit`.
+    /// The author's post items with these numbers, newest first, at most `limit`.
     pub async fn newest_items(
         &self,
         operation: &'static str,
@@ -244,7 +246,7 @@ impl DynamoFacts {
         Ok(items)
     }
 
-    /// The author's head, and what an earlier publish with the same key implies.
+    /// The author's head, and the outcome that an earlier publish with the same key implies.
     async fn head_and_record(
         &self,
         post: &NewPost,
@@ -266,12 +268,13 @@ impl DynamoFacts {
         }
         let id: PostId = record.text("post")?.parse().map_err(|_| record.damaged("post"))?;
         let mut earlier = self.posts(&[id]).await?.remove(&id).ok_or_else(|| record.damaged("post"))?;
-        // The same body was asked for, so the first answer can be given even when the post is a tombstone by now.
+        // The body is the same, so the repeated response has its title even if the post is a tombstone now.
         earlier.title.clone_from(&post.title);
         Ok((head, Some(Published::Repeated(earlier))))
     }
 
-    /// The token of the publish that wrote a post; `None` when it came otherwise. The post is there, or will be in a moment: the head knows its number.
+    /// The token of the publish that wrote a post; `None` if something else wrote it. The head counts the post, so a
+    /// missing item appears in a moment.
     async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
         for attempt in 0..ATTEMPTS {
             let found = self.batch_get("publish", vec![(self.tables.posts.clone(), vec![schema::post(post)])]).await?;
@@ -338,7 +341,7 @@ impl DynamoFacts {
         Self::transact(OPERATION, transaction).await
     }
 
-    /// Writes a tombstone and the author's head after it, which is `stored`.
+    /// Writes a tombstone and the head `after` the deletion. `stored` is the head's item before it.
     async fn write_tombstone(
         &self,
         post: &Post,
@@ -372,7 +375,7 @@ impl DynamoFacts {
             .expression_attribute_values(":deletions", number(after.deleted.len()))
             .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()))
             .expression_attribute_values(":archived", AttributeValue::N(if post.archived { "-1" } else { "0" }.to_owned()));
-        // The deletion of an archived post leaves the number of deletions as it is.
+        // The deletion of an archived post leaves the number of deletions unchanged, so both counts are conditions.
         let mut conditions = Vec::new();
         let update = windows::unchanged(update, stored, "deletions", &mut conditions);
         let update = windows::unchanged(update, stored, "archived", &mut conditions);
@@ -388,7 +391,8 @@ impl DynamoFacts {
         Self::transact(OPERATION, windows.into_iter().fold(transaction, |all, window| all.transact_items(window))).await
     }
 
-    /// The index by time lags: goes on from what it knows to the last post at or before `at`, on the table itself.
+    /// The index by time lags. Continues from its result to the last post at or before `at`, with reads of the table
+    /// itself.
     async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, StoreError> {
         loop {
             let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();
@@ -402,18 +406,19 @@ impl DynamoFacts {
     }
 }
 
-/// A range is read as a whole when at least one in so many of its posts is wanted. A range costs a unit of reads for some twenty small posts, and five of the
-/// largest; a post by its key costs one.
+/// The sequence numbers are read as one range if at least one of this many posts in the range is wanted. A range costs
+/// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
-/// Posts that one step of catching up with the index looks at.
+/// The number of posts in one step of [`DynamoFacts::catch_up`].
 const CATCH_UP: u64 = 4;
 
 pub fn unfinished_shard(author: UserId) -> AttributeValue {
     schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
 }
 
-/// The item of a new post, whose place in the order of its author's posts is that of `order`: its own time, unless it is archived.
+/// The item of a new post. `order` decides its place among its author's posts. It is the post's own time unless the
+/// post is archived.
 pub fn post_item(post: &Post, order: Timestamp) -> Item {
     let mut item = schema::post(post.id);
     item.extend([
@@ -455,7 +460,7 @@ fn state_name(state: DeliveryState) -> &'static str {
 pub fn read_head(item: &Item) -> Result<AuthorHead, StoreError> {
     let reader = Reader { table: "posts", item };
     let (deleted, archived) = (reader.seqs("deleted")?, reader.count("archived"));
-    // A head from before `archived_seqs` was kept: any of them may be archived.
+    // A head from before `archived_seqs` existed: any of its deleted posts may be archived.
     let unknown = archived > 0 && !item.contains_key("archived_seqs");
     Ok(AuthorHead {
         latest_seq: reader.number("latest_seq")?,

@@ -25,8 +25,9 @@ impl Reactions for DynamoFacts {
         found.iter().flatten().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
-    /// The transaction does not name the post: a check of it would make every like of a post that everybody likes lock one item, and hold off its
-    /// deletion. Nothing depends on it either: a reaction that overlaps the deletion stands as one from before it.
+    /// The transaction does not check the post. A check would make every like of a popular post lock one item, and
+    /// would delay the post's deletion. No other data depends on the check: a reaction that overlaps the deletion
+    /// counts as one from before it.
     async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
         for attempt in 0..ATTEMPTS {
             let wanted = vec![
@@ -42,7 +43,7 @@ impl Reactions for DynamoFacts {
             let Some(next) = known.changed(post.seq, reaction, given) else { return Ok(Reacted::Stands(known)) };
             match self.write_reaction(user, post, &next, reaction, given).await? {
                 Ok(()) => return Ok(Reacted::Stands(next)),
-                // Another device of the user, or others of the same shard, came first.
+                // Another device of the user, or another user of the same shard, has written first.
                 Err(_) => back_off(attempt).await,
             }
         }
@@ -119,7 +120,7 @@ fn read_counts(item: &Item) -> ReactionCounts {
     ReactionCounts { likes: count(Reaction::Like), favorites: count(Reaction::Favorite) }
 }
 
-/// Who thinks what of whose posts.
+/// User, author and the user's reactions to the author's posts.
 pub fn read_reactions(item: &Item) -> Result<(UserId, UserId, ReactionState), StoreError> {
     let reader = Reader { table: "reactions", item };
     let author = schema::shard_author(reader.text("shard")?).ok_or_else(|| reader.damaged("shard"))?;

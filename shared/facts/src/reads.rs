@@ -62,7 +62,8 @@ impl Reads for DynamoFacts {
             let after = ReadState { version: known + 1, ..marked(&before, read) };
             (before, after)
         } else {
-            // Its windows have been written since, so the state before is gone. This one has the marks; that all of them are news is the safe guess.
+            // The windows were written in the meantime, so the previous state is lost. The current state contains the
+            // marks. It is safe to assume that all of them are new.
             (marked(&before, !read), before)
         };
         if pending + seqs.len() > MOST_PENDING
@@ -79,7 +80,8 @@ impl Reads for DynamoFacts {
 }
 
 impl DynamoFacts {
-    /// Writes a state on the condition of its version; the marks that came by migration stay as they are unless given.
+    /// Writes a state on the condition of its version. Without `imported`, the marks that came by migration stay
+    /// unchanged.
     pub async fn put_state(
         &self,
         user: UserId,
@@ -110,14 +112,15 @@ impl DynamoFacts {
         }
         let layout = Layout::new(&key, stored.as_ref(), &sets, true)?;
         if layout.writes() > MOST_WINDOWS {
-            // One transaction cannot write them all. With fewer marks beside the bitmap the next attempt has fewer to write.
+            // One transaction cannot write so many windows. The fold leaves fewer marks beside the bitmap, so the next
+            // attempt writes fewer windows.
             self.fold(user, author).await?;
             return Ok(false);
         }
         self.put_reads(written(&layout, has_version(known)), &layout).await
     }
 
-    /// Makes marks beside the bitmap part of it, those of [`MOST_WINDOWS`] windows at most; the state that is written, if this wrote one.
+    /// Moves marks into the bitmap, for at most [`MOST_WINDOWS`] windows. Returns the new state if this call wrote it.
     async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>, StoreError> {
         let Some(item) = self.stored_reads_of(user, author).await? else { return Ok(None) };
         let state = read_reads(&item)?.1;
@@ -151,7 +154,7 @@ impl DynamoFacts {
         let update =
             some.fold(update, |update, (name, seqs)| update.expression_attribute_values(format!(":{name}"), numbers(seqs)));
         let written = self.put_reads(update.condition_expression(has_version(state.version)), &layout).await?;
-        // Otherwise the state has been changed meanwhile: its marks are folded with the next ones.
+        // If the state has changed in the meantime, a later call folds its marks.
         Ok(written.then(|| ReadState { version: state.version + 1, ..state }))
     }
 
@@ -160,7 +163,7 @@ impl DynamoFacts {
         Ok(self.batch_get("put_reads", wanted).await?.into_iter().flatten().next())
     }
 
-    /// Writes a read state with the windows that change with it; false when its condition does not hold.
+    /// Writes a read state together with its changed windows. Returns false if the condition does not hold.
     async fn put_reads(&self, update: UpdateBuilder, layout: &Layout) -> Result<bool, StoreError> {
         const OPERATION: &str = "put_reads";
         let update = build(OPERATION, update.table_name(&self.tables.reads).build())?;
@@ -183,7 +186,7 @@ impl DynamoFacts {
     }
 }
 
-/// The beginning of a change of the state that has version `known`.
+/// An update from version `known` to the next version, without an expression.
 fn next(key: &Item, known: u32) -> UpdateBuilder {
     let update =
         Update::builder().set_key(Some(key.clone())).expression_attribute_values(":version", number(u64::from(known) + 1));
@@ -206,10 +209,11 @@ pub fn read_reads(item: &Item) -> Result<(UserId, ReadState), StoreError> {
     Ok((reader.user("author")?, ReadState { version: reader.small("version")?, through, read }))
 }
 
-/// Marks that are not part of the bitmap yet: read ones, and those made unread again. A number is in one of them at most.
+/// Attributes for marks that are not part of the bitmap yet: posts marked read, and posts marked unread. A number is in
+/// at most one of them.
 const PENDING: [&str; 2] = ["marked", "unmarked"];
 
-/// Marks beside the bitmap with which they are folded into it.
+/// With more marks beside the bitmap than this, a mark folds them into it.
 const MOST_PENDING: usize = 100;
 
 fn pending(item: &Item, name: &str) -> Result<Vec<Seq>, StoreError> {

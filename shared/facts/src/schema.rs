@@ -1,37 +1,41 @@
-//! Every table, key and attribute, named here and nowhere else.
+//! The keys and attributes of the fact tables. `functions/migrate` formats the items of the migration table.
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
 //! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
-//! | counters | `counter` S `u#<user>` | authors the user follows | `count` N, `changes` N | follow, unfollow, migrate |
-//! | counters | `counter` S `f#<author>#<shard>` | followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
-//! | counters | `counter` S `walk#<job>` | where a job of reconcile goes on; only while it is under way | `position` S | reconcile |
-//! | counters | `counter` S `outage` | until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
+//! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
+//! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
+//! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
+//! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL, `windows` M | publish, delete, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N | publish, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | body of a live post | `body` S | publish, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, at most some hundred), `imported` B (likewise: marks that came by migration), `windows` M | mark-read, migrate |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
-//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | what a user of that shard thinks of the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
-//! | reactions | `shard` S, `item` S `post#<seq>` | how many users of that shard have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
-//! | reactions | `shard` S, `item` S `total` | the same of all the author's posts | `likes` N, `favorites` N, `changes` N | react |
+//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
+//! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
+//! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](tidemark_domain::PlatformHead::encode_live)) | notice, reconcile |
-//! | notices | `platform` N, `item` S `notice#<seq>` | notice; gone when deleted, some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
+//! | notices | `platform` N, `item` S `notice#<seq>` | notice; absent when deleted, and some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
-//! | counters | `counter` S `n#<platform>#<shard>#<block>` | users of that shard who have read what has the slots of that block, 32 to a block | `s<slot % 32>` N | notice, migrate |
-//! | idempotency | `key` S `<user>#<operation>#<key>` | an answer given; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
+//! | counters | `counter` S `n#<platform>#<shard>#<block>` | number of users of that shard who have read each slot of that block; a block has 32 slots | `s<slot % 32>` N | notice, migrate |
+//! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //!
-//! Follow and unfollow write both edges and both counters in one transaction; publish and delete write head, post, body and record in one. A
-//! notice is written with its platform's head, a read state with the counters of the slots that changed; a reaction and its two counts,
-//! which lie in one partition, are written in one. Migrate writes up to 48
-//! posts with head, mappings and record in one, and an edge as follow does.
+//! One transaction writes:
+//! - for a follow or an unfollow, both edges and both counters;
+//! - for a publish or a deletion, head, post, body and idempotency record;
+//! - for a notice, the notice and its platform's head;
+//! - for a read state of notices, the state and the counters of the slots that changed;
+//! - for a reaction, the reaction and its two counts, which lie in one partition;
+//! - for a migration, up to 48 posts with head, mappings and record, or an edge as a follow does.
 //!
-//! An item of DynamoDB ends at 400 KB. Before a set comes near it, its oldest windows of 65,536 numbers move to items of their own; `windows` names them, each with
-//! the token that its item must carry ([`super::windows`]).
+//! A DynamoDB item holds at most 400 KB. Before a set reaches this size, its oldest windows of 65,536 numbers move to
+//! items of their own. `windows` names them, each with the token that its item must carry ([`super::windows`]).
 //!
-//! `changes` grows by one with every write that changes what is counted: a count is set right only while it is the number that was read before the items were
-//! listed. For a head's `posts` the pair of `latest_seq` and `deletions` does the same. `write_token` tells a publish whether a post is the one that it was writing itself.
+//! `changes` grows by one with every write that changes the counted items. A repair sets a count only if `changes` is
+//! still the number that it read before it listed the items. For a head's `posts`, the pair of `latest_seq` and
+//! `deletions` serves this purpose. `write_token` tells a publish whether a stored post is its own.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -45,22 +49,19 @@ use tidemark_domain::{
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
 
-/// Sparse index of posts whose fan-out or retraction is not finished. Those that reconcile resumes are in partitions `0` to `3`, those that it has given up in
-/// `given-up#0` to `given-up#3`.
+/// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `3`.
+/// Those that were given up are in partitions `given-up#0` to `given-up#3`.
 pub const UNFINISHED: &str = "unfinished";
 
-/// Partitions of [`UNFINISHED`].
 pub const UNFINISHED_SHARDS: u64 = 4;
 
-/// How long an idempotent answer is kept.
 pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
 
-/// A key, or part of an item.
+/// A key, or some attributes of an item.
 pub fn key<const N: usize>(parts: [(&str, AttributeValue); N]) -> Item {
     HashMap::from(parts.map(|(name, value)| (name.to_owned(), value)))
 }
 
-/// The attributes of a table's key.
 fn key_names(table: &str) -> &'static [&'static str] {
     match table {
         "following" | "reads" => &["user", "author"],
@@ -74,7 +75,7 @@ fn key_names(table: &str) -> &'static [&'static str] {
     }
 }
 
-/// The key of an item as text, for people: `7 post#0000000000000003`.
+/// The key of an item as text for logs and reports: `7 post#0000000000000003`.
 pub fn key_text(table: &str, item: &Item) -> String {
     let text = |name: &&str| match item.get(*name) {
         Some(AttributeValue::S(text) | AttributeValue::N(text)) => text.clone(),
@@ -88,12 +89,12 @@ pub fn edge(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
 }
 
-/// following: where a scan goes on, whatever the numbers are.
+/// following: the key from which a scan continues. The numbers need not be valid ids.
 pub fn edge_key(user: &str, author: &str) -> Item {
     key([("user", AttributeValue::N(user.to_owned())), ("author", AttributeValue::N(author.to_owned()))])
 }
 
-/// following: one edge by follower, or its tombstone, with all its attributes.
+/// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
     let mut item = self::edge(edge.user, edge.author);
     item.extend(key([
@@ -122,14 +123,14 @@ pub fn follower(author: UserId, user: UserId) -> Item {
     ])
 }
 
-/// followers: one edge by followee, with its place in the index by time.
+/// followers: one edge by followee, with its key in the index by time.
 pub fn follower_item(edge: &Edge) -> Item {
     let mut item = follower(edge.author, edge.user);
     item.insert("since".to_owned(), follower_since(edge.user, edge.since));
     item
 }
 
-/// followers: first and last possible sort key of these buckets.
+/// followers: the lowest and highest possible sort key of these buckets.
 pub fn follower_range(buckets: &Range<u16>) -> (AttributeValue, AttributeValue) {
     (string(format!("{:04x}#", buckets.start)), string(format!("{:04x}$", buckets.end.saturating_sub(1))))
 }
@@ -144,23 +145,22 @@ pub fn follower_since(user: UserId, since: Timestamp) -> AttributeValue {
     string(format!("{:015}#{:020}", since.ms(), user.get()))
 }
 
-/// followers: the entry in a sort key of the index by time.
+/// followers: the entry that a sort key of the index by time encodes.
 pub fn relation_of(since: &str) -> Option<Relation> {
     let (ms, user) = since.split_once('#')?;
     Some(Relation { since: Timestamp::from_ms(ms.parse().ok()?), user: UserId::new(user.parse().ok()?)? })
 }
 
-/// counters: authors the user follows.
+/// counters: the number of authors that the user follows.
 pub fn followings_counter(user: UserId) -> Item {
     key([("counter", string(format!("u#{user}")))])
 }
 
-/// counters: followers of the author in one shard.
+/// counters: the number of followers of the author in one shard.
 pub fn followers_counter(author: UserId, shard: u16) -> Item {
     key([("counter", string(format!("f#{author}#{shard:02}")))])
 }
 
-/// counters: a counter with its count.
 pub fn counter_item(counter: Item, count: u64) -> Item {
     let mut item = counter;
     item.insert("count".to_owned(), number(count));
@@ -172,12 +172,12 @@ pub fn counter_shard(counter: &str) -> Option<usize> {
     counter.rsplit_once('#')?.1.parse().ok().filter(|shard| *shard < 16)
 }
 
-/// counters: where a job of reconcile goes on.
+/// counters: where a job of reconcile continues.
 pub fn walk(job: &str) -> Item {
     key([("counter", string(format!("walk#{job}")))])
 }
 
-/// counters: the note of an outage of Redis.
+/// counters: the outage note.
 pub fn outage() -> Item {
     key([("counter", string("outage"))])
 }
@@ -187,17 +187,14 @@ pub fn shard_author(shard: &str) -> Option<UserId> {
     shard.split_once('#')?.0.parse().ok()
 }
 
-/// posts: an author's head.
 pub fn head(author: UserId) -> Item {
     key([("author", number(author.get())), ("item", string("head"))])
 }
 
-/// posts: one post.
 pub fn post(post: PostId) -> Item {
     key([("author", number(post.author.get())), ("item", post_sort_key(post.seq))])
 }
 
-/// posts: the sort key of a post.
 pub fn post_sort_key(seq: Seq) -> AttributeValue {
     string(format!("post#{seq:016}"))
 }
@@ -207,7 +204,6 @@ pub fn post_seq(sort_key: &str) -> Option<Seq> {
     sort_key.strip_prefix("post#")?.parse().ok()
 }
 
-/// posts: a post's body.
 pub fn body(post: PostId) -> Item {
     key([("author", number(post.author.get())), ("item", string(format!("body#{:016}", post.seq)))])
 }
@@ -222,36 +218,37 @@ pub fn post_time(at: Timestamp, seq: Seq) -> AttributeValue {
     string(format!("{:015}#{seq:016}", at.ms()))
 }
 
-/// posts: above every post at or before `at` in the index by time.
+/// posts: a bound of the index by time above every post at or before `at`.
 pub fn post_time_end(at: Timestamp) -> AttributeValue {
     string(format!("{:015}$", at.ms()))
 }
 
-/// posts: the partition of the index of unfinished fan-outs.
+/// posts: the partition of unfinished fan-outs in [`UNFINISHED`].
 pub fn unfinished_shard(shard: u64) -> AttributeValue {
     string(shard.to_string())
 }
 
-/// posts: the partition of those that were given up.
+/// posts: the partition of fan-outs that were given up in [`UNFINISHED`].
 pub fn given_up_shard(shard: u64) -> AttributeValue {
     string(format!("given-up#{shard}"))
 }
 
-/// reads: what a user has read of an author.
+/// reads: the read state of a user and an author.
 pub fn reads(user: UserId, author: UserId) -> Item {
     key([("user", number(user.get())), ("author", number(author.get()))])
 }
 
-/// reads: above every read state of a user, and below the windows of their sets.
+/// reads: a bound above every read state of a user and below the windows of their sets.
 pub fn reads_end() -> AttributeValue {
     AttributeValue::N(format!("1{:020}", 0))
 }
 
-/// reads: the sets of a read state, in the order in which the keys of their windows count them.
+/// reads: the sets of a read state. Their order here decides the keys of their windows.
 const READ_SETS: [&str; 2] = ["read", "imported"];
 
-/// posts, reads: one window of a set of the item with this key, `None` for any other key. An author's head has `deleted#<window>`. The sort key of a read state is a
-/// number: the author's in 20 digits, preceded by one that counts the windows of both sets from 1.
+/// posts, reads: the key of one window of a set of the item with the key `base`; `None` if that item has no such set.
+/// For an author's head, the sort key is `deleted#<window>`. For a read state, it is a number: the author in 20 digits,
+/// after a prefix that numbers the windows of both sets from 1.
 pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
     if let Some(author) = base.get("author").filter(|_| base.contains_key("item")) {
         return Some(key([("author", author.clone()), ("item", string(format!("{set}#{window:05}")))]));
@@ -262,7 +259,7 @@ pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
     Some(key([("user", base.get("user")?.clone()), ("author", sort_key)]))
 }
 
-/// posts, reads: the key of an item, without its other attributes.
+/// posts, reads: only the key attributes of an item.
 pub fn windowed_key(item: &Item) -> Item {
     let table = if item.contains_key("item") { "posts" } else { "reads" };
     key_names(table).iter().filter_map(|name| Some(((*name).to_owned(), item.get(*name)?.clone()))).collect()
@@ -273,21 +270,21 @@ pub fn window_name(set: &str, window: u64) -> String {
     format!("{set}#{window}")
 }
 
-/// Set and window of such a name.
+/// Set and window in such a name.
 pub fn named_window(name: &str) -> Option<(&str, u64)> {
     let (set, window) = name.split_once('#')?;
     Some((set, window.parse().ok()?))
 }
 
-/// The sort key of an author's own counts.
+/// The sort key of the counts of all posts of an author.
 const TOTAL: &str = "total";
 
-/// reactions: the partition of the users of one shard, as in followers.
+/// reactions: the partition of the users of one shard; the format is that of followers.
 pub fn reactions_shard(author: UserId, shard: u16) -> AttributeValue {
     follower_shard(author, shard)
 }
 
-/// reactions: what a user thinks of an author's posts.
+/// reactions: the reactions of a user to an author's posts.
 pub fn reaction(user: UserId, author: UserId) -> Item {
     let item = string(format!("user#{:020}", user.get()));
     key([("shard", reactions_shard(author, user.shard())), ("item", item)])
@@ -303,37 +300,33 @@ pub fn author_reactions(author: UserId, shard: u16) -> Item {
     key([("shard", reactions_shard(author, shard)), ("item", string(TOTAL))])
 }
 
-/// reactions: whether a sort key is that of the count of all posts.
+/// reactions: whether a sort key is that of the counts of all posts.
 pub fn is_total(sort_key: &str) -> bool {
     sort_key == TOTAL
 }
 
-/// reactions: the user in the sort key of what a user thinks.
+/// reactions: the user in the sort key of a user's reactions.
 pub fn reacting_user(sort_key: &str) -> Option<UserId> {
     UserId::new(sort_key.strip_prefix("user#")?.parse().ok()?)
 }
 
-/// idempotency: one record.
 pub fn record(name: &str) -> Item {
     key([("key", string(name))])
 }
 
-/// idempotency: one record of a publish.
+/// idempotency: the record of a publish.
 pub fn publish_record(user: UserId, idempotency_key: &str) -> Item {
     record(&format!("{user}#publish#{idempotency_key}"))
 }
 
-/// notices: a platform's head.
 pub fn platform_head(platform: Platform) -> Item {
     key([("platform", number(platform.get().into())), ("item", string("head"))])
 }
 
-/// notices: one notice.
 pub fn notice(notice: NoticeId) -> Item {
     key([("platform", number(notice.platform.get().into())), ("item", notice_sort_key(notice.seq))])
 }
 
-/// notices: a notice's sort key.
 pub fn notice_sort_key(seq: Seq) -> AttributeValue {
     string(format!("notice#{seq:016}"))
 }
@@ -343,28 +336,28 @@ pub fn notice_seq(sort_key: &str) -> Option<Seq> {
     sort_key.strip_prefix("notice#")?.parse().ok()
 }
 
-/// notice_reads: what a user has read on a platform.
+/// notice_reads: the read state of a user on a platform.
 pub fn notice_reads(user: UserId, platform: Platform) -> Item {
     key([("user", number(user.get())), ("platform", number(platform.get().into()))])
 }
 
-/// counters: parts that the readers of a platform's notices are counted in, so that many can read at once.
+/// counters: shards of the reader counts of a platform. They allow many readers to mark at once.
 pub const READER_SHARDS: u16 = 64;
 
-/// counters: slots that are counted in one item, which stays below a write unit.
+/// counters: slots that one item counts. Such an item stays below one write unit.
 const READER_SLOTS: u64 = 32;
 
-/// counters: the part that a user is counted in.
+/// counters: the shard that counts a user.
 pub fn reader_shard(user: UserId) -> u16 {
     user.bucket() / (BUCKETS / READER_SHARDS)
 }
 
-/// counters: where a slot is counted: the block, and its place in it.
+/// counters: the block that counts a slot, and the slot's place in it.
 pub fn reader_block(slot: Slot) -> (u64, u64) {
     (slot / READER_SLOTS, slot % READER_SLOTS)
 }
 
-/// counters: readers of the slots of a block in one shard.
+/// counters: the reader counts of one block of slots in one shard.
 pub fn notice_readers(platform: Platform, shard: u16, block: u64) -> Item {
     key([("counter", string(format!("n#{platform}#{shard:02}#{block}")))])
 }
@@ -374,7 +367,7 @@ pub fn reader_count(place: u64) -> String {
     format!("s{place}")
 }
 
-/// idempotency: one record of a publish of notices.
+/// idempotency: the record of a publish of notices.
 pub fn notices_record(user: UserId, idempotency_key: &str) -> Item {
     key([("key", string(format!("{user}#notices#{idempotency_key}")))])
 }
@@ -391,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_exactly_these() {
+    fn keys_have_exactly_this_format() {
         let (user, author) = (UserId::new(1042).unwrap(), UserId::new(7).unwrap());
         let id = PostId::new(author, 3);
         let item = follower(author, user);

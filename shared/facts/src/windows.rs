@@ -1,10 +1,14 @@
 //! Sets of sequence numbers that outgrow their item.
 //!
-//! An item of DynamoDB holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. While a set is small, all of it is an attribute of its item. When it
-//! is not, its oldest windows move to items of their own, and the attribute `windows` of the item says which, each with a token. Item and windows are written in one
-//! transaction. They are read one after the other: a window whose token is another one was written in between, and the item is read again.
+//! A DynamoDB item holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. A small set is one
+//! attribute of its item. When the set grows, its oldest windows move to items of their own. The attribute `windows` of
+//! the item lists them, each with a token.
 //!
-//! A window that moves back, because little is left in it, leaves its item behind. The next move of that window takes its place.
+//! One transaction writes the item and its windows. A reader reads first the item, then the windows. If a window has
+//! another token, it was written in between, and the reader reads the item again.
+//!
+//! A window that has few bits left moves back into its item. Its own item remains, and the next move of that window
+//! replaces it.
 
 use std::collections::HashMap;
 use tidemark_app::ports::StoreError;
@@ -21,29 +25,29 @@ use super::{
 };
 use tidemark_domain::SeqSet;
 
-/// Bytes of a set from which on windows move out of its item, and those that stay.
+/// A set of more than `MOST_BYTES` moves windows out of its item until at most `BYTES_LEFT` remain.
 const MOST_BYTES: usize = 64 * 1024;
 const BYTES_LEFT: usize = 32 * 1024;
 
-/// A window of fewer bytes moves back: a full one takes fifteen.
+/// A window with fewer bytes moves back. A full window takes 15 bytes.
 const FEW_BYTES: usize = 64;
 
-/// Windows that one transaction may write beside what else it has to.
+/// The maximum number of windows that one transaction writes in addition to its other items.
 pub const MOST_WINDOWS: usize = 64;
 
-/// Where the bits of an item's sets are to be.
+/// The distribution of an item's sets between the item and its windows.
 pub struct Layout {
-    /// The sets' attributes: what is in no window.
+    /// The sets' attributes: the bits that are in no window.
     pub sets: Vec<AttributeValue>,
-    /// The attribute `windows`; `None` when there is nothing to list.
+    /// The attribute `windows`; `None` if there are no windows.
     pub listed: Option<AttributeValue>,
-    /// The windows to be written with the item.
+    /// The windows to write together with the item.
     windows: Vec<Item>,
 }
 
 impl Layout {
-    /// Of the sets of the item with this key, which is stored as `stored` (see [`DynamoFacts::completed`]). Moves at most [`MOST_WINDOWS`] windows out, and none
-    /// when `moves` is false.
+    /// Distributes the sets of the item with this key. `stored` is that item as [`DynamoFacts::completed`] returns it.
+    /// Moves at most [`MOST_WINDOWS`] windows out, and none if `moves` is false.
     pub fn new(key: &Item, stored: Option<&Item>, sets: &[(&'static str, &SeqSet)], moves: bool) -> Result<Self, StoreError> {
         let mut listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed: None, windows: Vec::new() };
@@ -101,7 +105,8 @@ impl Layout {
         self.windows.push(item);
     }
 
-    /// An update of the item that sets the sets as they are laid out, what `set` says, and does `then`.
+    /// Completes an update with an expression that sets the sets of this layout and the assignments in `set`, then runs
+    /// the clause `then`.
     pub fn sets_in(&self, update: UpdateBuilder, sets: &[(&'static str, &SeqSet)], set: &str, then: &str) -> UpdateBuilder {
         let (mut update, mut set) = (update, set.to_owned());
         for ((name, _), value) in sets.iter().zip(&self.sets) {
@@ -124,12 +129,12 @@ impl Layout {
         }
     }
 
-    /// Whether each set is so small that its item can hold all of it.
+    /// Whether every set fits into its item.
     pub fn is_small(&self) -> bool {
         self.sets.iter().all(|set| set.as_b().is_ok_and(|bits| bits.as_ref().len() <= MOST_BYTES))
     }
 
-    /// How many windows are to be written.
+    /// The number of windows to write.
     pub fn writes(&self) -> usize {
         self.windows.len()
     }
@@ -144,12 +149,11 @@ impl Layout {
     }
 }
 
-/// A set as an attribute.
 pub fn bits_of(set: &SeqSet) -> AttributeValue {
     AttributeValue::B(Blob::new(set.to_bytes()))
 }
 
-/// Adds the condition that an attribute is what it was in the item as it was read.
+/// Adds the condition that an attribute has not changed since the item was read as `seen`.
 pub fn unchanged(update: UpdateBuilder, seen: Option<&Item>, name: &str, conditions: &mut Vec<String>) -> UpdateBuilder {
     match seen.and_then(|item| item.get(name)) {
         Some(value) => {
@@ -163,14 +167,14 @@ pub fn unchanged(update: UpdateBuilder, seen: Option<&Item>, name: &str, conditi
     }
 }
 
-/// The windows that an item names, with their tokens.
+/// The windows that an item lists, with their tokens.
 fn listed(item: &Item) -> HashMap<String, AttributeValue> {
     item.get("windows").and_then(|listed| listed.as_m().ok()).cloned().unwrap_or_default()
 }
 
 impl DynamoFacts {
-    /// The items with their sets whole, in any order: as if there were no windows, but that `windows` still names them. A set whose windows are damaged is an
-    /// attribute that cannot be read.
+    /// Returns the items with whole sets, in any order. The attribute `windows` remains. If the windows of a set are
+    /// damaged, its attribute becomes one that cannot be read.
     pub async fn completed(&self, operation: &'static str, table: &str, items: Vec<Item>) -> Result<Vec<Item>, StoreError> {
         let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| item.contains_key("windows"));
@@ -188,7 +192,7 @@ impl DynamoFacts {
             back_off(attempt).await;
             let keys = stale.iter().map(schema::windowed_key).collect();
             let again = self.stored(operation, vec![(table.to_owned(), keys)]).await?.remove(0);
-            // What has not changed since has windows that are missing or another's.
+            // An item that has not changed since then has windows that are missing or belong to another version.
             let (damaged, changed): (Vec<Item>, Vec<Item>) = again.into_iter().partition(|item| stale.contains(item));
             whole.extend(damaged.into_iter().map(|mut item| {
                 let sets: Vec<String> =
@@ -201,7 +205,8 @@ impl DynamoFacts {
         Err(StoreError::Contention { operation })
     }
 
-    /// Makes an item's sets whole; false when a window is not the one that the item names.
+    /// Makes an item's sets whole. Returns false if a window is missing, damaged, or has another token than the item
+    /// lists.
     async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
         let listed = listed(item);
         let windows: Vec<(&str, Item, &AttributeValue)> = listed
@@ -224,7 +229,7 @@ impl DynamoFacts {
                 Some(whole) => Ok(whole),
                 None => Reader { table: "windows", item }.seqs(set),
             };
-            // Damaged itself: its reader says so.
+            // The set itself is damaged. Its reader reports that.
             let Ok(whole) = whole else { return Ok(true) };
             sets.insert(set, whole.union(&bits));
         }

@@ -1,4 +1,4 @@
-//! The edge that all HTTP functions share: API Gateway v2 events in, JSON and problems out.
+//! The HTTP edge of the functions: API Gateway v2 events in, JSON and problem details out.
 
 mod page;
 mod problem;
@@ -16,7 +16,7 @@ use tracing::{error, info};
 
 use tidemark_app::ports::Source;
 
-/// Runs one handler over one event. Whatever happens becomes an answer; server-side failures are logged here and only here.
+/// Runs one handler for one event. Every outcome becomes a response. A 5xx is logged here with its cause.
 pub async fn serve<F>(
     user_claim: &str,
     event: LambdaEvent<ApiGatewayV2httpRequest>,
@@ -43,7 +43,7 @@ where
     answer.into_response()
 }
 
-/// An error and what is beneath it, on one line.
+/// An error and its sources, on one line.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -55,7 +55,6 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// Boxes an error for a [`Problem`]'s cause.
 fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> Source {
     Box::new(error)
 }

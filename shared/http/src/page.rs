@@ -1,4 +1,4 @@
-//! Pages: `?limit=` and `?cursor=` in, `next_cursor` and a `Link` header out.
+//! Pages of a list: `?limit=` and `?cursor=` in, `next_cursor` and a `Link` header out.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -9,20 +9,20 @@ use tidemark_domain::Cursor;
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-/// Which page is asked for.
+/// The page that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
-    /// 1 to 100.
+    /// From 1 to 100; 20 if the request has no `limit`.
     pub limit: usize,
-    /// Where the last one ended.
+    /// The end of the previous page; `None` for the first page.
     pub cursor: Option<Cursor>,
 }
 
 impl Page {
-    /// Reads the query.
+    /// Reads the query parameters.
     ///
     /// # Errors
-    /// 400 when the limit is not 1…100 or the cursor is malformed.
+    /// 400 if the limit is not 1…100 or the cursor is malformed.
     pub fn of(request: &Request) -> Result<Self, Problem> {
         let limit = match request.query("limit") {
             None => DEFAULT_LIMIT,
@@ -35,7 +35,7 @@ impl Page {
         Ok(Self { limit, cursor })
     }
 
-    /// Answers a page: items, cursor and `Link`, and what else the body has.
+    /// A response with a page: items, cursor, `Link` header, and the fields of `others`.
     pub fn answer(request: &Request, items: Vec<Value>, next: Option<Cursor>, others: Value) -> Answer {
         let cursor = next.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.to_bytes()));
         let mut body = json!({ "items": items, "next_cursor": cursor });
@@ -51,16 +51,16 @@ impl Page {
     }
 }
 
-/// 400 for a cursor that is not one, or not one of this list.
+/// 400 for a text that is not a cursor, or a cursor of another list.
 pub(crate) fn malformed() -> Problem {
-    Problem::invalid("cursor", "is not one that this list gave out")
+    Problem::invalid("cursor", "is not a cursor of this list")
 }
 
 impl Page {
     /// The position in a list of this kind; `None` on the first page.
     ///
     /// # Errors
-    /// 400 when the cursor is of another list.
+    /// 400 if the cursor is of another list.
     pub fn position<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
         self.cursor.map(|cursor| of_kind(cursor).ok_or_else(malformed)).transpose()
     }

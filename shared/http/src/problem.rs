@@ -1,4 +1,4 @@
-//! Errors as clients see them: RFC 9457 problem details.
+//! Errors in HTTP responses: RFC 9457 problem details.
 
 use serde::Serialize;
 use serde_json::json;
@@ -8,16 +8,16 @@ use super::{Answer, boxed};
 use tidemark_app::ports::Source;
 use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
 
-/// What is wrong with one field of a request.
+/// An error in one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// The field, parameter or header.
+    /// The name of the field, parameter or header.
     pub field: String,
-    /// What it must be.
+    /// The requirement that the field does not meet: `must be 1 to 100`.
     pub message: String,
 }
 
-/// Why a request is not answered with what it asked for.
+/// The reason for a response other than the requested one.
 #[derive(Debug)]
 pub struct Problem {
     kind: Kind,
@@ -81,9 +81,9 @@ impl Kind {
             Self::NotFound => "There is no such thing",
             Self::TooLarge => "The body is too large",
             Self::SelfFollow => "Nobody follows themselves",
-            Self::FollowingLimit => "The caller follows as many authors as allowed",
-            Self::NoticeLimit => "The platform holds as many notices as it can",
-            Self::PostLimit => "The author has published as many posts as there can be",
+            Self::FollowingLimit => "The caller follows the maximum number of authors",
+            Self::NoticeLimit => "The platform has the maximum number of notices",
+            Self::PostLimit => "The author has published the maximum number of posts",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::Internal => "The server made an error",
             Self::Unavailable => "The server cannot answer at the moment",
@@ -96,75 +96,70 @@ impl Problem {
         Self { kind, detail: detail.into(), errors: Vec::new(), cause: None }
     }
 
-    /// 400, naming the field.
+    /// 400 with the name of the field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         let error = FieldError { field: field.into(), message: message.into() };
         let detail = format!("{} {}", error.field, error.message);
         Self { errors: vec![error], ..Self::new(Kind::InvalidRequest, detail) }
     }
 
-    /// 401.
     pub fn unauthorized() -> Self {
         Self::new(Kind::Unauthorized, "the token names no user")
     }
 
-    /// 403.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(Kind::Forbidden, detail)
     }
 
-    /// 404.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, detail)
     }
 
-    /// 413.
     pub fn too_large(detail: impl Into<String>) -> Self {
         Self::new(Kind::TooLarge, detail)
     }
 
-    /// 422 for following oneself.
+    /// 422: the caller follows themselves.
     pub fn self_follow() -> Self {
         Self::new(Kind::SelfFollow, "an author is not their own follower")
     }
 
-    /// 422 for one followee too many.
+    /// 422: the caller follows the maximum number of authors.
     pub fn following_limit(limit: u64) -> Self {
-        Self::new(Kind::FollowingLimit, format!("at most {limit} authors can be followed"))
+        Self::new(Kind::FollowingLimit, format!("a user can follow at most {limit} authors"))
     }
 
-    /// 422 for one notice too many.
+    /// 422: the platform has the maximum number of live notices.
     pub fn notice_limit(platform: Platform) -> Self {
-        let detail = format!("platform {platform} has {MAX_LIVE} live notices, which is the most; nothing was published");
+        let detail = format!("platform {platform} has {MAX_LIVE} live notices, the maximum; nothing was published");
         Self::new(Kind::NoticeLimit, detail)
     }
 
-    /// 422 for one post too many.
+    /// 422: the author has published the maximum number of posts.
     pub fn post_limit() -> Self {
         Self::new(Kind::PostLimit, format!("an author can publish {LAST_POST} posts; nothing was published"))
     }
 
-    /// 422 for another body under the same key.
+    /// 422: the idempotency key was used with another body.
     pub fn key_reused() -> Self {
-        Self::new(Kind::KeyReused, "the Idempotency-Key came with another body before")
+        Self::new(Kind::KeyReused, "the Idempotency-Key was used with another body")
     }
 
-    /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.kind.status()
     }
 
-    /// The last part of the problem's type.
+    /// The last segment of the problem's type.
     pub fn slug(&self) -> &'static str {
         self.kind.slug()
     }
 
-    /// The error beneath, for the log.
+    /// The underlying error, for the log.
     pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as _)
     }
 
-    /// Type, title, status and detail, as one item of a batch answer says it.
+    /// Type, title, status and detail: the form of a problem inside a batch response.
     pub fn summary(&self) -> serde_json::Value {
         json!({
             "type": format!("/problems/{}", self.slug()),
@@ -174,7 +169,6 @@ impl Problem {
         })
     }
 
-    /// The answer.
     pub fn answer(&self, request_id: &str) -> Answer {
         let mut body = self.summary();
         body["request_id"] = json!(request_id);
@@ -208,7 +202,7 @@ impl From<StoreError> for Problem {
 mod tests {
     use super::*;
 
-    /// Every kind, the next after each.
+    /// The kind after this one, in the order of the enum; `None` after the last.
     fn next(kind: Kind) -> Option<Kind> {
         Some(match kind {
             Kind::InvalidRequest => Kind::Unauthorized,
@@ -241,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_that_call_for_a_header_have_it() {
+    fn a_401_and_a_503_have_their_headers() {
         let header = |problem: Problem, name: &str| {
             let response = problem.answer("r").into_response();
             response.headers.get(name).map(|value| value.to_str().unwrap().to_owned())

@@ -1,4 +1,4 @@
-//! What a handler asks of a request; every refusal names the field.
+//! Access to the parts of a request. Every refusal names the field.
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -11,17 +11,16 @@ use super::Problem;
 use tidemark_app::ports::IdempotencyKey;
 use tidemark_domain::{NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
 
-/// Bytes of a body.
+/// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
 
-/// Characters of a title, and bytes of the text below it.
+/// The maximum number of characters in a title, and of bytes in a text.
 const MAX_TITLE: usize = 200;
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Characters of an idempotency key.
+/// The maximum number of characters in an idempotency key.
 const MAX_KEY: usize = 128;
 
-/// One HTTP request.
 #[derive(Debug)]
 pub struct Request {
     event: ApiGatewayV2httpRequest,
@@ -30,7 +29,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads the event; the caller is the user that `user_claim` of the verified token names.
+    /// Reads the event. The caller is the user in the claim `user_claim` of the verified token.
     pub fn new(event: ApiGatewayV2httpRequest, user_claim: &str) -> Self {
         let jwt = event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref());
         let caller = jwt.and_then(|jwt| jwt.claims.get(user_claim)).and_then(|claim| claim.parse().ok());
@@ -39,40 +38,34 @@ impl Request {
         Self { caller, query, event }
     }
 
-    /// Method and path template, as the function's events in the template have them.
+    /// Method and path template, as in the function's events in `template.yaml`.
     pub fn route(&self) -> &str {
         self.event.route_key.as_deref().unwrap_or_default()
     }
 
-    /// The request's id.
+    /// The id that API Gateway gave to the request.
     pub fn id(&self) -> &str {
         self.event.request_context.request_id.as_deref().unwrap_or_default()
     }
 
-    /// The path as it was asked for.
+    /// The path of the request, without the query.
     pub fn path(&self) -> &str {
         self.event.raw_path.as_deref().unwrap_or_default()
     }
 
-    /// Who calls.
-    ///
-    /// # Errors
-    /// 401 without an identity.
+    /// The caller; 401 without an identity.
     pub fn caller(&self) -> Result<UserId, Problem> {
         self.caller.ok_or_else(Problem::unauthorized)
     }
 
-    /// Refuses a caller whose token does not have this scope.
-    ///
-    /// # Errors
-    /// 401 without an identity, 403 without the scope.
+    /// Refuses a caller whose token does not have this scope: 401 without an identity, 403 without the scope.
     pub fn require_scope(&self, scope: &str) -> Result<(), Problem> {
         self.caller()?;
         if self.has_scope(scope) { Ok(()) } else { Err(Problem::forbidden(format!("the token lacks the scope {scope}"))) }
     }
 
-    /// Whether the verified token has this scope: in its claim `scope` (RFC 8693) or `scp`, which API Gateway takes for the same, or among the scopes that
-    /// API Gateway found for the route.
+    /// Whether the verified token has this scope. It may be in the claim `scope` (RFC 8693), in the claim `scp`, which
+    /// API Gateway treats in the same way, or among the scopes that API Gateway found for the route.
     pub fn has_scope(&self, scope: &str) -> bool {
         let Some(jwt) = self.event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref()) else {
             return false;
@@ -82,25 +75,25 @@ impl Request {
             || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The `Idempotency-Key` header, with what the request is: `meaning` is the body as it was understood.
+    /// The `Idempotency-Key` header and a fingerprint of the request. `meaning` is the parsed body.
     ///
     /// # Errors
-    /// 400 when the key is not 1 to 128 printable ASCII characters.
+    /// 400 if the key is not 1 to 128 printable ASCII characters.
     pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(key) = self.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
         let fingerprint = Sha256::digest(meaning.to_string()).iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
     }
 
-    /// A header's value; nothing when it is not visible ASCII.
+    /// The value of a header; `None` if it is absent or not visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.event.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// A header of 1 to `max` printable ASCII characters; `None` when it is absent.
+    /// A header of 1 to `max` printable ASCII characters; `None` if it is absent. `name` appears in the refusal.
     ///
     /// # Errors
-    /// 400 when it is anything else. `name` is how the refusal calls it.
+    /// 400 if the header has any other value.
     pub fn printable_header(&self, name: &'static str, max: usize) -> Result<Option<&str>, Problem> {
         let Some(value) = self.event.headers.get(name) else { return Ok(None) };
         let printable = (1..=max).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
@@ -108,36 +101,27 @@ impl Request {
         text.map(Some).ok_or_else(|| Problem::invalid(name, format!("must be 1 to {max} printable ASCII characters")))
     }
 
-    /// All query parameters in order, decoded.
+    /// All query parameters, in order and decoded.
     pub fn query_pairs(&self) -> &[(String, String)] {
         &self.query
     }
 
-    /// The first query parameter of this name.
+    /// The first query parameter with this name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The user in a path parameter.
-    ///
-    /// # Errors
-    /// 400 when it is not one.
+    /// The user in a path parameter; 400 if it is not a user id.
     pub fn user_parameter(&self, name: &str) -> Result<UserId, Problem> {
         self.parameter(name)
     }
 
-    /// The post in the path.
-    ///
-    /// # Errors
-    /// 400 when it is not one.
+    /// The post in the path; 400 if it is not a post id.
     pub fn post_parameter(&self) -> Result<PostId, Problem> {
         self.parameter("post")
     }
 
-    /// The notice in the path.
-    ///
-    /// # Errors
-    /// 400 when it is not one.
+    /// The notice in the path; 400 if it is not a notice id.
     pub fn notice_parameter(&self) -> Result<NoticeId, Problem> {
         self.parameter("notice")
     }
@@ -147,10 +131,10 @@ impl Request {
         text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
-    /// The body, a JSON object.
+    /// The body as a JSON object.
     ///
     /// # Errors
-    /// 400 when it is not one, 413 when it is too large.
+    /// 400 if it is not a JSON object, 413 if it is too large.
     pub fn body(&self) -> Result<Body, Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let bytes = if self.event.is_base64_encoded {
@@ -169,19 +153,18 @@ impl Request {
     }
 }
 
-/// The fields of a JSON body. `null` is an absent field.
+/// The fields of a JSON body. `null` counts as absent.
 #[derive(Debug)]
 pub struct Body {
     fields: Map<String, Value>,
 }
 
 impl Body {
-    /// Whether the field is there.
+    /// Whether the field is present.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The whole object.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
@@ -190,10 +173,7 @@ impl Body {
         self.fields.get(name).filter(|value| !value.is_null())
     }
 
-    /// A string of `min` to `max` characters; `None` when absent.
-    ///
-    /// # Errors
-    /// 400 when it is anything else.
+    /// A string of `min` to `max` characters; `None` if absent; 400 if it is anything else.
     pub fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<&str>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
@@ -204,10 +184,7 @@ impl Body {
         Ok(Some(text))
     }
 
-    /// A string of `min` to `max` characters.
-    ///
-    /// # Errors
-    /// 400 when it is absent or anything else.
+    /// A string of `min` to `max` characters; 400 if it is absent or anything else.
     pub fn text(&self, name: &str, min: usize, max: usize) -> Result<&str, Problem> {
         self.optional_text(name, min, max)?.ok_or_else(|| Problem::invalid(name, "is required"))
     }
@@ -215,7 +192,7 @@ impl Body {
     /// `title`, 1 to 200 characters, and `body`, at most 64 KiB.
     ///
     /// # Errors
-    /// 400 when the title is absent or one of them is anything else.
+    /// 400 if the title is absent, or if one of them is anything else.
     pub fn title_and_text(&self) -> Result<(String, Option<String>), Problem> {
         let title = self.text("title", 1, MAX_TITLE)?.to_owned();
         let text = self.optional_text("body", 0, MAX_TEXT)?.map(str::to_owned);
@@ -225,19 +202,13 @@ impl Body {
         Ok((title, text))
     }
 
-    /// A boolean; false when absent.
-    ///
-    /// # Errors
-    /// 400 when it is anything else.
+    /// A boolean; false if absent; 400 if it is anything else.
     pub fn flag(&self, name: &str) -> Result<bool, Problem> {
         let Some(value) = self.get(name) else { return Ok(false) };
         value.as_bool().ok_or_else(|| Problem::invalid(name, "must be true or false"))
     }
 
-    /// A platform, as a number or a decimal string.
-    ///
-    /// # Errors
-    /// 400 when it is absent or anything else.
+    /// A platform, as a number or a decimal string; 400 if it is absent or anything else.
     pub fn platform(&self, name: &str) -> Result<Platform, Problem> {
         parse_platform(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
     }
@@ -245,34 +216,25 @@ impl Body {
     /// A list of 1 to `max` platforms, each as a number or a decimal string.
     ///
     /// # Errors
-    /// 400 when it is absent, empty, too long, or an item is not a platform.
+    /// 400 if it is absent, empty or too long, or if an item is not a platform.
     pub fn platforms(&self, name: &str, max: usize) -> Result<Vec<Platform>, Problem> {
         let items = self.list(name, max)?.iter().enumerate();
         items.map(|(index, item)| parse_platform(&format!("{name}[{index}]"), item)).collect()
     }
 
-    /// A user id.
-    ///
-    /// # Errors
-    /// 400 when it is absent or anything else.
+    /// A user id; 400 if it is absent or anything else.
     pub fn user(&self, name: &str) -> Result<UserId, Problem> {
         parse_text(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
     }
 
-    /// A sequence number, as a number or a decimal string.
-    ///
-    /// # Errors
-    /// 400 when it is absent or anything else.
+    /// A sequence number, as a number or a decimal string; 400 if it is absent or anything else.
     pub fn seq(&self, name: &str) -> Result<Seq, Problem> {
         let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
         let seq = integer(value).or_else(|| value.as_str().and_then(parse_decimal));
         seq.ok_or_else(|| Problem::invalid(name, "must be a sequence number"))
     }
 
-    /// A time, the nearest that [`Timestamp`] can be; `None` when absent.
-    ///
-    /// # Errors
-    /// 400 when it is anything else.
+    /// A time, rounded to the nearest [`Timestamp`]; `None` if absent; 400 if it is anything else.
     pub fn optional_time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let time = value.as_str().and_then(Timestamp::parse_nearest);
@@ -282,7 +244,7 @@ impl Body {
     /// A list of 1 to `max` ids.
     ///
     /// # Errors
-    /// 400 when it is absent, empty, too long, or an item is not an id.
+    /// 400 if it is absent, empty or too long, or if an item is not an id.
     pub fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
         let items = self.list(name, max)?.iter().enumerate();
         items.map(|(index, item)| parse_text(&format!("{name}[{index}]"), item)).collect()
@@ -295,7 +257,8 @@ impl Body {
     }
 }
 
-/// The scopes in a claim: words between spaces, or a list. Claims are strings in API Gateway's events: it writes a list as `[one two]`, others as JSON.
+/// The scopes in a claim: words with spaces between them, or a list. Claims in API Gateway's events are strings. API
+/// Gateway writes a list as `[one two]`; other sources of events write JSON.
 fn scopes(claim: &str) -> Vec<Cow<'_, str>> {
     if let Ok(list) = serde_json::from_str::<Vec<String>>(claim) {
         return list.into_iter().map(Cow::Owned).collect();
@@ -304,7 +267,8 @@ fn scopes(claim: &str) -> Vec<Cow<'_, str>> {
     list.unwrap_or(claim).split_ascii_whitespace().map(Cow::Borrowed).collect()
 }
 
-/// A number without a fraction, however it is written: to JSON, `7.0` and `7` are the same. Above 2^53 only digits are exact.
+/// A number without a fraction, in any notation: `7.0` and `7` are the same number in JSON. Above 2^53 only digits are
+/// exact.
 fn integer(value: &Value) -> Option<u64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
@@ -328,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    /// A request whose token has these claims, and whose route asked for these scopes.
+    /// A request with these claims in its token, and with these scopes of its route.
     fn request(claims: Value, of_route: Value) -> Request {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
@@ -336,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_found_in_either_claim_in_a_string_and_in_a_list() {
+    fn a_scope_is_found_in_both_claims_as_a_string_and_as_a_list() {
         for claim in ["scope", "scp"] {
             for value in [
                 "notices:write",

@@ -1,4 +1,4 @@
-//! Answers.
+//! HTTP responses.
 
 use aws_lambda_events::{
     apigw::ApiGatewayV2httpResponse,
@@ -9,7 +9,6 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tracing::error;
 
-/// One HTTP answer.
 #[derive(Debug)]
 pub struct Answer {
     status: u16,
@@ -18,12 +17,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer with a JSON body.
+    /// A response with a JSON body.
     pub fn json(status: u16, body: &impl Serialize) -> Self {
         let (status, body) = match serde_json::to_string(body) {
             Ok(body) => (status, body),
             Err(error) => {
-                error!(%error, "an answer could not be written");
+                error!(%error, "a response could not be encoded");
                 (500, "{}".to_owned())
             }
         };
@@ -35,7 +34,7 @@ impl Answer {
         Self { status: 204, headers: HeaderMap::new(), body: None }
     }
 
-    /// Adds or replaces a header. A value that no header can hold is left out.
+    /// Adds or replaces a header. A value that is not valid in a header is left out.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -44,13 +43,13 @@ impl Answer {
         self
     }
 
-    /// Says that Redis was away and the facts answered.
+    /// Adds `Degraded: redis` if `degraded`: Redis was unavailable, and the response was made from facts.
     #[must_use]
     pub fn degraded(self, degraded: bool) -> Self {
         if degraded { self.header("degraded", "redis") } else { self }
     }
 
-    /// Adds an `ETag` of the body.
+    /// Adds an `ETag` that is computed from the body.
     #[must_use]
     pub fn tagged(self) -> Self {
         let body = self.body.as_deref().unwrap_or_default();
@@ -58,7 +57,7 @@ impl Answer {
         self.header("etag", &format!("\"{tag}\""))
     }
 
-    /// 304 when the client has this very answer already.
+    /// Becomes a 304 if the client already has this response.
     pub(super) fn conditional(mut self, if_none_match: Option<&str>) -> Self {
         let tag = self.headers.get("etag").and_then(|tag| tag.to_str().ok());
         let (Some(tag), Some(known)) = (tag, if_none_match) else { return self };
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_body_has_the_same_tag_and_is_not_sent_twice() {
+    fn the_same_body_has_the_same_tag_and_is_not_sent_again() {
         let answer = || Answer::json(200, &[1, 2]).tagged();
         let tag = answer().headers["etag"].to_str().unwrap().to_owned();
         assert_eq!(answer().conditional(Some(&tag)).status, 304);

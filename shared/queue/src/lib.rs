@@ -1,7 +1,9 @@
 //! The task queue on SQS.
 //!
-//! A message is one [`Task`] as JSON with a schema version: `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`. Its group is the author
-//! (for a sync task the reader or the platform), which makes the queue a fair one: whoever sends much waits behind whoever sends little.
+//! A message is one [`Task`] as JSON with a schema version:
+//! `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`.
+//! Its message group is the author, or for a sync task the reader or the platform. The groups make the queue a fair
+//! queue: a group with many messages does not delay the others.
 
 use std::time::Duration;
 use tidemark_app::ports::{Source, Store, StoreError};
@@ -15,14 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use tidemark_app::ports::{Backlog, Failures, Task, TaskQueue};
 
-/// Version of the message layout. A worker refuses others, and they go to the dead-letter queue.
+/// Version of the message layout. A worker refuses other versions, and their messages go to the dead-letter queue.
 const VERSION: u8 = 1;
 
-/// Messages and bytes that one SendMessageBatch takes.
+/// The maximum number of messages and of bytes in one SendMessageBatch. The second is below the limit of SQS.
 const BATCH_MESSAGES: usize = 10;
 const BATCH_BYTES: usize = 250_000;
 
-/// A queue of tasks.
 #[derive(Debug, Clone)]
 pub struct SqsTasks {
     client: Client,
@@ -43,48 +44,44 @@ struct Incoming {
     task: Task,
 }
 
-/// A message is not a task of this version.
+/// The message is not a task of this version.
 #[derive(Debug, thiserror::Error)]
 pub enum MalformedTask {
-    /// Not the JSON of a task.
+    /// The text is not the JSON of a task.
     #[error("not a task: {0}")]
     Json(#[from] serde_json::Error),
-    /// Another layout.
-    #[error("task of version {0}, this worker knows {VERSION}")]
+    /// The message has another version.
+    #[error("a task of version {0}; this worker supports version {VERSION}")]
     Version(u8),
 }
 
-/// Writes a task as a message body.
+/// Encodes a task as a message body.
 ///
 /// # Errors
-/// Never for the tasks there are; serde's own.
+/// Only an error of `serde_json`. No existing kind of task causes one.
 pub fn encode(task: &Task) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Outgoing { v: VERSION, task })
 }
 
-/// Reads a message body.
-///
-/// # Errors
-/// It is not a task of this version.
+/// Decodes a message body.
 pub fn decode(body: &str) -> Result<Task, MalformedTask> {
     let incoming: Incoming = serde_json::from_str(body)?;
     if incoming.v == VERSION { Ok(incoming.task) } else { Err(MalformedTask::Version(incoming.v)) }
 }
 
 impl SqsTasks {
-    /// Tasks on this queue.
     pub fn new(client: Client, queue_url: String) -> Self {
         Self { client, queue_url }
     }
 
-    /// Numbers that the queue tells of itself.
+    /// Numeric attributes of the queue, in the order of `names`.
     async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, StoreError> {
         let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
         let answer = request.set_attribute_names(Some(names.to_vec())).send().await;
         let answer = answer.map_err(|error| unavailable(operation, error))?;
         let number = |name| answer.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
         let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
-        numbers.ok_or_else(|| unavailable(operation, "no number of messages"))
+        numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
     }
 
     async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
@@ -100,7 +97,7 @@ impl SqsTasks {
             None => Ok(()),
             Some(entry) => {
                 let (failed, all) = (answer.failed().len(), messages.len());
-                Err(unavailable("send", format!("{failed} of {all} messages refused, the first with {}", entry.code())))
+                Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {}", entry.code())))
             }
         }
     }
@@ -165,7 +162,7 @@ mod tests {
     use tidemark_domain::{Modes, Timestamp};
 
     #[test]
-    fn messages_are_exactly_these_and_come_back() {
+    fn messages_have_exactly_this_format_and_round_trip() {
         let fan_out = FanOut {
             kind: FanOutKind::Deliver,
             post: "7-3".parse().unwrap(),

@@ -1,4 +1,5 @@
-//! A circuit breaker: after a few failures in a row Redis is not asked for a while, so that a hanging one costs a function some waits and not all its time.
+//! A circuit breaker. After some failures in a row it stops calls to Redis for a while. So a hanging Redis costs a
+//! function some waits and not all of its time.
 
 use std::{
     array,
@@ -16,46 +17,46 @@ use tracing::{info, warn};
 
 use crate::LinkError;
 
-/// Failures in a row that open the breaker.
 const FAILURES: u32 = 3;
 
-/// How long it stays open: one after the other with every attempt that fails, the longest from then on.
+/// How long the breaker stays open. Each failed attempt leads to the next pause; after the last one every pause is
+/// `LONGEST_PAUSE`.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// How long a change waits for an answer while the breaker is open.
+/// How long a change waits for a response while the breaker is open.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What happens to an operation while the breaker is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum While {
-    /// It is refused: the facts answer instead.
+    /// The operation is refused. The facts serve the request.
     Refused,
-    /// It is tried all the same, with little patience: a change of the facts that one function keeps from a Redis that has come back would
-    /// be missing in views that another function has built there meanwhile.
+    /// The operation is tried with a short timeout. Otherwise a function could keep a change from a Redis that is
+    /// available again, and views that another function has rebuilt there would lack the change.
     Tried,
 }
 
 type Pauses = Chain<array::IntoIter<Duration, 3>, Repeat<Duration>>;
 
-/// The breaker of one connection; clones share it.
+/// The breaker of one node. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Breaker {
     state: StateMachine<ConsecutiveFailures<Pauses>, Log>,
 }
 
-/// Says when the breaker opens and tries again.
+/// Logs when the breaker opens and when it tries again.
 struct Log;
 
 impl Instrument for Log {
     fn on_call_rejected(&self) {}
 
     fn on_open(&self) {
-        warn!("Redis is not asked for a while");
+        warn!("the Redis circuit breaker is open");
     }
 
     fn on_half_open(&self) {
-        info!("Redis is asked again");
+        info!("the Redis circuit breaker tries Redis again");
     }
 
     fn on_closed(&self) {}
@@ -68,7 +69,8 @@ impl Breaker {
         Self { state: Config::new().failure_policy(policy).instrument(Log).build() }
     }
 
-    /// Runs one operation, or does with it what is asked for while the breaker is open. Only a Redis that does not answer counts as a failure.
+    /// Runs one operation, or handles it as `open` says while the breaker is open. Only [`LinkError::Unavailable`]
+    /// counts as a failure.
     pub(crate) async fn run<T>(
         &self,
         operation: &'static str,
@@ -76,7 +78,7 @@ impl Breaker {
         call: impl Future<Output = Result<T, LinkError>>,
     ) -> Result<T, LinkError> {
         if open == While::Tried && !self.state.is_call_permitted() {
-            let late = |_| LinkError::Unavailable { operation, source: "no answer while the circuit breaker is open".into() };
+            let late = |_| LinkError::Unavailable { operation, source: "no response while the circuit breaker is open".into() };
             return tokio::time::timeout(PATIENCE, call).await.map_err(late)?;
         }
         let is_failure = |error: &LinkError| matches!(error, LinkError::Unavailable { .. });
@@ -95,17 +97,17 @@ mod tests {
     use super::*;
 
     fn unavailable() -> LinkError {
-        LinkError::Unavailable { operation: "test", source: "away".into() }
+        LinkError::Unavailable { operation: "test", source: "test".into() }
     }
 
     #[tokio::test]
-    async fn it_opens_after_failures_in_a_row_and_asks_again_after_a_pause() {
+    async fn it_opens_after_failures_in_a_row_and_tries_again_after_a_pause() {
         let breaker = Breaker::new();
         let mut asked = 0;
         for _ in 0..2 {
             assert!(breaker.run("test", While::Refused, async { Err::<(), _>(unavailable()) }).await.is_err());
         }
-        // What is wrong with a value is not wrong with Redis, and an answer ends the row.
+        // A damaged value is not a failure of Redis. Its response ends the series of failures.
         let damaged = LinkError::Unexpected { detail: String::new() };
         assert!(breaker.run("test", While::Refused, async { Err::<(), _>(damaged) }).await.is_err());
         for _ in 0..10 {
@@ -115,12 +117,15 @@ mod tests {
             };
             assert!(breaker.run("test", While::Refused, call).await.is_err());
         }
-        assert_eq!(asked, 3, "three in a row, then nobody asks");
+        assert_eq!(asked, 3, "three calls in a row, then none");
         let opened = Instant::now();
         assert!(breaker.run("test", While::Tried, async { Ok(()) }).await.is_ok(), "a change is tried");
-        assert!(breaker.run("test", While::Tried, std::future::pending::<Result<(), _>>()).await.is_err(), "and not for long");
+        assert!(
+            breaker.run("test", While::Tried, std::future::pending::<Result<(), _>>()).await.is_err(),
+            "a change waits briefly"
+        );
         while breaker.run("test", While::Refused, async { Ok(()) }).await.is_err() {
-            assert!(opened.elapsed() < LONGEST_PAUSE, "asked again in time");
+            assert!(opened.elapsed() < LONGEST_PAUSE, "Redis is tried again in time");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(opened.elapsed() >= PAUSES[0] / 2);

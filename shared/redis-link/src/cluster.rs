@@ -1,7 +1,8 @@
-//! A cluster: commands go to the nodes that serve their slots, node by node side by side, and follow a slot that moves.
+//! A cluster. Commands go to the nodes that serve their slots, in parallel, and follow a slot that moves.
 //!
-//! Every node has a connection and a breaker of its own, so that a lost master is felt only by those whose views it holds. (The library's own cluster
-//! connection asks nobody while it looks for a lost node.) All operations are idempotent; repeating them elsewhere is safe.
+//! Every node has a connection and a breaker of its own, so a lost master affects only the readers whose views it
+//! holds. The cluster connection of the `redis` crate sends no commands while it looks for a lost node. All operations
+//! are idempotent, so they may be repeated on another node.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,69 +28,70 @@ use crate::{
     topology::{Address, Member, Topology, slot_of},
 };
 
-/// Users, or commands, in one round trip to a node: others get their turn in between.
+/// The maximum weight of one round trip to a node, in users or commands. Other callers are served between two trips.
 const WEIGHT_PER_TRIP: usize = 100;
 
-/// Attempts for one command: redirections, and pauses while a slot moves.
+/// The maximum number of attempts for one command. Redirections and pauses for a moving slot count.
 const ROUNDS: u32 = 8;
 
-/// The pause before an attempt that has to wait for a slot that moves, one after the other.
+/// The unit of the pause before another attempt at a moving slot. The n-th pause has n units.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often the map is read at most, and how old it may become.
+/// The shortest time between two reads of the map, and the age at which the map is read again.
 const REFRESH_AFTER: Duration = Duration::from_millis(100);
 const REFRESH_WITHIN: Duration = Duration::from_secs(60);
 
-/// Nodes that are asked for a new map, besides the seeds.
+/// The number of nodes that are asked for a new map, in addition to the seeds.
 const ASKED: usize = 4;
 
-/// A cluster, and what is known of it.
+/// The state of a cluster.
 pub(crate) struct Cluster {
-    /// How a node is reached, but for its address.
+    /// The connection settings of a node, without its address.
     template: ConnectionInfo,
     certificates: Option<TlsCertificates>,
     config: AsyncConnectionConfig,
     seeds: Vec<Arc<Member>>,
-    /// Every node of the map and those named since, with their connections and breakers.
+    /// The nodes of the map, and those that redirections have named since, with their connections and breakers.
     nodes: std::sync::Mutex<HashMap<Address, Node>>,
     topology: ArcSwapOption<Topology>,
-    /// When the map could not be read the last time.
+    /// Held while the map is read. The time of the last failure, if the last read failed.
     refreshing: Mutex<Option<Instant>>,
-    /// Whether [`Age::MomentOld`] means anything.
+    /// Whether [`Age::MomentOld`] allows replicas.
     pub(crate) replica_reads: bool,
-    /// When no new attempt is begun any more.
+    /// How long after the start of a call a new attempt may begin.
     patience: Duration,
-    /// What each node is given when it does not know a function.
+    /// The source of the function library, for nodes that do not have it.
     library: Arc<str>,
 }
 
-/// Where a bundle goes next.
+/// The node for the next attempt of a bundle.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// To whom the map names.
+    /// The node that the map names.
     Map,
-    /// To whom it names as primary, a replica having been of no use.
+    /// The primary that the map names, after a replica failed.
     Primary,
-    /// To whom a node has named, for good or for this once.
+    /// The node that a `MOVED` redirection names.
     Moved(Address),
+    /// The node that an `ASK` redirection names, for one attempt.
     Ask(Address),
 }
 
-/// A bundle without its answer.
+/// A bundle without a response yet.
 struct Open {
     index: usize,
     slot: Option<u16>,
     bundle: Bundle,
     way: Way,
-    /// The node that did not answer, and why.
+    /// The node that did not respond, and its error.
     failed: Option<(Address, LinkError)>,
 }
 
-/// In which role a node is asked.
+/// The role of a node in a round trip.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Primary,
-    /// With the epoch of its primary.
+    /// The epoch is that of its primary.
     Replica(Epoch),
     Importing,
 }
@@ -100,7 +102,7 @@ impl Role {
     }
 }
 
-/// What became of a bundle.
+/// The result of one attempt at a bundle.
 enum Outcome {
     Done(Result<Reply, LinkError>),
     Again { way: Way, refresh: bool, pause: bool, failed: Option<LinkError> },
@@ -109,7 +111,7 @@ enum Outcome {
 type Group = (Arc<Member>, Role, Vec<Open>);
 
 impl Cluster {
-    /// Prepares connections; none is made. Any of the seeds leads to all nodes.
+    /// Prepares the cluster without any connection. Each seed leads to all nodes.
     pub(crate) fn new(
         seeds: Vec<Client>,
         certificates: Option<TlsCertificates>,
@@ -118,7 +120,7 @@ impl Cluster {
         patience: Duration,
         library: Arc<str>,
     ) -> Result<Self, RedisError> {
-        let none = || RedisError::from((redis::ErrorKind::InvalidClientConfig, "a cluster has host and port"));
+        let none = || RedisError::from((redis::ErrorKind::InvalidClientConfig, "the URL of a cluster needs a host and a port"));
         let template = seeds.first().ok_or_else(none)?.get_connection_info().clone();
         let seeds = seeds.into_iter().map(|client| {
             let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
@@ -134,7 +136,8 @@ impl Cluster {
         Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, patience, library })
     }
 
-    /// Runs bundles, each on the node of its slot, and answers in their order. On one node they run in their order too.
+    /// Runs bundles, each on the node of its slot, and returns the replies in the order of the bundles. Bundles of one
+    /// node run in this order.
     pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
         let until = Instant::now() + self.patience;
         let mut answers: Vec<Option<Result<Reply, LinkError>>> = bundles.iter().map(|_| None).collect();
@@ -178,7 +181,7 @@ impl Cluster {
                     self.refresh_behind(&topology);
                 }
                 for open in again {
-                    let error = open.failed.map_or_else(|| unavailable(operation, "the slot is on the move"), |(_, error)| error);
+                    let error = open.failed.map_or_else(|| unavailable(operation, "the slot is moving"), |(_, error)| error);
                     answers[open.index] = Some(Err(error));
                 }
                 break;
@@ -191,10 +194,10 @@ impl Cluster {
             }
             open = again;
         }
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unavailable(operation, "not asked")))).collect()
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unavailable(operation, "no request was sent")))).collect()
     }
 
-    /// Whether every primary answers.
+    /// Checks that every primary responds.
     pub(crate) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<(), LinkError> {
         let topology = self.topology(operation).await?;
         let ping = [redis::cmd("PING")];
@@ -207,8 +210,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// One step of a walk over the keys of all primaries, one after the other: the cursor's first byte says which one it is at. Whoever joins or leaves
-    /// in the middle of a walk makes it miss keys, or see them twice.
+    /// One step of a walk over the keys of all primaries, one primary after another. The first byte of the cursor is
+    /// the number of the primary. If a node joins or leaves during a walk, the walk may miss keys or return them twice.
     pub(crate) async fn scan(
         self: &Arc<Self>,
         operation: &'static str,
@@ -229,7 +232,8 @@ impl Cluster {
         Ok((next, found))
     }
 
-    /// Bundles by the node they go to, in their order; and those that no other node than the one that failed serves.
+    /// Groups bundles by their node, in order. The second list has the bundles that no node serves, or only the node
+    /// that failed.
     fn group(&self, topology: &Topology, open: Vec<Open>) -> (Vec<Group>, Vec<Open>) {
         let (mut groups, mut unserved) = (BTreeMap::<(Address, Role), Group>::new(), Vec::new());
         for open in open {
@@ -252,10 +256,11 @@ impl Cluster {
             Way::Moved(address) => Some((self.member(topology, address)?, Role::Primary)),
             Way::Ask(address) => Some((self.member(topology, address)?, Role::Importing)),
             Way::Map | Way::Primary => {
-                // Without a key, any will do.
+                // A bundle without a key may go to any node.
                 let range = topology.range(open.slot.unwrap_or_default())?;
                 let old = self.replica_reads && open.bundle.age == Age::MomentOld && open.way == Way::Map;
-                // Without the primary's epoch a replica's views could not be told from those of another one.
+                // A replica needs the epoch of its primary: without it, the views of another epoch cannot be
+                // recognized.
                 let replica = range.primary.node.epoch().filter(|_| old).zip(range.replicas.iter().choose(&mut rand::rng()));
                 Some(match replica {
                     Some((epoch, replica)) => (replica.clone(), Role::Replica(epoch)),
@@ -265,7 +270,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a node its bundles, some at a time.
+    /// Sends a node its bundles, some in each trip.
     async fn send(&self, operation: &'static str, (member, role, bundles): Group) -> Vec<(Address, Open, Outcome)> {
         let (mut sent, mut failed) = (Vec::with_capacity(bundles.len()), None::<String>);
         let mut bundles = bundles.into_iter().peekable();
@@ -277,7 +282,7 @@ impl Cluster {
                 trip.push(open);
             }
             let outcomes = match &failed {
-                // It has just not answered.
+                // The previous trip to this node failed.
                 Some(detail) => Err(unavailable(operation, detail)),
                 None => self.trip(operation, &member, role, &trip).await,
             };
@@ -289,7 +294,7 @@ impl Cluster {
                     failed.get_or_insert_with(|| error.to_string());
                     let mut error = Some(error);
                     for open in trip {
-                        let error = error.take().unwrap_or_else(|| unavailable(operation, "the node does not answer"));
+                        let error = error.take().unwrap_or_else(|| unavailable(operation, "the node does not respond"));
                         let way = if role.is_replica() { Way::Primary } else { Way::Map };
                         let again = Outcome::Again { way, refresh: true, pause: false, failed: Some(error) };
                         sent.push((member.address.clone(), open, again));
@@ -300,7 +305,7 @@ impl Cluster {
         sent
     }
 
-    /// One round trip. What the node lacks of ours it is given.
+    /// Makes one round trip. If the node lacks the function library, this loads it.
     async fn trip(
         &self,
         operation: &'static str,
@@ -314,7 +319,7 @@ impl Cluster {
             commands.push(Epoch::command());
         }
         if role.is_replica() {
-            // With every trip: the connection may be a new one.
+            // In every trip, because the connection may be new.
             commands.extend([redis::cmd("READONLY"), redis::cmd("ROLE")]);
         }
         for open in bundles {
@@ -325,8 +330,9 @@ impl Cluster {
         let mut answers = values.into_iter();
         if check {
             if answers.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
-                // A replica that has become master on this connection. What was written meanwhile has the epoch of before and counts as nothing.
-                warn!(node = %member.address, "a node took over from another: its views are rebuilt");
+                // A replica has become master on this connection. Records written since then carry the previous epoch
+                // and count as missing.
+                warn!(node = %member.address, "a node took over from another; its views are rebuilt");
                 member.node.learn_again().await;
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };
                 return Ok(bundles.iter().map(again).collect());
@@ -357,7 +363,7 @@ impl Cluster {
         Ok(outcomes)
     }
 
-    /// The map, read when there is none, and behind the caller's back when it has become old.
+    /// Returns the map. Reads it if there is none, and refreshes an old one in the background.
     async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>, LinkError> {
         if let Some(topology) = self.topology.load_full() {
             if topology.read_at.elapsed() > REFRESH_WITHIN {
@@ -369,18 +375,18 @@ impl Cluster {
         self.topology.load_full().ok_or_else(|| error.unwrap_or_else(|| unavailable(operation, "no map of the cluster")))
     }
 
-    /// Reads the map again, unless somebody has since this one was, or it was a moment ago.
+    /// Reads the map again, unless it is newer than `seen` or was read a moment ago.
     async fn refresh(&self, seen: &Arc<Topology>) {
         if seen.read_at.elapsed() < REFRESH_AFTER {
             return;
         }
         if let Err(error) = self.read(Some(seen)).await {
-            // Who needs it says so.
+            // An operation that needs the map returns an error.
             debug!(error = &error as &dyn std::error::Error, "the map of the cluster could not be read");
         }
     }
 
-    /// The same for who does not wait for it, unless somebody is at it.
+    /// The same in the background, unless a read of the map is in progress.
     fn refresh_behind(self: &Arc<Self>, seen: &Arc<Topology>) {
         if self.refreshing.try_lock().is_ok() {
             let (cluster, seen) = (self.clone(), seen.clone());
@@ -395,7 +401,7 @@ impl Cluster {
             return Ok(());
         }
         if failed.is_some_and(|at| at.elapsed() < REFRESH_AFTER) {
-            return Err(unavailable("topology", "no node knew it a moment ago"));
+            return Err(unavailable("topology", "no node returned a map a moment ago"));
         }
         let members = known.map(|topology| topology.members()).unwrap_or_default();
         let asked = members.into_iter().choose_multiple(&mut rand::rng(), ASKED).into_iter().chain(self.seeds.iter().cloned());
@@ -409,7 +415,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The map as one node knows it.
+    /// Reads the map from one node.
     async fn ask(&self, asked: Arc<Member>) -> Result<Topology, LinkError> {
         const OPERATION: &str = "topology";
         let command = [redis::cmd("CLUSTER").arg("SLOTS").clone()];
@@ -425,16 +431,16 @@ impl Cluster {
             }
         };
         let topology = Topology::read(answer, &asked.address.host, find).filter(|topology| !topology.primaries().is_empty());
-        topology.ok_or_else(|| unavailable(OPERATION, "no slots are served"))
+        topology.ok_or_else(|| unavailable(OPERATION, "the cluster serves no slots"))
     }
 
-    /// The node of an address that a node has named.
+    /// The node with this address, from the map or new.
     fn member(&self, topology: &Topology, address: &Address) -> Option<Arc<Member>> {
         let known = topology.members().into_iter().find(|member| member.address == *address);
         known.or_else(|| Some(Member::new(address.clone(), self.node(address)?)))
     }
 
-    /// The connection to an address, made when there is none.
+    /// The connection to an address. Prepares one if there is none.
     fn node(&self, address: &Address) -> Option<Node> {
         if let Some(node) = self.nodes().get(address) {
             return Some(node.clone());
@@ -452,7 +458,7 @@ impl Cluster {
     }
 }
 
-/// What to do about the answers to one bundle.
+/// Decides the next step after the response to one bundle.
 fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address: &Address) -> Outcome {
     let again = |way, refresh, pause| Outcome::Again { way, refresh, pause, failed: None };
     let Some(error) = reply.values.iter().find(|answer| matches!(answer, Value::ServerError(_))) else {
@@ -471,20 +477,19 @@ fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address
         Some(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown) => again(Way::Map, true, true),
         _ => {
             let error = error.clone().extract_error().err();
-            let error =
-                error.map_or_else(|| unavailable(operation, "an error without one"), |error| link_error(operation, error));
+            let error = error.map_or_else(|| unavailable(operation, "an empty error"), |error| link_error(operation, error));
             Outcome::Done(Err(error))
         }
     }
 }
 
-/// Whether an answer to ROLE is that of a replica whose primary is there.
+/// Whether a response to `ROLE` comes from a replica that is connected to its primary.
 fn follows_its_primary(role: &Value) -> bool {
     let state = |part: &Value| matches!(part, Value::BulkString(state) if state == b"connected");
     matches!(role, Value::Array(parts) if parts.get(3).is_some_and(state))
 }
 
-/// A client for an address, all else as in the template.
+/// A client for an address, with the other settings of the template.
 fn client(template: &ConnectionInfo, address: &Address, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
     let Address { host, port } = address.clone();
     let secure = matches!(template.addr(), ConnectionAddr::TcpTls { .. });
@@ -495,7 +500,7 @@ fn client(template: &ConnectionInfo, address: &Address, certificates: Option<&Tl
     open(template.clone().set_addr(addr), certificates)
 }
 
-/// A client that trusts these certificates, or those of the system.
+/// A client that trusts these certificates, or those of the system if there are none.
 pub(crate) fn open(address: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
     match (certificates, address.addr()) {
         (Some(certificates), ConnectionAddr::TcpTls { .. }) => Client::build_with_tls(address, certificates.clone()),

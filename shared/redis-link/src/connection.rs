@@ -1,4 +1,4 @@
-//! How the views speak to Redis: function calls, commands and reads, on one node or on a cluster.
+//! Access to Redis for the views: function calls, commands and reads, on one node or on a cluster.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,25 +15,26 @@ use crate::{
     topology::slot,
 };
 
-/// How Redis is reached.
+/// Connection settings of Redis.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://` or `rediss://`, with user and password where there are any. Of a cluster any node, or several separated by commas.
+    /// `redis://` or `rediss://`, with user and password if the server requires them. For a cluster: the URL of any
+    /// node, or several URLs separated by commas.
     pub url: String,
-    /// Whether that is a cluster.
+    /// Whether `url` names a cluster.
     pub cluster: bool,
-    /// A file of certificates (PEM) to trust instead of the system's.
+    /// A file of certificates (PEM) that replace the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether what may be a moment old is read from a cluster's replicas.
+    /// Whether reads with [`Age::MomentOld`] use the replicas of a cluster.
     pub replica_reads: bool,
-    /// Longest wait for a connection.
+    /// The longest wait for a connection.
     pub connect_timeout: Duration,
-    /// Longest wait for an answer.
+    /// The longest wait for a response.
     pub response_timeout: Duration,
 }
 
 impl RedisOptions {
-    /// One node at `url`, with the default timeouts.
+    /// One node at `url`, with timeouts of 300 ms for a connection and 500 ms for a response.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -45,12 +46,13 @@ impl RedisOptions {
         }
     }
 
-    /// Clients for the URL, or for each of a cluster's.
+    /// Clients for the URL, or for each URL of a cluster.
     ///
     /// # Errors
-    /// A URL or the file cannot be read.
+    /// A URL or the certificate file cannot be read.
     pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
-        // redis brings rustls without a crypto provider; a second installation is refused, and the first one serves.
+        // The `redis` crate uses rustls without a crypto provider. A second installation is refused, and the first one
+        // remains.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let certificates = self.certificates()?;
         let urls = if self.cluster { self.url.split(',').collect() } else { vec![self.url.as_str()] };
@@ -65,7 +67,7 @@ impl RedisOptions {
 
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may hold a password.
+        // The URL may contain a password.
         let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout } = self;
         f.debug_struct("RedisOptions")
             .field("cluster", cluster)
@@ -77,7 +79,8 @@ impl fmt::Debug for RedisOptions {
     }
 }
 
-/// A connection to one node, or to each node of a cluster. Clones share it. Every operation must be idempotent: it is repeated after a broken connection.
+/// A connection to one node, or to each node of a cluster. Clones share it. Every operation must be idempotent, because
+/// it is repeated after a broken connection.
 #[derive(Clone)]
 pub struct Link {
     servers: Arc<Servers>,
@@ -94,21 +97,21 @@ impl fmt::Debug for Link {
     }
 }
 
-/// How old an answer may be.
+/// How stale a response may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// It holds whatever was changed before it was asked for.
+    /// The response contains every change that was made before the request.
     Now,
-    /// A moment: nothing that the caller can have changed.
+    /// A moment. The response need not contain recent changes, so the caller must not depend on its own.
     MomentOld,
 }
 
-/// Commands on keys of one slot, which go to its node together and in this order.
+/// Commands on keys of one slot. They go to the slot's node together, in this order.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub commands: Vec<Cmd>,
     pub age: Age,
-    /// How much of the node's time they take, in users.
+    /// The time of the node that the commands take, in users.
     pub weight: usize,
 }
 
@@ -119,18 +122,18 @@ impl From<Cmd> for Bundle {
 }
 
 impl Bundle {
-    /// The same, for an answer that may be as old.
+    /// The same commands, with a response of this age.
     pub fn aged(self, age: Age) -> Self {
         Self { age, ..self }
     }
 }
 
 impl Link {
-    /// Prepares connections; they are made at their first use. `library` is the source of a function library, as `FUNCTION LOAD` takes it: a node that does not know a
-    /// function is given it.
+    /// Prepares connections. They are made at their first use. `library` is the source of a function library for
+    /// `FUNCTION LOAD`. A node that does not know a function loads it.
     ///
     /// # Errors
-    /// The URL or the file of certificates cannot be read.
+    /// The URL or the certificate file cannot be read.
     pub fn new(options: &RedisOptions, library: &str) -> Result<Self, RedisError> {
         let library: Arc<str> = library.into();
         let config = AsyncConnectionConfig::new()
@@ -148,12 +151,11 @@ impl Link {
         Ok(Self { servers: Arc::new(servers) })
     }
 
-    /// Runs one command.
     pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, LinkError> {
         self.query_in_epoch(operation, command).await.map(|(value, _)| value)
     }
 
-    /// The same, with the epoch of the server that returned it.
+    /// Runs one command, and also returns the epoch of the server.
     pub async fn query_in_epoch<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -163,7 +165,8 @@ impl Link {
         Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
     }
 
-    /// Runs commands on keys of one slot in one round trip; what they answer, in order, and the epoch of the server that answered.
+    /// Runs commands on keys of one slot in one round trip. Returns the responses in order, and the epoch of the
+    /// server.
     pub async fn together<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -175,14 +178,14 @@ impl Link {
     }
 
     async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply, LinkError> {
-        let none = || Err(LinkError::Unavailable { operation, source: "nothing was asked".into() });
+        let none = || Err(LinkError::Unavailable { operation, source: "no command was sent".into() });
         self.run(operation, vec![bundle]).await.pop().unwrap_or_else(none)
     }
 
-    /// Runs commands on any keys, in one round trip a node; what they answer, in order.
+    /// Runs commands on any keys, in one round trip for each node. Returns the responses in order.
     ///
     /// # Errors
-    /// One of them failed. The others have been run, or have failed for themselves.
+    /// At least one command failed. The others have run or have failed too.
     pub async fn each<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -191,7 +194,7 @@ impl Link {
         Ok(self.each_in_epoch(operation, commands).await?.into_iter().map(|(value, _)| value).collect())
     }
 
-    /// The same, each with the epoch of the server that returned it.
+    /// The same as [`Self::each`], each response with the epoch of its server.
     pub async fn each_in_epoch<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -205,8 +208,8 @@ impl Link {
         replies.into_iter().map(one).collect()
     }
 
-    /// The strings under these keys, with the epoch of the server that has each. Those on a node that does not answer count as missing while others do, and
-    /// so the facts are asked.
+    /// The strings with these keys, each with the epoch of its server. If some nodes respond and others do not, the
+    /// strings of the latter count as missing, so they come from the facts.
     pub async fn strings(
         &self,
         operation: &'static str,
@@ -218,7 +221,7 @@ impl Link {
         Ok(strings)
     }
 
-    /// The same, and what another command answers, in the same round trip.
+    /// The same as [`Self::strings`]. Also runs another command in the same round trip and returns its response.
     pub async fn strings_and(
         &self,
         operation: &'static str,
@@ -253,14 +256,15 @@ impl Link {
         match lost {
             Some(error) if !answered => return Err(error),
             Some(error) => {
-                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable: the facts are asked instead")
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable; the facts replace its values")
             }
             None => {}
         }
         Ok((strings, other))
     }
 
-    /// Keys, by their indexes, that one command may have: all of them on one node, those of a slot on a cluster.
+    /// Splits keys into groups that one command may read: all keys on one node, the keys of one slot on a cluster. A
+    /// group contains indexes.
     fn parts(&self, keys: &[String]) -> Vec<Vec<usize>> {
         match &*self.servers {
             Servers::Node(_) => vec![(0..keys.len()).collect()],
@@ -279,12 +283,13 @@ impl Link {
         matches!(&*self.servers, Servers::Node(_))
     }
 
-    /// Whether [`Age::MomentOld`] may be another answer than [`Age::Now`].
+    /// Whether a response with [`Age::MomentOld`] may differ from one with [`Age::Now`].
     pub fn reads_replicas(&self) -> bool {
         matches!(&*self.servers, Servers::Cluster(cluster) if cluster.replica_reads)
     }
 
-    /// One step of a walk over all keys with `SCAN` and these options: what was found, and where to go on. Zero begins it and is its end.
+    /// One step of a walk over all keys with `SCAN` and these options. Returns the cursor of the next step, and keys.
+    /// The cursor 0 begins the walk and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
         match &*self.servers {
             Servers::Node(node) => scan_node(node, operation, cursor, options).await,
@@ -292,7 +297,7 @@ impl Link {
         }
     }
 
-    /// Whether Redis answers, every master of it.
+    /// Checks that the node, or every master of the cluster, responds.
     pub async fn answers(&self, operation: &'static str) -> Result<(), LinkError> {
         match &*self.servers {
             Servers::Node(node) => node.send(operation, &[redis::cmd("PING")]).await.map(|_| ()),
@@ -300,7 +305,7 @@ impl Link {
         }
     }
 
-    /// Runs bundles in one round trip a node; the reply to each.
+    /// Runs bundles, in one round trip for each node. Returns one reply for each bundle, in order.
     pub(crate) async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
         match &*self.servers {
             Servers::Cluster(cluster) => cluster.run(operation, bundles).await,
@@ -328,7 +333,7 @@ impl Link {
     }
 }
 
-/// One step of a walk over the keys of a node.
+/// One step of a walk over the keys of one node.
 pub(crate) async fn scan_node(
     node: &Node,
     operation: &'static str,

@@ -1,17 +1,17 @@
-//! Which life of a Redis server a view was written in.
+//! The life of a Redis server in which a view was written.
 //!
-//! A server that restarts from an older dump, or a replica that was promoted before it had everything, holds views that lack acknowledged changes. Such views
-//! must not be believed. `lua/epoch.lua` names the life of a server; a connection learns that name, its epoch, when it is made. Every view carries the epoch it was
-//! written in, and a view of another epoch counts as none. Answers of a replica are compared with the epoch of its master.
+//! A server that restarts from an older dump, or a replica that becomes master without the last writes, holds views
+//! that lack acknowledged changes. Such views must not be used. `lua/epoch.lua` names the life of a server. A new
+//! connection learns this name, the epoch. Every view carries the epoch in which it was written, and a view of another
+//! epoch counts as missing. Responses of a replica are compared with the epoch of its master.
 
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, aio::MultiplexedConnection};
 
 use crate::node::unknown_function;
 
-/// Bytes of an epoch.
 pub const BYTES: usize = 4;
 
-/// The library that tells it, and the function that FCALL knows.
+/// The library that returns the epoch, and its function.
 const LIBRARY: &str = include_str!("lua/epoch.lua");
 const FUNCTION: &str = "tidemark_epoch_1";
 
@@ -20,18 +20,18 @@ const FUNCTION: &str = "tidemark_epoch_1";
 pub struct Epoch([u8; BYTES]);
 
 impl Epoch {
-    /// That of a replica: no view carries it.
+    /// The epoch of a replica. No view carries it.
     pub const NONE: Self = Self([0; BYTES]);
 
-    /// The command that asks a server for it.
+    /// The command that returns the epoch of a server.
     pub(crate) fn command() -> Cmd {
         redis::cmd("FCALL").arg(FUNCTION).arg(0).clone()
     }
 
-    /// Asks the server at the other end of a new connection.
+    /// Reads the epoch of the server at the other end of a new connection.
     ///
     /// # Errors
-    /// It does not answer, or does not tell: its views could not be believed, and it is not used.
+    /// The server does not return an epoch. Its views could be stale, so it is not used.
     pub(crate) async fn learn(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         let told: Result<Option<String>, RedisError> = Self::command().query_async(connection).await;
         let told = match told {
@@ -39,7 +39,8 @@ impl Epoch {
                 let load: Result<String, RedisError> =
                     redis::cmd("FUNCTION").arg("LOAD").arg(LIBRARY).query_async(connection).await;
                 match load {
-                    // Another connection has loaded it meanwhile, or this is a replica, which gets it from its master.
+                    // Another connection has loaded the library in the meantime, or this is a replica and receives it
+                    // from its master.
                     Err(error) if error.is_io_error() => return Err(error),
                     Err(_) | Ok(_) => {}
                 }
@@ -53,34 +54,34 @@ impl Epoch {
         match told {
             Ok(told) => Self::read(told),
             Err(error) if error.is_io_error() => Err(error),
-            // Whatever else it says: without an epoch it counts as unavailable.
-            Err(error) => Err((ErrorKind::Client, "the epoch of this Redis cannot be told", error.to_string()).into()),
+            // Any other error: a server without an epoch counts as unavailable.
+            Err(error) => Err((ErrorKind::Client, "the epoch of this Redis is unknown", error.to_string()).into()),
         }
     }
 
-    /// What the function has told.
+    /// Decodes the response of the function. `None` comes from a replica.
     ///
     /// # Errors
-    /// It is no epoch.
+    /// The text is not a hexadecimal number of 32 bits.
     pub fn read(told: Option<String>) -> Result<Self, RedisError> {
         let Some(digits) = told else { return Ok(Self::NONE) };
         let number =
             u32::from_str_radix(&digits, 16).map_err(|_| RedisError::from((ErrorKind::Client, "not an epoch", digits)))?;
-        // Zero is a replica's.
+        // Zero stands for a replica.
         Ok(Self(number.max(1).to_be_bytes()))
     }
 
-    /// What a server has told among other answers; `None` if it has not.
+    /// Decodes an epoch among other responses; `None` if the value is not one.
     pub(crate) fn of_value(value: redis::Value) -> Option<Self> {
         Self::read(Option::<String>::from_redis_value(value).ok()?).ok()
     }
 
-    /// Its bytes, as views carry them.
+    /// The bytes that views carry.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// A record without the epoch that it ends with; `None` if it was written in another one.
+    /// A record without the epoch at its end; `None` if it was written in another epoch.
     pub fn current<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         record.strip_suffix(self.as_bytes())
     }

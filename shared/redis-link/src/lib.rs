@@ -1,7 +1,8 @@
 //! Connections to Redis 7 or Valkey: one node or a cluster, with or without TLS.
 //!
-//! Each node has a connection and a circuit breaker of its own, so that a lost node fails only the keys it holds. A connection learns the *epoch* of its server, the name of
-//! one life of its dataset: a caller that stores the epoch with a value can tell a value that an older dump or a promoted replica has brought back.
+//! Each node has a connection and a circuit breaker of its own, so a lost node affects only its own keys. A connection
+//! learns the *epoch* of its server, the name of one life of its data. A caller that stores the epoch with a value
+//! recognizes a value from an older dump or a promoted replica.
 
 mod breaker;
 mod cluster;
@@ -13,22 +14,19 @@ mod topology;
 pub use connection::{Age, Bundle, Link, RedisOptions};
 pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
 
-/// A command did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The server is unreachable, did not respond in time, or cannot take commands now.
     #[error("Redis is unavailable ({operation})")]
     Unavailable {
-        /// The operation that failed.
         operation: &'static str,
-        /// The client's own error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server refused the command, or its answer has another shape. Repeating does not help.
-    #[error("unexpected answer of Redis: {detail}")]
+    /// The server refused the command, or its response has another shape. A repetition fails in the same way.
+    #[error("unexpected response from Redis: {detail}")]
     Unexpected {
-        /// The operation, and what the server said.
+        /// The operation, and the error or the shape of the response.
         detail: String,
     },
 }

@@ -1,4 +1,5 @@
-//! One Redis node: short timeouts, one retry on a fresh connection, a breaker of its own, and the epoch that each connection has learned.
+//! One Redis node: short timeouts, one retry on a new connection, a breaker, and the epoch that each connection has
+//! learned.
 
 use std::{sync::Arc, time::Instant};
 
@@ -22,27 +23,28 @@ pub(crate) struct Node(Arc<Inner>);
 struct Inner {
     client: Client,
     config: AsyncConnectionConfig,
-    /// Whether a replica will do, of which only its master's epoch is asked.
+    /// Whether the node may be a replica. A reply of a replica has no epoch of its own.
     replicas: bool,
     live: ArcSwapOption<Live>,
-    /// Held while a connection is made; when and why that failed the last time. Those who waited for it fail with it, instead of one after the other.
+    /// Held while a connection is made. It contains the time and the error of the last failure. Callers that waited for
+    /// a failed attempt return its error instead of trying one after another.
     connecting: Mutex<Option<(Instant, RedisError)>>,
     breaker: Breaker,
-    /// The function library that its scripts are in, as `FUNCTION LOAD` takes it.
+    /// The source of the function library, for `FUNCTION LOAD`.
     library: Arc<str>,
 }
 
-/// A connection. The process at its other end stays the same as long as it lives, so its epoch is learned once.
+/// A connection. The process at its other end stays the same for the life of the connection, so the epoch is learned
+/// once.
 struct Live {
     connection: MultiplexedConnection,
     epoch: Epoch,
 }
 
-/// What a node returned.
 pub(crate) struct Reply {
-    /// One value a command, which may be an error of its own.
+    /// One value for each command. A value may be an error.
     pub(crate) values: Vec<Value>,
-    /// The epoch of the server that returned them.
+    /// The epoch of the server that returned the values.
     pub(crate) epoch: Epoch,
 }
 
@@ -56,7 +58,7 @@ impl Node {
     pub(crate) async fn send(&self, operation: &'static str, commands: &[Cmd]) -> Result<Reply, LinkError> {
         let attempts = async {
             let outcome = match self.attempt(commands).await {
-                // A slow Redis is not asked twice: only a connection that broke is.
+                // Only a broken connection causes a retry. A slow Redis does not get the same commands twice.
                 Err(error) if error.is_connection_dropped() || error.is_connection_refusal() => self.attempt(commands).await,
                 other => other,
             };
@@ -66,7 +68,7 @@ impl Node {
         self.0.breaker.run(operation, open, attempts).await
     }
 
-    /// Makes the library known to this node, and by its replication to the replicas of it.
+    /// Loads the library into this node. Replication brings it to the node's replicas.
     pub(crate) async fn load_library(&self) -> Result<(), LinkError> {
         const OPERATION: &str = "load_library";
         let load = redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(&*self.0.library).clone();
@@ -76,13 +78,14 @@ impl Node {
         Ok(())
     }
 
-    /// Learns the epoch again, from the server as it is now: the node has perhaps become master in another's place, on the same connection.
+    /// Drops the connection, so that the next call learns the epoch again. The node may have become master on the same
+    /// connection.
     pub(crate) async fn learn_again(&self) {
         let _one = self.0.connecting.lock().await;
         self.0.live.store(None);
     }
 
-    /// The epoch that its connection has learned; `None` without a connection, and that of a replica.
+    /// The epoch that the connection has learned; `None` without a connection and for a replica.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.0.live.load().as_ref().map(|live| live.epoch).filter(|epoch| *epoch != Epoch::NONE)
     }
@@ -90,8 +93,8 @@ impl Node {
     async fn attempt(&self, commands: &[Cmd]) -> Result<Reply, RedisError> {
         let live = self.live().await?;
         let outcome = ask(&live, commands).await;
-        // A connection that does not answer may belong to a node that is gone without a word, one that refuses writes to a node that was replaced under
-        // its name. The next call makes another.
+        // A connection without a response may belong to a node that has disappeared. A connection that refuses writes
+        // may belong to a node that was replaced under its name. The next call makes a new connection.
         let useless = |error: &RedisError| {
             error.is_io_error()
                 || error.is_timeout()
@@ -103,7 +106,7 @@ impl Node {
         outcome
     }
 
-    /// The connection, made if there is none.
+    /// The connection. Makes one if there is none.
     async fn live(&self) -> Result<Arc<Live>, RedisError> {
         if let Some(live) = self.0.live.load_full() {
             return Ok(live);
@@ -149,15 +152,14 @@ async fn ask(live: &Live, commands: &[Cmd]) -> Result<Reply, RedisError> {
         pipeline.add_command(command);
     }
     let values = live.connection.clone().req_packed_commands(&pipeline, 0, commands.len()).await?;
-    // Of these the whole node is to blame, and not the command.
+    // These errors concern the whole node and not one command.
     let node = [ServerErrorKind::BusyLoading, ServerErrorKind::ReadOnly];
     match values.iter().find(|value| server_error(value).is_some_and(|kind| node.contains(&kind))) {
-        Some(error) => Err(error.clone().extract_error().err().unwrap_or_else(|| (ErrorKind::Parse, "no error").into())),
+        Some(error) => Err(error.clone().extract_error().err().unwrap_or_else(|| (ErrorKind::Parse, "an empty error").into())),
         None => Ok(Reply { values, epoch: live.epoch }),
     }
 }
 
-/// The name of a command.
 fn name(command: &Cmd) -> Option<&[u8]> {
     match command.args_iter().next() {
         Some(redis::Arg::Simple(name)) => Some(name),
@@ -165,13 +167,14 @@ fn name(command: &Cmd) -> Option<&[u8]> {
     }
 }
 
-/// Whether one of these commands changes something: what it says follows from facts, and is tried also while the breaker is open.
+/// Whether one of these commands changes a value. A change follows from facts, so it is tried even while the breaker is
+/// open.
 fn changes(commands: &[Cmd]) -> bool {
     const CHANGES: [&[u8]; 4] = [b"FCALL", b"SET", b"DEL", b"FUNCTION"];
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))
 }
 
-/// The kind of an answer that is an error.
+/// The kind of the error, if the response is an error.
 pub(crate) fn server_error(answer: &Value) -> Option<ServerErrorKind> {
     match answer {
         Value::ServerError(error) => error.kind(),
@@ -188,19 +191,19 @@ fn kind(error: &RedisError) -> Option<ServerErrorKind> {
 
 const UNKNOWN_FUNCTION: &str = "Function not found";
 
-/// Whether an answer says that the node does not know a function.
+/// Whether a response says that the node does not know a function.
 pub(crate) fn is_unknown_function(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.details().is_some_and(|details| details.contains(UNKNOWN_FUNCTION)))
 }
 
-/// Whether an error says so.
+/// Whether an error says that the node does not know a function.
 pub(crate) fn unknown_function(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains(UNKNOWN_FUNCTION))
 }
 
 pub(crate) fn link_error(operation: &'static str, error: RedisError) -> LinkError {
     match error.kind() {
-        // A script error, an unknown function, an answer of another shape: repeating does not help.
+        // A script error, an unknown function, or a response of another shape: a repetition fails in the same way.
         ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::UnexpectedReturnType | ErrorKind::Parse => {
             LinkError::Unexpected { detail: format!("{operation}: {error}") }
         }

@@ -1,4 +1,4 @@
-//! Which node of a cluster serves which slot.
+//! The map of a cluster: which node serves which slot.
 
 use std::{
     sync::{
@@ -13,10 +13,9 @@ use redis::{Arg, Cmd, Value, from_redis_value};
 
 use crate::node::Node;
 
-/// Slots of every cluster.
+/// The number of slots of every cluster.
 const SLOTS: u16 = 16_384;
 
-/// Host and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address {
     pub(crate) host: String,
@@ -24,7 +23,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `host:port` as redirections have it. An empty host is that of the node that answered, `here`.
+    /// Parses `host:port` of a redirection. An empty host stands for `here`, the host of the node that responded.
     pub(crate) fn of_redirect(text: &str, here: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self { host: if host.is_empty() { here } else { host }.to_owned(), port: port.parse().ok()? })
@@ -37,11 +36,11 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// A node under its address.
+/// A node and its address.
 pub(crate) struct Member {
     pub(crate) address: Address,
     pub(crate) node: Node,
-    /// Whether the epoch of its connection was compared with the node's own since this map was read.
+    /// Whether the epoch of the connection has been compared with the node's current epoch since this map was read.
     checked: AtomicBool,
 }
 
@@ -59,7 +58,7 @@ impl Member {
     }
 }
 
-/// Consecutive slots and who serves them.
+/// Consecutive slots, and the nodes that serve them.
 pub(crate) struct Range {
     first: u16,
     last: u16,
@@ -67,22 +66,23 @@ pub(crate) struct Range {
     pub(crate) replicas: Vec<Arc<Member>>,
 }
 
-/// The slots of a cluster as one of its nodes knew them.
+/// The slots of a cluster as one of its nodes returned them.
 pub(crate) struct Topology {
     ranges: Vec<Range>,
     pub(crate) read_at: Instant,
 }
 
 impl Topology {
-    /// Reads the answer to `CLUSTER SLOTS`; `None` when it has another shape. `here` is the host that answered, `member` finds or makes the node of
-    /// an address.
+    /// Reads a response to `CLUSTER SLOTS`; `None` if it has another shape. `here` is the host that responded. `member`
+    /// finds or makes the node of an address.
     pub(crate) fn read(answer: Value, here: &str, mut member: impl FnMut(Address) -> Option<Arc<Member>>) -> Option<Self> {
         let mut ranges = Vec::new();
         for range in from_redis_value::<Vec<Vec<Value>>>(answer).ok()? {
             let mut parts = range.into_iter();
             let mut slot = || from_redis_value::<u16>(parts.next()?).ok().filter(|slot| *slot < SLOTS);
             let (first, last) = (slot()?, slot()?);
-            // A node whose host is unknown says "?", one that has none to say what is left empty: the host that answered.
+            // The host "?" is unknown, and such a node is left out. An empty or missing host stands for the host that
+            // responded.
             let mut members = parts.filter_map(|node| {
                 let (host, port, ..) = node_of(node)?;
                 let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| here.to_owned());
@@ -95,18 +95,18 @@ impl Topology {
         Some(Self { ranges, read_at: Instant::now() })
     }
 
-    /// Who serves a slot; `None` when nobody does.
+    /// The range that contains a slot; `None` if no node serves it.
     pub(crate) fn range(&self, slot: u16) -> Option<&Range> {
         let range = self.ranges.get(self.ranges.partition_point(|range| range.last < slot))?;
         (range.first <= slot).then_some(range)
     }
 
-    /// Every primary once.
+    /// All primaries, each once.
     pub(crate) fn primaries(&self) -> Vec<Arc<Member>> {
         distinct(self.ranges.iter().map(|range| &range.primary))
     }
 
-    /// Every node once.
+    /// All nodes, each once.
     pub(crate) fn members(&self) -> Vec<Arc<Member>> {
         distinct(self.ranges.iter().flat_map(|range| std::iter::once(&range.primary).chain(&range.replicas)))
     }
@@ -119,14 +119,15 @@ fn distinct<'a>(members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Arc<Membe
     all
 }
 
-/// Host and port of a node in `CLUSTER SLOTS`; more may follow.
+/// Host and port of a node in `CLUSTER SLOTS`. More fields may follow.
 fn node_of(node: Value) -> Option<(Option<String>, u16)> {
     let mut parts = from_redis_value::<Vec<Value>>(node).ok()?.into_iter();
     let host = from_redis_value(parts.next()?).ok()?;
     Some((host, from_redis_value(parts.next()?).ok()?))
 }
 
-/// The slot of the first of these commands that has a key; `None` when none has. A key is a command's first argument, and the third one of FCALL.
+/// The slot of the first command that has a key; `None` if there is none. The key is the first argument of a command,
+/// and the third argument of `FCALL`.
 pub(crate) fn slot_of(commands: &[Cmd]) -> Option<u16> {
     commands.iter().find_map(|command| {
         let mut args = command.args_iter().map(|arg| match arg {
@@ -141,7 +142,6 @@ pub(crate) fn slot_of(commands: &[Cmd]) -> Option<u16> {
     })
 }
 
-/// The slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     let tag = || {
         let open = key.iter().position(|&byte| byte == b'{')? + 1;
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_that_redis_says() {
-        // CLUSTER KEYSLOT of a Redis 7.0.15.
+    fn slots_are_those_of_redis() {
+        // From `CLUSTER KEYSLOT` of Redis 7.0.15.
         let known =
             [("foo", 12_182), ("{831}:r:1042", 6_832), ("{831}:f:9", 6_832), ("{}a", 10_875), ("{a}{b}", 15_495), ("x{", 3_596)];
         for (key, expected) in known {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_goes_where_its_first_key_is() {
+    fn the_first_key_of_a_command_decides_its_slot() {
         let key = b"{831}:r:1042";
         let of = |command: &Cmd| slot_of(std::slice::from_ref(command));
         assert_eq!(of(redis::cmd("HGETALL").arg(key)), Some(slot(key)));

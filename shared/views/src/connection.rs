@@ -8,7 +8,7 @@ use redis_link::{Age, Bundle, Epoch, Link, LinkError, RedisOptions};
 
 use crate::library::{Function, LIBRARY};
 
-/// Arguments that serverless ElastiCache accepts in one call.
+/// The maximum number of arguments that serverless ElastiCache accepts in one call.
 pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 
 /// The Redis that holds the views. Clones share its connections.
@@ -16,10 +16,10 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 pub struct Redis(Link);
 
 impl Redis {
-    /// Prepares connections. They are made at their first use, so that a function starts without Redis.
+    /// Prepares connections. They are made at their first use, so a function starts without Redis.
     ///
     /// # Errors
-    /// The URL or the file of certificates cannot be read.
+    /// The URL or the certificate file cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
         Link::new(options, &LIBRARY.code).map(Self)
     }
@@ -37,15 +37,12 @@ impl Redis {
     /// Runs one command.
     ///
     /// # Errors
-    /// Redis is unavailable, or the answer has another shape.
+    /// Redis is unavailable, or the response has another shape.
     pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, StoreError> {
         self.0.query(operation, command).await.map_err(view_error)
     }
 
-    /// Runs one command, and returns the epoch of its server too.
-    ///
-    /// # Errors
-    /// As of [`Self::query`].
+    /// Runs one command and also returns the epoch of its server.
     pub async fn query_in_epoch<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -63,10 +60,10 @@ impl Redis {
         self.0.together(operation, commands, age).await.map_err(view_error)
     }
 
-    /// Runs commands on any keys, in one round trip a node, and returns their answers in order.
+    /// Runs commands on any keys, in one round trip for each node. Returns the responses in order.
     ///
     /// # Errors
-    /// One of them failed. The others have run, or have failed too.
+    /// At least one command failed. The others have run or have failed too.
     pub async fn each<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -75,10 +72,7 @@ impl Redis {
         self.0.each(operation, commands).await.map_err(view_error)
     }
 
-    /// As [`Self::each`], each answer with the epoch of its server.
-    ///
-    /// # Errors
-    /// As of [`Self::each`].
+    /// The same as [`Self::each`], each response with the epoch of its server.
     pub async fn each_in_epoch<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -106,10 +100,8 @@ impl Redis {
         self.0.strings_and(operation, keys, age, other).await.map_err(view_error)
     }
 
-    /// One step of a walk over all keys with `SCAN`: where it goes on, and the keys. Zero begins a walk and ends it.
-    ///
-    /// # Errors
-    /// As of [`Self::query`].
+    /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins
+    /// the walk and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
@@ -134,7 +126,6 @@ fn view_error(error: LinkError) -> StoreError {
     }
 }
 
-/// One script argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Arg {
     Bytes(Vec<u8>),
@@ -172,7 +163,7 @@ pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
     command
 }
 
-/// Milliseconds of a lifetime as an argument.
+/// A lifetime as an argument, in milliseconds.
 pub(crate) fn ms(duration: Duration) -> Arg {
     Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

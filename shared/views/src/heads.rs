@@ -11,10 +11,11 @@ use redis_link::{Age, Epoch};
 use tidemark_app::ports::HeadViews;
 use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
-/// Bytes of the version, which the script reads too.
+/// Bytes of the version. The script reads it too.
 const VERSION: usize = 6;
 
-/// Numbers that follow it, eight bytes each, little-endian: latest_seq, latest_at, posts, changes, pulled. Deleted posts take the rest.
+/// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
+/// deleted posts follows them.
 const NUMBERS: usize = 5;
 
 #[async_trait]
@@ -25,13 +26,13 @@ impl HeadViews for Redis {
         }
         let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)).collect();
         let values = self.strings("heads", &keys, Age::MomentOld).await?;
-        // What cannot be read counts as unknown: the facts are asked.
+        // A value that cannot be read counts as unknown and comes from the facts.
         let current = |value: Option<(Vec<u8>, Epoch)>| value.and_then(|(value, epoch)| decode(epoch.current(&value)?));
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value)?))).collect())
     }
 
     async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
-        // Every publish raises the one, every deletion the other.
+        // Every publish raises the first summand, and every deletion raises the second.
         let version = head.latest_seq + u64::from(head.deletions());
         let args = [version.into(), encode(head).into(), ms(keys::HEAD_LIFETIME)];
         self.call::<u8>(Function::Advance, &[keys::head(author)], &args).await.map(|_| ())
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_come_back_and_damaged_ones_are_unknown() {
+    fn heads_round_trip_and_damaged_heads_are_unknown() {
         let head = AuthorHead {
             latest_seq: 9,
             latest_at: Timestamp::from_ms(1_700_000_000_123),

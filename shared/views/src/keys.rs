@@ -1,149 +1,136 @@
-//! Every Redis key, formatted here and nowhere else.
+//! Formats of the Redis keys.
 //!
 //! | key | type | content | lifetime | written by | rebuilt from |
 //! |---|---|---|---|---|---|
 //! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::author_state) | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
 //! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, at most 1,128 | an hour longer than the state | deliver, retract, begin, seed, drop, touch | posts |
-//! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which it is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
+//! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
 //! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | 2 h; 5 min when empty | fill, relate | edges by followee |
-//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | who left a cached list → when, against follows that arrive late | 2 h | relate | |
-//! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of who fills the list | 10 s | lease | |
+//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late | 2 h | relate | |
+//! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
-//! | `{bucket}:counters:<user>:lease` | string | token of who stores them | 10 s | counters | |
-//! | `{bucket}:changed:<user>` | string | the user has followed or unfollowed somebody lately, or reacted to somebody | 3 s; 90 s where replicas are read | apply, forget_counters | |
-//! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that it is deleted; the author's bucket | 7 days | remember, bury | posts |
+//! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
+//! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 3 s; 90 s if replicas are read | apply, forget_counters | |
+//! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember, bury | posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
-//! | `{bucket}:n:<user>:<platform>` | string | what a user has read on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
+//! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
-//! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of who stores it | 1 s | store, replace | |
-//! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember | notices |
-//! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | doing the pages again |
-//! | `{post}:handled:<kind>` | number | followers handled in them | 7 days | progress | doing the pages again |
+//! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |
+//! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
+//! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | the pages, done again |
+//! | `{post}:handled:<kind>` | number | followers handled in these pages | 7 days | progress | the pages, done again |
 //!
-//! The hash tag is the user's bucket, one of 4,096, not the user: users of one bucket share a slot, so that one call serves many followers, on a cluster too.
+//! The hash tag of a user's key is the user's bucket, one of 4,096. Users of one bucket share a slot, so one call
+//! serves many followers, on a cluster too.
 
 use std::time::Duration;
 
 use tidemark_app::ports::{FanOutKind, List, NoticeRecord};
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 
-/// What is kept, and forgotten, together.
+/// A view. Its keys are kept and deleted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
-    /// A reader's state and feed.
+    /// State and feed of a reader.
     Reader(UserId),
-    /// Whom the user follows, who has left it and who fills it.
+    /// The list of authors that the user follows, with its departures and its lease.
     Following(UserId),
-    /// Who follows the user, likewise.
+    /// The list of the user's followers, with its departures and its lease.
     Fans(UserId),
-    /// The user's counters and who counts them.
+    /// The user's counters and their lease.
     Counters(UserId),
-    /// The user's reactions.
     Reactions(UserId),
-    /// The author's head.
     Head(UserId),
-    /// The post's summary.
     Summary(PostId),
-    /// The platform's head and who stores it.
+    /// The platform's head and its lease.
     Platform(Platform),
-    /// What the user has read on the platform, and who stores it.
+    /// The user's read state on the platform, and its lease.
     NoticeReads(UserId, Platform),
-    /// The notice's title in this revision.
+    /// The notice's title in a revision.
     Title(NoticeId, u64),
-    /// One key.
+    /// A single key.
     Key(String),
 }
 
-/// Whose key it is that was found.
+/// The owner of a key that a scan has found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// A user.
     User(UserId),
-    /// A post.
     Post(PostId),
-    /// A platform.
     Platform(Platform),
-    /// A user as a reader of a platform.
     NoticeReads(UserId, Platform),
     /// A notice in a revision.
     Title(NoticeId, u64),
-    /// Nobody: one of our keys, in another bucket than its user's.
+    /// None: the key has a known form, but the bucket is not that of its user.
     Astray(String),
 }
 
 /// How long a view lives after its reader's last read.
 pub const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
 
-/// How long a view without a feed lives: its reader follows nobody, or silent authors only.
+/// How long a view without a feed lives. Its reader follows no authors, or only authors without posts to show.
 pub const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// How long a feed lives: always longer than the state that says there is one.
+/// How long a feed lives. It must outlive the state that refers to it.
 pub const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
 
-/// How long a reader's reactions are kept after they were last written.
+/// How long a reader's reactions live after the last write.
 pub const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 
-/// How long relation lists and counters are kept.
 pub const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
-/// How long an empty relation list is remembered.
+/// How long an empty relation list is kept.
 pub const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// How long filling a list or counting may take.
+/// The longest time for filling a list or counting.
 pub const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long it is known that a user has changed an edge: longer than a first page is kept in memory.
+/// How long Redis remembers that a user has changed an edge. It is longer than a first page stays in memory.
 pub const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
 
-/// The same where replicas are read. A replica that has heard nothing of its primary for `repl-timeout` (60 s) says so, and is not believed; one that
-/// is further behind than that does not exist.
+/// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
+/// its response is not used. So no response is more stale than that.
 pub const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
-/// How long summaries of posts are kept.
 pub const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a head is kept: whatever goes wrong with one is over after that.
+/// How long a head is kept. A wrong head disappears after this time.
 pub const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long a read state of notices is kept after it was last written.
+/// How long a read state of notices lives after the last write.
 pub const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// How long reading a platform's head or a read state of notices may take.
+/// The longest time for reading a platform's head or a read state of notices.
 pub const NOTICE_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
-/// How long progress is kept.
 pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The reader state hash.
 pub fn reader_state(user: UserId) -> String {
     format!("{{{}}}:r:{user}", user.bucket())
 }
 
-/// The pattern of all reader state hashes.
 pub const ANY_READER_STATE: &str = "{*}:r:*";
 
-/// The feed.
 pub fn feed(user: UserId) -> String {
     format!("{{{}}}:f:{user}", user.bucket())
 }
 
-/// The head of an author whose readers pull.
+/// The head of a pulled author.
 pub fn head(author: UserId) -> String {
     format!("{{{}}}:h:{author}", author.bucket())
 }
 
-/// What a user thinks of authors' posts.
+/// The user's reactions.
 pub fn reactions(user: UserId) -> String {
     format!("{{{}}}:x:{user}", user.bucket())
 }
 
-/// The summary of a post.
 pub fn post(post: PostId) -> String {
     format!("{{{}}}:p:{post}", post.author.bucket())
 }
 
-/// A relation list, who left it, and the lease for filling it.
+/// A relation list, its departures, and the lease for filling it.
 pub fn list(list: List) -> [String; 3] {
     let key = match list {
         List::Following(user) => format!("{{{}}}:following:{user}", user.bucket()),
@@ -158,12 +145,12 @@ pub fn counters(user: UserId) -> [String; 2] {
     [key.clone(), format!("{key}:lease")]
 }
 
-/// The note that a user has changed an edge lately.
+/// The note that a user has recently changed an edge or a reaction.
 pub fn changed(user: UserId) -> String {
     format!("{{{}}}:changed:{user}", user.bucket())
 }
 
-/// The head of a platform, or what a user has read on it, and the lease for storing it.
+/// The head of a platform or a user's read state on it, and the lease for storing it.
 pub fn notice_record(record: NoticeRecord) -> [String; 2] {
     let key = match record {
         NoticeRecord::Head(platform) => format!("{{n{platform}}}:h"),
@@ -172,36 +159,28 @@ pub fn notice_record(record: NoticeRecord) -> [String; 2] {
     [key.clone(), format!("{key}:lease")]
 }
 
-/// Time and title of a notice.
 pub fn notice_title(notice: NoticeId, revision: u64) -> String {
     format!("{{n{}}}:t:{}:{revision}", notice.platform, notice.seq)
 }
 
-/// The bitmap of pages done.
 pub fn pages_done(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:pages:{}", kind_name(kind))
 }
 
-/// The number of followers handled.
 pub fn handled(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:handled:{}", kind_name(kind))
 }
 
-/// The type of a key, as Redis calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
-    /// A string.
     String,
-    /// A list.
     List,
-    /// A hash.
     Hash,
-    /// A sorted set.
     SortedSet,
 }
 
 impl KeyType {
-    /// What `TYPE` answers.
+    /// The type as the command `TYPE` returns it.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -231,20 +210,20 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
     }
 }
 
-/// Every view that a user can have.
+/// Every view that may belong to a user.
 pub fn of_user(user: UserId) -> Vec<View> {
     let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
 }
 
-/// Every view that a post can have.
+/// Every view that may belong to a post.
 pub fn of_post(id: PostId) -> Vec<View> {
     let progress = |kind| [pages_done(kind, id), handled(kind, id)].map(View::Key);
     let progress = [FanOutKind::Deliver, FanOutKind::Retract].into_iter().flat_map(progress);
     std::iter::once(View::Summary(id)).chain(progress).collect()
 }
 
-/// Whose a key is; `None` when it is none of these.
+/// The owner of a key; `None` if the key has none of these forms.
 pub fn owner(key: &str) -> Option<Owner> {
     let (tag, rest) = key.strip_prefix('{')?.split_once("}:")?;
     if let Some(owner) = tag.strip_prefix('n').and_then(|platform| of_platform(platform.parse().ok()?, rest)) {
@@ -271,14 +250,14 @@ pub fn owner(key: &str) -> Option<Owner> {
     }
 }
 
-/// Whose a key in a platform's slot is; `None` when it is neither its head nor a title.
+/// The owner of a key with a platform's hash tag; `None` if the key is neither a head nor a title.
 fn of_platform(platform: Platform, rest: &str) -> Option<Owner> {
     let parts: Vec<&str> = rest.split(':').collect();
     match parts[..] {
         ["h"] | ["h", "lease"] => Some(Owner::Platform(platform)),
         ["t", seq, revision] => {
             let notice = format!("{platform}-{seq}").parse().ok()?;
-            // As it is formatted, so that what is looked at is the key that was found.
+            // Only the canonical form, so that the owner's key is exactly the key that was found.
             let revision = revision.parse().ok().filter(|parsed: &u64| parsed.to_string() == revision)?;
             Some(Owner::Title(notice, revision))
         }
@@ -298,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_exactly_these() {
+    fn keys_have_exactly_this_format() {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         assert_eq!(reader_state(user), "{831}:r:1042");
@@ -323,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_to_be_its_owners() {
+    fn the_owner_of_every_key_is_found() {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();

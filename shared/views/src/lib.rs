@@ -1,6 +1,7 @@
-//! The views in Redis: derived, versioned, and rebuilt from the facts at any moment.
+//! The views in Redis. They are derived from the facts, carry versions, and can be rebuilt at any time.
 //!
-//! [`keys`] formats every key; `lua/` holds one file for each atomic operation, loaded as a function library by [`library`].
+//! [`keys`] formats the keys. `lua/` has one file for each atomic operation. [`library`] loads them as a function
+//! library.
 
 mod connection;
 pub mod heads;

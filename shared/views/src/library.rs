@@ -1,10 +1,10 @@
-//! The Redis function library: all of `lua/`, named by its content so that two versions can serve side by side during a deployment.
+//! The Redis function library: all files of `lua/`. Its name contains a hash of its content, so two versions can serve
+//! at the same time during a deployment.
 
 use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-/// One atomic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Function {
     Deliver,
@@ -51,7 +51,7 @@ impl Function {
         Self::Remember,
     ];
 
-    /// The name in the script and the script.
+    /// The name of the function in its file, and the file's content.
     const fn source(self) -> (&'static str, &'static str) {
         match self {
             Self::Deliver => ("deliver", include_str!("lua/deliver.lua")),
@@ -75,21 +75,20 @@ impl Function {
         }
     }
 
-    /// The name in logs and errors.
+    /// The name for logs and errors.
     pub(crate) fn source_name(self) -> &'static str {
         self.source().0
     }
 
-    /// The name that FCALL knows.
+    /// The name for FCALL.
     pub(crate) fn name(self) -> String {
         format!("{}_{}", self.source().0, LIBRARY.version)
     }
 }
 
-/// The library as FUNCTION LOAD takes it.
 pub(crate) struct Library {
     version: String,
-    /// Source code with its shebang.
+    /// The source code for FUNCTION LOAD, with its shebang.
     pub(crate) code: String,
 }
 
@@ -97,7 +96,7 @@ pub(crate) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let sources: Vec<(&str, &str)> = Function::ALL.iter().map(|function| function.source()).collect();
     let body = std::iter::once(CODEC).chain(sources.iter().map(|(_, code)| *code)).collect::<Vec<_>>().join("\n");
     let version: String = Sha256::digest(&body).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    // The connection appends its epoch to every call's arguments.
+    // The connection appends its epoch to the arguments of every call.
     let register = |(name, _): &(&str, &str)| {
         let call = format!("function(keys, argv) return {name}(keys, argv, table.remove(argv)) end");
         format!("redis.register_function('{name}_{version}', {call})\n")

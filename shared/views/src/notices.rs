@@ -13,10 +13,11 @@ use redis_link::{Age, Epoch};
 use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews};
 use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
 
-/// Bytes of the version that a head and a read state begin with, little-endian; the script reads it too.
+/// Bytes of the little-endian version at the start of a head and of a read state. The script reads it too.
 const VERSION: usize = 6;
 
-/// First byte of a read state after its version: a bitmap and where it begins, or a roaring bitmap; whichever is shorter.
+/// The first byte of a read state after its version: an offset and a bitmap, or a roaring bitmap. The shorter form is
+/// used.
 const BITS: u8 = 0;
 const ROARING: u8 = 1;
 
@@ -25,12 +26,12 @@ impl NoticeViews for Redis {
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
-        // Not from replicas: who has published a notice, or read one, reads this next.
+        // Not from replicas: the publisher of a notice, or a reader who has marked one, reads this next.
         let gets = [head, reads].map(Cmd::get);
         let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_state", gets.into()).await?;
         let mut next = || records.pop().and_then(|(record, epoch)| Some(epoch.current(&record?)?.to_vec()));
         let (reads, head) = (next(), next());
-        // What cannot be read, or is of another epoch, counts as unknown: the facts are asked, and their answer is stored over it.
+        // A record that cannot be read or is of another epoch counts as unknown. The facts replace it.
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
@@ -62,7 +63,7 @@ impl NoticeViews for Redis {
             return Ok(HashMap::new());
         }
         let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
-        // A title is under the key of its revision: an old one is no answer.
+        // The key of a title contains its revision, so a stale title is never used.
         let values = self.strings("notice_titles", &keys, Age::MomentOld).await?;
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
@@ -94,7 +95,7 @@ fn encode_head(head: &PlatformHead) -> Vec<u8> {
     bytes
 }
 
-/// The version that a record begins with, and the rest.
+/// Splits a record into its version and the rest.
 pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     let (version, rest) = record.split_at_checked(VERSION)?;
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_come_back_and_damaged_ones_are_unknown() {
+    fn heads_round_trip_and_damaged_heads_are_unknown() {
         let mut head = PlatformHead::default();
         for index in 0..300 {
             let expires_at = (index % 3 == 0).then(|| Timestamp::from_ms(1_900_000_000_000 + index));
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn read_states_come_back_in_the_shorter_form() {
+    fn read_states_round_trip_in_the_shorter_form() {
         let sets: [(SeqSet, u8, usize); 5] = [
             (SeqSet::default(), BITS, 2),
             ((1..=300).collect(), ROARING, 28),

@@ -13,7 +13,8 @@ use redis_link::{Age, Epoch};
 use tidemark_app::ports::{KnownReactions, PostViews};
 use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
 
-/// First byte of a summary: the post lives, or is deleted. Six bytes of time (ms, big-endian) and the title in UTF-8 follow.
+/// The first byte of a summary: a live or a deleted post. Six bytes of time (ms, big-endian) and the title in UTF-8
+/// follow.
 const LIVE: u8 = 0;
 const DELETED: u8 = 1;
 
@@ -23,7 +24,7 @@ impl PostViews for Redis {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
-        // What comes of these may be stored.
+        // Not from replicas: the caller may store a result of these summaries.
         let values = self.strings("summaries", &post_keys(posts), Age::Now).await?;
         Ok(known(posts, values))
     }
@@ -58,7 +59,7 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
     posts.iter().map(|&post| keys::post(post)).collect()
 }
 
-/// What cannot be read counts as unknown: the facts are asked, and its lifetime ends it.
+/// A summary that cannot be read counts as unknown and comes from the facts, until its lifetime ends.
 fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
     posts
         .iter()
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries_come_back_and_damaged_ones_are_unknown() {
+    fn summaries_round_trip_and_damaged_summaries_are_unknown() {
         let id: PostId = "7-3".parse().unwrap();
         for (title, deleted) in [("Grüße", false), ("", true)] {
             let post = PostSummary { id, title: title.to_owned(), created_at: Timestamp::from_ms(1_700_000_000_123), deleted };

@@ -12,7 +12,7 @@ use redis_link::Epoch;
 use tidemark_app::ports::{KnownReactions, ReactionViews};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
-/// Authors that a view keeps. One that would keep more begins again.
+/// The maximum number of authors in a view. A view that would exceed it starts empty again.
 const MOST_AUTHORS: u64 = 1_000;
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl Redis {
     }
 }
 
-/// Asks for a reader's reactions to these authors' posts; the answer is for [`known`].
+/// The command that reads a reader's reactions to these authors' posts. [`known`] decodes the response.
 pub(crate) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
     let mut command = redis::cmd("HMGET");
     command.arg(keys::reactions(reader)).arg(META_FIELD);
@@ -55,7 +55,7 @@ pub(crate) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
     command
 }
 
-/// What cannot be read counts as unknown: the facts are asked.
+/// Reactions that cannot be read count as unknown and come from the facts.
 pub(crate) fn known(authors: &[UserId], values: &[Option<Vec<u8>>], epoch: Epoch) -> KnownReactions {
     let Some((Some(token), values)) = values.split_first() else { return KnownReactions::default() };
     let Some(token) = epoch.current(token) else { return KnownReactions::default() };
@@ -76,7 +76,7 @@ mod tests {
     use tidemark_domain::Reaction;
 
     #[test]
-    fn what_cannot_be_read_counts_as_unknown() {
+    fn unreadable_reactions_count_as_unknown() {
         let authors = [1, 2, 3].map(|id| UserId::new(id).unwrap());
         let state = ReactionState::default().changed(1, Reaction::Like, true).unwrap();
         let [epoch, other] = ["8a31f0c2", "8a31f0c3"].map(|id| Epoch::read(Some(id.to_owned())).unwrap());
@@ -84,7 +84,7 @@ mod tests {
         let values = [Some(token), Some(state.encode()), None, Some(b"damaged".to_vec())];
         let found = known(&authors, &values, epoch);
         assert_eq!(found, KnownReactions { of: HashMap::from([(authors[0], state.clone())]), token: Some(7) });
-        assert_eq!(known(&authors, &values, other), KnownReactions::default(), "of another epoch");
+        assert_eq!(known(&authors, &values, other), KnownReactions::default(), "a record of another epoch");
         assert_eq!(known(&authors, &[None, Some(state.encode()), None, None], epoch), KnownReactions::default());
     }
 }

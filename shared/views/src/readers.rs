@@ -12,18 +12,18 @@ use tidemark_domain::{
     feed::{FEED_CAP, author_prefix},
 };
 
-/// Users served by one script call: a call costs about 2 µs fixed, so more gains little and holds other readers up. With three messages worked on side by side
-/// two hundred users are what a reader may have to wait for.
+/// Users in one script call. A call has a fixed cost of about 2 µs, so more users gain little and delay other readers.
+/// A worker handles three messages in parallel, so a reader may have to wait for about 200 users.
 const USERS_PER_CALL: usize = 70;
 
-/// Authors and entries in one seed call, so that both together stay below [`MAX_ARGUMENTS`].
+/// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
 const ENTRIES_PER_SEED: usize = 1_900;
 
-/// How long a rebuild may take before somebody else takes it over.
+/// How long a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// How long an unfollow's tombstone is kept in a view: longer than anything it holds off can be late.
+/// How long a view keeps the tombstone of an unfollow. No message that it blocks can be later than this.
 const TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 #[async_trait]
@@ -35,7 +35,7 @@ impl ReaderViews for Redis {
             let (fields, epoch) = self.query_in_epoch("state", redis::cmd("HGETALL").arg(state_key).clone()).await?;
             ((fields, Vec::new()), epoch)
         } else {
-            // A transaction: what is delivered between two commands would be in one and not in the other.
+            // A transaction: a delivery between two separate commands would be in one result and not in the other.
             let newest = i64::try_from(newest).unwrap_or(i64::MAX);
             let state = redis::cmd("HGETALL").arg(state_key).clone();
             let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
@@ -45,7 +45,7 @@ impl ReaderViews for Redis {
         let state = ReaderState::decode(fields).map_err(|error| StoreError::DamagedView { detail: error.to_string() })?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if newest > 0 && state.meta.feed && entries.is_empty() {
-            return Err(StoreError::DamagedView { detail: "the feed is gone".to_owned() });
+            return Err(StoreError::DamagedView { detail: "the feed is missing".to_owned() });
         }
         let whole = entries.len() < newest;
         let entries = entries.iter().rev().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
@@ -66,7 +66,7 @@ impl ReaderViews for Redis {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
             "ready" => Ok(Begun::Ready),
-            other => Err(StoreError::DamagedView { detail: format!("begin answered {other}") }),
+            other => Err(StoreError::DamagedView { detail: format!("begin returned {other}") }),
         }
     }
 
@@ -94,7 +94,8 @@ impl ReaderViews for Redis {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
-        // Authors and entries share as few calls as hold them; the low end comes with the last, when all above it is there.
+        // Authors and entries share the smallest number of calls. The last call carries the low end, when all entries
+        // above it are stored.
         let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
         for call in 0..calls {
             let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
@@ -167,7 +168,8 @@ impl ReaderViews for Redis {
 }
 
 impl Redis {
-    /// Calls a script over many users, which should be in bucket order, some a call, one call after another: readers get their turn in between.
+    /// Calls a script for many users, some users in each call, one call after another, so that readers are served in
+    /// between. The users should be in bucket order.
     async fn for_users(&self, function: Function, users: &[UserId], args: &[Arg]) -> Result<u64, StoreError> {
         let keys = |users: &[UserId]| users.iter().flat_map(|&user| user_keys(user)).collect::<Vec<String>>();
         if self.is_one_node() {
@@ -177,7 +179,8 @@ impl Redis {
             }
             return Ok(reached);
         }
-        // Users of one bucket a call, since they share a slot. The nodes take their calls side by side, and some at a time.
+        // One call serves users of one bucket, because they share a slot. The nodes run their calls in parallel, each
+        // some at a time.
         let calls = users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(USERS_PER_CALL));
         let calls =
             calls.map(|users| Bundle { commands: vec![fcall(function, &keys(users), args)], age: Age::Now, weight: users.len() });
@@ -190,7 +193,7 @@ fn user_keys(user: UserId) -> [String; 2] {
     [keys::reader_state(user), keys::feed(user)]
 }
 
-/// The part of `all` that call number `call` takes; nothing past the end.
+/// The part of `all` for the call with number `call`; empty past the end.
 fn part<T>(all: &[T], call: usize, size: usize) -> &[T] {
     all.chunks(size).nth(call).unwrap_or_default()
 }

@@ -13,16 +13,16 @@ use tidemark_app::{
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
-/// The member whose score says from which time on a list is complete begins with this byte, and the epoch follows: the marker of another epoch does not count. It sorts before
-/// every user.
+/// The first byte of a list's marker; the epoch follows. The score of the marker is the time from which the list is
+/// complete. A marker of another epoch does not count. The marker sorts before every user.
 const MARKER: u8 = 0;
 
-/// Whether a member of a list is its marker.
+/// Whether a member of a list is a marker, of any epoch.
 pub fn is_marker(member: &[u8]) -> bool {
     member.first() == Some(&MARKER)
 }
 
-/// Whether it is the marker of this epoch.
+/// Whether a member is the marker of this epoch.
 pub fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
     epoch.current(member) == Some(&[MARKER])
 }
@@ -99,7 +99,7 @@ impl RelationViews for Redis {
     }
 
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
-        // Where nobody reads old counters, nobody asks who might not.
+        // The note is needed only where counters are read from replicas.
         let note = changed_by.filter(|_| self.reads_replicas()).map(|by| self.note_change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
         self.each::<Value>("forget_counters", commands).await.map(|_| ())
@@ -114,7 +114,8 @@ impl Redis {
         let mut commands = vec![range().arg(0).arg(0).arg("WITHSCORES").clone()];
         match start {
             Start::Below(before) => {
-                // Entries of the cursor's own millisecond are asked for apart: the cursor may lie anywhere among them.
+                // Entries in the cursor's own millisecond need a range of their own: the cursor may lie anywhere among
+                // them.
                 let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
                 let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
                 commands.push(range().arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES").clone());
@@ -154,7 +155,8 @@ impl Redis {
         redis::cmd("SET").arg(keys::changed(user)).arg(1).arg("PX").arg(lifetime.as_millis() as u64).clone()
     }
 
-    /// Whether what `caller` asks about `owner` can hold no change of the caller's own. If that cannot be told, it may.
+    /// Whether a response about `owner` may come from a replica. It may if it cannot contain a recent change of
+    /// `caller`. False if this is unknown.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
         self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
@@ -185,7 +187,7 @@ fn encode(counters: Counters) -> Vec<u8> {
     record
 }
 
-/// `None` when the record is short or damaged.
+/// Returns `None` if the record is short or damaged.
 pub fn decode(record: &[u8]) -> Option<Counters> {
     let (&counts, checksum) = record.split_first_chunk::<20>()?;
     if checksum != crc32fast::hash(&counts).to_le_bytes() {
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_record_is_noticed() {
+    fn a_damaged_record_is_detected() {
         let counters = Counters { followings: 1, followers: 70_000, posts: 3, likes: 4, favorites: u32::MAX };
         let record = encode(counters);
         assert_eq!((record.len(), decode(&record)), (24, Some(counters)));

@@ -1,13 +1,14 @@
 #!lua name=tidemark_epoch_1
--- epoch: names this life of the server: the replication id that it had when it was asked first, as master. The id itself changes also while nothing is lost (when
--- a first replica attaches, when the last one has been gone for long), so it is remembered, in the memory of this process alone: a process that was started
--- again, or has loaded another server's data, remembers nothing and has another id. A replica has no epoch of its own, and forgets the one it had.
+-- epoch: names this life of the server. The name is the replication id that the server had, as a master, at the first
+-- call. The id itself also changes while no data is lost: when a first replica attaches, or when the last one has been
+-- disconnected for long. So this process keeps the first id, only in its memory. A process that restarts, or loads
+-- another server's data, loses it and has another id. A replica has no epoch, and forgets the one that it had.
 --
--- A library of its own that is never replaced.
+-- This is a library of its own, and no deployment replaces it.
 --
 -- KEYS     none
 -- ARGV     none
--- Returns  the first eight digits of the id; false on a replica; an error where INFO does not tell it
+-- Returns  the first eight digits of the id; false on a replica; an error if INFO does not contain the id
 
 local epoch
 

@@ -1,10 +1,10 @@
--- admit: opens the gate for follows, before the facts are read that seed them: what is delivered in between lands.
+-- admit: opens the gate for follows before the caller reads their facts, so that deliveries in between reach the view.
 --
 -- KEYS     [1] state hash
--- ARGV     for every author: author, rev, fresh value (an opening author state)
--- Returns  for every author 1 admitted, 2 admitted before and still opening, 0 complete, -1 stale (the view knows a later revision);
---          false without a view
--- Keeps    V1: a follow that an unfollow has overtaken does not come back.
+-- ARGV     for each author: author, rev, new value (an opening author state)
+-- Returns  for each author: 1 gate opened, 2 opened before and still opening, 0 complete, -1 stale (the view knows a
+--          later revision or this unfollow); false without a view
+-- Keeps    V1: a follow that is older than a known unfollow does not come back.
 local function admit(keys, argv, epoch)
   if not meta_of(keys[1], epoch) then return false end
   local results = {}

@@ -1,8 +1,11 @@
--- begin: starts a rebuild unless there is a view of this epoch or another rebuild is under way. From here on follows, deliveries and reads land in the view.
+-- begin: starts a rebuild, unless a view of this epoch exists or another rebuild is in progress. From now on the view
+-- accepts follows, deliveries and read states.
 --
 -- KEYS     [1] state hash  [2] feed
--- ARGV     [1] now ms  [2] deadline ms  [3] token (8 bytes)  [4] state lifetime ms  [5] '1' to start over whatever is there
--- Returns  'begun', 'building' (somebody else's, within its deadline) or 'ready'
+-- ARGV     [1] now ms  [2] deadline ms  [3] token (8 bytes)  [4] state lifetime ms
+--          [5] '1' to start again even if a view or a rebuild exists
+-- Returns  'begun', 'building' (another caller's rebuild, within its deadline) or 'ready'
+-- Keeps    V8: a view of another epoch counts as missing.
 local function begin(keys, argv, epoch)
   local meta = meta_of(keys[1], epoch)
   if meta and argv[5] ~= '1' then
@@ -11,7 +14,7 @@ local function begin(keys, argv, epoch)
   end
   local flags, newest, low = BUILDING, 0, ''
   if meta and argv[5] ~= '1' then
-    -- Taken over: what has landed since the first attempt stays.
+    -- This caller takes the rebuild over. Changes since its start remain.
     flags, newest, low = string.byte(meta, 1), newest_of(meta), low_of(meta)
   else
     redis.call('DEL', keys[1], keys[2])

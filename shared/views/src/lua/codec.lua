@@ -1,8 +1,8 @@
--- The packed values of a view, laid out in domain/author_state.rs, domain/reader_state.rs and domain/feed.rs.
+-- The packed values of a view. domain/author_state.rs, domain/reader_state.rs and domain/feed.rs describe the layouts.
 
 local META = '@'
 local BUILDING, FEED = 1, 2
--- Where the time of the newest entry and the epoch stand in the meta, and where what is always there ends.
+-- Positions in the meta: the newest entry's time, the epoch, and the end of the fixed part.
 local NEWEST, EPOCH, META_BYTES = 22, 28, 31
 
 local LIVE, OPENING, BITMAPS, MODES, OLDER = 1, 2, 4, 8, 16
@@ -11,11 +11,11 @@ local AUTHOR_BYTES = 31
 local MODE_NUMBERS = '<I4I4I4I4'
 local BEFORE_THROUGH = 21
 
--- Posts whose bits are kept exactly when a state is cut, and the length at which it is.
+-- The number of posts whose bits remain after a cut, and the number of posts above which a state is cut.
 local WINDOW = 2048
 local CUT_AT = 2 * WINDOW
 
--- Entries of a feed beyond its cap that are tolerated, so that not every delivery trims.
+-- Entries that a feed may have beyond its cap, so that not every delivery trims it.
 local SLACK = 128
 
 local function is_live(value)
@@ -73,7 +73,7 @@ local function with_bit(bits, index)
   return string.sub(bits, 1, at - 1) .. string.char(byte) .. string.sub(bits, at + 1)
 end
 
--- Moves `through` over what the tail has delivered behind it, and cuts the tail to what is left.
+-- Moves `through` past the delivered posts that follow it, and shortens the tail accordingly.
 local function advance(e)
   local first, through = math.floor(e.through / 8), e.through
   while has_bit(e.tail, through - first * 8) do through = through + 1 end
@@ -82,8 +82,9 @@ local function advance(e)
   if #e.tail == 1 and bit.rshift(string.byte(e.tail), through % 8) == 0 then e.tail = '' end
 end
 
--- The state without exact bits for posts that lie far below its end: of those only the number that is unread is kept. So a state stays small, and a
--- delivery takes the same time, however old the oldest unread post is. `AuthorState::bounded` in domain/author_state.rs does the same.
+-- Removes the exact bits of posts far below the end of a state, and keeps only the number of unread posts among them.
+-- So a state stays small, and the time of a delivery does not depend on the age of the oldest unread post.
+-- `AuthorState::bounded` in domain/author_state.rs does the same.
 local function bounded(e)
   local length = math.max(#e.read, #e.deleted)
   if length * 8 <= CUT_AT then return e end
@@ -106,14 +107,14 @@ local function bounded(e)
   return e
 end
 
--- Notes how the author's posts reach readers; whether that was news.
+-- Stores the author's modes. Returns whether they are new.
 local function set_modes(e, changes, pulled)
   if changes < e.changes or (changes == e.changes and pulled <= e.pulled) then return false end
   e.changes, e.pulled = changes, pulled
   return true
 end
 
--- Notes a delivery; whether that was news.
+-- Stores that a post is delivered. Returns whether this is new.
 local function set_delivered(e, seq)
   if seq <= e.through then return false end
   local index = seq - 1 - math.floor(e.through / 8) * 8
@@ -123,7 +124,8 @@ local function set_delivered(e, seq)
   return true
 end
 
--- The order of a feed: time, then the bytes of author and sequence number. Not `<`, which follows the server's locale.
+-- The order of a feed: by time, then by the bytes of author and sequence number. The operator `<` follows the server's
+-- locale, so it is not used.
 local function less(a, b)
   local at, bt = struct.unpack('>I6', a), struct.unpack('>I6', b)
   if at ~= bt then return at < bt end
@@ -134,24 +136,25 @@ local function less(a, b)
   return #a < #b
 end
 
--- When the newest entry was published that the feed ever held, or its low end if that is later: what is later still goes to the feed's end.
+-- The time of the newest entry that the feed has ever held, or of its low end if that is later. A post after this time
+-- goes to the end of the feed.
 local function newest_of(meta)
   return (struct.unpack('<I6', meta, NEWEST))
 end
 
--- The meta of a feed that has this entry, or has it for its low end.
+-- The meta after the feed has received this entry, or has it as its low end.
 local function reaching(meta, entry)
   local at = struct.unpack('>I6', entry)
   if at <= newest_of(meta) then return meta end
   return string.sub(meta, 1, NEWEST - 1) .. struct.pack('<I6', at) .. string.sub(meta, EPOCH)
 end
 
--- Whether something that ends with the epoch it was written in is of this one.
+-- Whether a value ends with this epoch. Such values carry the epoch in which they were written.
 local function is_of(value, epoch)
   return string.sub(value, -#epoch) == epoch
 end
 
--- The meta of a view; nothing if no view of this epoch exists.
+-- The meta of a view; false or nil if there is no view of this epoch.
 local function meta_of(state, epoch)
   local meta = redis.call('HGET', state, META)
   return meta and string.sub(meta, EPOCH, META_BYTES) == epoch and meta
@@ -177,7 +180,7 @@ local function without_flag(meta, flag)
   return string.char(bit.band(string.byte(meta, 1), 255 - flag)) .. string.sub(meta, 2)
 end
 
--- Puts an entry that is not the newest into its place; the length of the feed, 0 when the entry was there.
+-- Inserts an entry that is not the newest. Returns the length of the feed, or 0 if the entry was already there.
 local function insert_late(feed, entry)
   local count = 16
   while true do
@@ -191,7 +194,7 @@ local function insert_late(feed, entry)
   end
 end
 
--- Puts an entry into a feed, once; the length of the feed, 0 when the entry was there.
+-- Inserts an entry into a feed, once. Returns the length of the feed, or 0 if the entry was already there.
 local function insert(feed, entry)
   local newest = redis.call('LINDEX', feed, '-1')
   if not newest or less(newest, entry) then return redis.call('RPUSH', feed, entry) end
@@ -205,7 +208,7 @@ local function push_all(feed, entries)
   end
 end
 
--- Cuts a feed to its cap; the meta that says from which entry on it is complete.
+-- Cuts a feed to its cap. Returns the meta with the entry from which the feed is complete.
 local function trim(feed, meta, cap)
   redis.call('LTRIM', feed, -cap, -1)
   return with_low(meta, redis.call('LINDEX', feed, 0))

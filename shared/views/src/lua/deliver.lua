@@ -1,18 +1,22 @@
--- deliver: puts a post into the views of live followers, feed entry and state bit in the same call. Idempotent and commutative (V3, V4).
+-- deliver: puts a post into the views of live followers: feed entry and state bit in the same call.
 --
--- KEYS     for every user: state hash, feed
--- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry  [8] changes and [9] pulled, the author's modes
--- Returns  how many of the users have a view that follows the author
--- Keeps    V8: a view of another epoch counts as none.
---          V1: without a live field for the author nothing happens, so that what overtook an unfollow leaves no ghost.
---          A deleted post stays deleted, a read post stays read, posts below the view's low end are counted but not stored.
+-- KEYS     for each user: state hash, feed
+-- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry
+--          [8] changes and [9] pulled, the author's modes
+-- Returns  the number of users whose view follows the author
+-- Keeps    V3, V4: a repeated or reordered call gives the same view.
+--          V8: a view of another epoch counts as missing.
+--          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
+--          leaves no ghost.
+--          A deleted post stays deleted, and a read post stays read. A post below the view's low end is counted and
+--          not stored.
 
--- The meta after an entry has come into the feed, which has this length now; false when the feed had been lost under the view.
+-- The meta after the feed has received an entry and has this length; false if the feed was lost and the state was not.
 local function stored(state, feed, meta, length, argv, cap)
   meta = reaching(meta, argv[7])
   if length == 1 then
     if has_flag(meta, FEED) then return false end
-    -- The reader was remembered as having nothing to see: from here on there is a feed, with a feed's lifetime.
+    -- The view had no feed. It has one now, with a feed's lifetime.
     redis.call('PEXPIRE', feed, argv[2])
     redis.call('PEXPIRE', state, argv[1])
     return with_flag(meta, FEED)
@@ -21,11 +25,11 @@ local function stored(state, feed, meta, length, argv, cap)
   return meta
 end
 
--- The author's value after the post, and whether the post is to be stored.
+-- The author's value after the post, and whether the feed must store the post.
 local function note(value, seq, at, changes, pulled)
   local e = unpack_author(value)
   local dirty, index = set_modes(e, changes, pulled), seq - e.base - 1
-  -- All that came after the last post published for pull was pushed, up to this one.
+  -- All posts after the last pulled post were pushed, up to this one.
   if changes % 2 == 1 and pulled <= e.asked and seq > e.asked then
     e.asked, dirty = seq, true
   end
@@ -37,7 +41,7 @@ local function note(value, seq, at, changes, pulled)
   return dirty and pack_author(bounded(e)) or value, shown
 end
 
--- Any post in any order.
+-- The general case: any post, in any order.
 local function deliver_one(state, feed, before, value, argv, cap)
   local after, shown = note(value, tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[8]), tonumber(argv[9]))
   local meta = before
@@ -45,7 +49,7 @@ local function deliver_one(state, feed, before, value, argv, cap)
     meta = stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
   end
   if not meta then
-    -- What was lost is lost for the whole view: the next read rebuilds it.
+    -- Without its feed the whole view is lost. The next read rebuilds it.
     redis.call('DEL', state, feed)
   elseif meta ~= before then
     redis.call('HSET', state, META, meta, argv[4], after)
@@ -54,7 +58,8 @@ local function deliver_one(state, feed, before, value, argv, cap)
   end
 end
 
--- Whether the next post in order changes nothing of such a value but two of its numbers: no post is delivered behind a gap, and this one is not deleted.
+-- Whether the delivery of the next post in order changes only two numbers of this value: no post after it is delivered
+-- yet, and it is not deleted itself.
 local function is_in_order(value, flags, seq)
   if flags % OLDER < BITMAPS then return true end
   if flags % OLDER >= MODES then return false end
@@ -64,7 +69,7 @@ local function is_in_order(value, flags, seq)
 end
 
 local function deliver(keys, argv, epoch)
-  -- Looked up once: this is where a fan-out spends the server's time.
+  -- Local copies, because a fan-out spends the server's time in this loop.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
   local pushed_alone, newest, reached = argv[8] == '0', pack_numbers('<I6', at), 0
@@ -76,7 +81,8 @@ local function deliver(keys, argv, epoch)
       reached = reached + 1
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
       if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, byte(value), seq) then
-        -- In order, and the newest of all: two numbers of the value and one of the meta change, and the feed grows at its end.
+        -- The next post in order, and the newest of the feed: two numbers of the value and one of the meta change, and
+        -- the feed grows at its end.
         local length = call('RPUSH', feed, entry)
         if length > 1 and length <= cap + SLACK then
           meta = sub(meta, 1, NEWEST - 1) .. newest .. sub(meta, EPOCH)

@@ -1,9 +1,9 @@
--- drop: takes an unfollowed author out of a view: state, counts and entries at once.
+-- drop: removes an unfollowed author from a view: state, counts and entries in one call.
 --
 -- KEYS     [1] state hash  [2] feed
--- ARGV     [1] author  [2] rev of the unfollow  [3] what the author's entries have after their time
--- Returns  1, 0 when the view knows a later revision; false without a view
--- Keeps    V1: the tombstone holds off a follow, an older one, that arrives later.
+-- ARGV     [1] author  [2] rev of the unfollow  [3] the bytes of the author's entries after their time
+-- Returns  1, or 0 if the view knows a later revision; false without a view
+-- Keeps    V1: the tombstone blocks an older follow that arrives later.
 local function drop(keys, argv, epoch)
   local state, feed = keys[1], keys[2]
   local values = redis.call('HMGET', state, META, argv[1])

@@ -1,8 +1,10 @@
--- fill: stores a relation list read from the facts, unless somebody changed it meanwhile.
+-- fill: stores a relation list from the facts, unless a change has removed the lease.
 --
--- KEYS     [1] list  [2] who left it  [3] lease for filling it
--- ARGV     [1] token of the lease  [2] lifetime ms  [3] complete from this time on, ms  then member and since for each
--- Returns  1, or 0 when the lease is not the caller's any more
+-- KEYS     [1] list  [2] departures  [3] lease for filling it
+-- ARGV     [1] token of the lease  [2] lifetime ms  [3] time from which the list is complete, ms
+--          then for each member: member, since ms
+-- Returns  1, or 0 if the caller does not hold the lease
+-- Keeps    a list that was read from the facts before a change is never stored after it.
 local function fill(keys, argv, epoch)
   if redis.call('GET', keys[3]) ~= argv[1] .. epoch then return 0 end
   redis.call('DEL', keys[1], keys[2], keys[3])

@@ -1,8 +1,8 @@
--- finish: ends a rebuild; the view is complete from here on.
+-- finish: ends a rebuild. From now on the view is complete.
 --
 -- KEYS     [1] state hash
 -- ARGV     [1] token  [2] now ms  [3] state lifetime ms  [4] lifetime ms of a view without a feed
--- Returns  1, or 0 when the rebuild is not the caller's any more
+-- Returns  1, or 0 if the rebuild is no longer the caller's
 local function finish(keys, argv, epoch)
   local meta = meta_of(keys[1], epoch)
   if not meta or not has_flag(meta, BUILDING) or string.sub(meta, 14, 21) ~= argv[1] then return 0 end

@@ -1,8 +1,8 @@
--- lease: takes the lease for storing a record or a list: its holder may store what it reads from the facts after this.
+-- lease: takes the lease for a record or a list. Its holder may store facts that it reads after this call.
 --
 -- KEYS     [1] lease
--- ARGV     [1] token  [2] lifetime ms  [3] '1' to leave it to a holder of this epoch
--- Returns  1, or 0 when another has it
+-- ARGV     [1] token  [2] lifetime ms  [3] '1' to fail if a lease of this epoch exists
+-- Returns  1, or 0 if another caller holds the lease
 local function lease(keys, argv, epoch)
   local known = argv[3] == '1' and redis.call('GET', keys[1])
   if known and is_of(known, epoch) then return 0 end

@@ -1,4 +1,5 @@
--- open: makes a reader's reactions ready to be filled: what changes from here on lands in them. Those of another epoch are forgotten.
+-- open: prepares the view of a reader's reactions for a fill. From now on it accepts changes. A view of another epoch
+-- is deleted.
 --
 -- KEYS     [1] the reader's reactions
 -- ARGV     [1] token for a new view  [2] lifetime ms

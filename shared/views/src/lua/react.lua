@@ -1,11 +1,14 @@
--- react: stores what the facts say of a reader's reactions, author by author. Idempotent and commutative: a fact's version orders it.
+-- react: stores a reader's reactions from the facts, author by author. Idempotent and commutative: a fact's version
+-- orders its values.
 --
 -- KEYS     [1] the reader's reactions
--- ARGV     [1] token of the view that was open before the facts were read, '' for any  [2] lifetime ms  [3] most authors
---          then for every author: author, value (a reaction state, which begins with its version)
--- Returns  how many were stored; 0 without the view
--- Keeps    V7: a view that was lost after the facts were read is another one by now and does not take them; what is later is never replaced.
---          A view of too many authors is thrown away whole.
+-- ARGV     [1] token of the view that was open before the facts were read, '' for any view  [2] lifetime ms
+--          [3] maximum number of authors
+--          then for each author: author, value (a reaction state, which begins with its version)
+-- Returns  the number of stored values; 0 without the view
+-- Keeps    V7: a view that replaced a lost one has another token and does not accept facts that were read before the
+--          loss. A later version is never replaced by an earlier one.
+--          A view of too many authors is deleted as a whole.
 local function react(keys, argv, epoch)
   local token = redis.call('HGET', keys[1], META)
   if not token or not is_of(token, epoch) or (argv[1] ~= '' and token ~= argv[1] .. epoch) then return 0 end

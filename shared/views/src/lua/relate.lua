@@ -1,12 +1,15 @@
--- relate: brings one edge, as it is now, into one cached relation list. Idempotent and commutative: the time of a change orders it.
+-- relate: applies the current state of one edge to one cached relation list. Idempotent and commutative: the time of a
+-- change orders it.
 --
--- KEYS     [1] list  [2] who left it  [3] lease for filling it
--- ARGV     [1] '1' follows, '0' does not  [2] since when, ms  [3] member  [4] most members, 0 for any number  [5] lifetime ms
--- Returns  1 when the list is cached
--- Keeps    a list of another epoch is not touched: its marker, which names the epoch, is not this one's.
---          a fill that began before the change is not stored (its lease is gone); a follow older than a known unfollow does not come back.
+-- KEYS     [1] list  [2] departures  [3] lease for filling it
+-- ARGV     [1] '1' follows, '0' does not  [2] since ms  [3] member  [4] maximum number of members, 0 without a maximum
+--          [5] lifetime ms
+-- Returns  1 if the list is cached, else 0
+-- Keeps    V8: a list of another epoch does not change. Its marker names that epoch.
+--          A fill that began before the change is not stored, because its lease is removed.
+--          A follow that is older than a known unfollow does not come back.
 
--- Most who left that are remembered of one list. With more, the list is forgotten and filled again when it is read.
+-- The maximum number of departures of one list. Beyond it the list is deleted, and the next read fills it again.
 local MOST_GONE = 5000
 
 local function relate(keys, argv, epoch)
@@ -21,7 +24,7 @@ local function relate(keys, argv, epoch)
     redis.call('ZADD', list, 'GT', argv[2], member)
     redis.call('PEXPIRE', list, argv[5])
     if most > 0 and redis.call('ZCARD', list) > most + 1 then
-      -- The marker is the lowest member; the one above it goes, and all of its millisecond.
+      -- The marker is the lowest member. The member above it is removed, with all members of the same millisecond.
       local lowest = redis.call('ZRANGE', list, 1, 1, 'WITHSCORES')
       redis.call('ZREMRANGEBYSCORE', list, '-inf', lowest[2])
       redis.call('ZADD', list, tonumber(lowest[2]) + 1, marker)
@@ -32,7 +35,7 @@ local function relate(keys, argv, epoch)
     redis.call('ZREM', list, member)
     redis.call('ZADD', gone, 'GT', argv[2], member)
     redis.call('PEXPIRE', gone, argv[5])
-    -- Nothing arrives as late as that.
+    -- No change arrives later than this.
     redis.call('ZREMRANGEBYSCORE', gone, '-inf', since - tonumber(argv[5]))
     if redis.call('ZCARD', gone) > MOST_GONE then redis.call('DEL', list, gone) end
   end

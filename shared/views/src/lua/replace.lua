@@ -1,9 +1,10 @@
--- replace: brings a record that is there in line with a later version, and takes the lease from whoever is about to store an older one.
+-- replace: replaces an existing record by a later version, and removes the lease of a caller that may store an older
+-- one.
 --
 -- KEYS     [1] record, which begins with its version (6 bytes)  [2] lease for storing it
 -- ARGV     [1] version  [2] record  [3] lifetime ms
--- Returns  1, or 0 when there is no record, or one of another epoch, of the same version or a later one
--- Keeps    V4; a change is never undone by facts that were read before it, nor brought back by one that comes late after a loss.
+-- Returns  1, or 0 if there is no record, or one of another epoch, or of the same or a later version
+-- Keeps    V4. Facts that were read before a change never undo it. After a loss, a late change creates no record.
 local function replace(keys, argv, epoch)
   redis.call('DEL', keys[2])
   local known = redis.call('GET', keys[1])

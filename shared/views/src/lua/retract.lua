@@ -1,9 +1,12 @@
--- retract: takes a deleted post out of live views, the inverse of deliver. Idempotent and commutative, also with deliver (V4).
+-- retract: removes a deleted post from live views. It is the inverse of deliver.
 --
--- KEYS     for every user: state hash, feed
--- ARGV     [1] author  [2] seq  [3] the author's deletions including this one  [4] entry  [5] changes and [6] pulled, the author's modes
--- Returns  how many of the users have a view
--- Keeps    V2: the deleted bit outlives a delivery that comes later. The modes that the deleted post's delivery would have told are told.
+-- KEYS     for each user: state hash, feed
+-- ARGV     [1] author  [2] seq  [3] the author's deletions including this one  [4] entry
+--          [5] changes and [6] pulled, the author's modes
+-- Returns  the number of users who have a view
+-- Keeps    V2: the deleted bit outlives a delivery that arrives later.
+--          V4: it is idempotent and commutative, also with deliver.
+--          It stores the modes that the post's delivery would have stored.
 local function retract(keys, argv, epoch)
   local seq, deletions, changes, pulled = tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[5]), tonumber(argv[6])
   local reached = 0
@@ -19,10 +22,11 @@ local function retract(keys, argv, epoch)
         if index >= 0 then
           e.deleted = with_bit(e.deleted, index)
         elseif e.older > 0 and seq <= e.horizon then
-          -- Whether it was one of the unread ones that are only counted, the facts know: the next read asks them.
+          -- Only the facts know whether this post was one of the unread posts up to the horizon. The next read
+          -- loads them.
           e.flags = bit.bor(e.flags, OPENING)
         end
-        -- It will never be delivered: without its bit `through` would stop here for good.
+        -- The post will never be delivered. Without its bit `through` could not move past it.
         set_delivered(e, seq)
         if deletions > e.deletions then e.deletions = deletions end
         set_modes(e, changes, pulled)

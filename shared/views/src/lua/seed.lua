@@ -1,13 +1,17 @@
--- seed: merges what the facts say into a view. Also how a change of read state arrives (with no claim about deliveries).
+-- seed: merges author states and entries from the facts into a view. It also applies a change of read state, which
+-- makes no statement about deliveries.
 --
 -- KEYS     [1] state hash  [2] feed
--- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] token or ''  [5] lowest entry or '', raises the view's
+-- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] token or ''
+--          [5] lowest entry or ''; it raises the low end of the view
 --          [6] A, then A times: author, value (an author state); then the entries, oldest first
--- Returns  the indexes (from 1) of the authors whose facts are older than what the view knows: load them again; false without a view,
---          or when the token is given and the rebuild is not the caller's any more
--- Keeps    V4 by versions: the edge's revision, the read fact's version and the number of deletions may only grow. Deliveries are merged, never undone.
+-- Returns  the indexes (from 1) of the authors to load again: the view has no field of this revision yet, or knows
+--          a later read state or more deletions; false without a view, or if the token's rebuild is no longer the
+--          caller's
+-- Keeps    V4 by versions: the edge's revision, the read state's version and the number of deletions only grow.
+--          Deliveries are merged and never undone.
 local function merge_author(e, s)
-  -- Delivered bits as absolute bytes: all below `through` are ones, then the tails.
+  -- Delivered bits as absolute bytes: ones below `through`, then the tails.
   local seen, known = math.floor(e.through / 8), math.floor(s.through / 8)
   s.through = math.max(e.through, s.through)
   local from, tail = math.floor(s.through / 8), {}
@@ -21,12 +25,12 @@ local function merge_author(e, s)
   s.newest = math.max(s.newest, e.newest)
   set_modes(s, e.changes, e.pulled)
   s.asked, s.asked_deletions = math.max(s.asked, e.asked), math.max(s.asked_deletions, e.asked_deletions)
-  -- A value that claims nothing of deliveries does not end the opening either.
+  -- A value without a statement about deliveries does not end the opening.
   if bit.band(s.flags, OPENING) ~= 0 then s.flags = e.flags end
   return s
 end
 
--- Merges ascending entries into a feed, each once.
+-- Merges entries in ascending order into a feed, each once.
 local function merge_entries(feed, entries)
   local newest = redis.call('LINDEX', feed, -1)
   if not newest or less(newest, entries[1]) then return push_all(feed, entries) end

@@ -1,7 +1,8 @@
--- touch: extends the lifetimes of a view after a read, drops what lies below the cap and old tombstones.
+-- touch: extends the lifetimes of a view after a read. It removes entries below the cap and old tombstones.
 --
 -- KEYS     [1] state hash  [2] feed
--- ARGV     [1] now ms  [2] state lifetime ms  [3] feed lifetime ms  [4] cap  [5] tombstones older than this unix second go
+-- ARGV     [1] now ms  [2] state lifetime ms  [3] feed lifetime ms  [4] cap
+--          [5] unix second; tombstones with a lower revision are removed
 -- Returns  1; false without a complete view that has a feed
 local function touch(keys, argv, epoch)
   local state, feed, cap = keys[1], keys[2], tonumber(argv[4])
