@@ -42,7 +42,7 @@ pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: 
     for ((author, _), came) in came {
         let posts = shown.get(&author).map_or(0, |shown| shown.posts);
         match came {
-            // One edge was written, whatever the number of the author's posts in the feed.
+            // One edge was written for all of the author's posts in the feed.
             Came::Written => {
                 tally.wrote(1);
                 tally.found(posts - 1);
