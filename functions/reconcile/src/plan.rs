@@ -20,7 +20,7 @@ const SHARE: f64 = 0.05;
 /// How long a difference must last. A request takes less time from its fact to its views.
 const SETTLE_MS: u64 = 2_000;
 
-/// Keys or items in one step of a walk: some hundred users, a few seconds.
+/// Keys or items in one step of a walk: about a hundred users, a few seconds.
 const SLICE: usize = 500;
 
 /// The part of the work.

@@ -148,7 +148,7 @@ impl StoredFacts {
         Ok(Some(Decoded { found: shard, damaged }))
     }
 
-    /// These posts. Unknown ones are left out.
+    /// The posts with these ids. Unknown posts are left out.
     pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let found = self.batch_get("stored_posts", vec![(self.tables.posts.clone(), keys)]).await?;
@@ -287,7 +287,7 @@ impl StoredFacts {
         self.notices_of(platform).await
     }
 
-    /// The slots of a platform among these that any user in this user's shard of the numbers of readers has read.
+    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
     pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         self.slots_counted(user, platform, slots).await
     }

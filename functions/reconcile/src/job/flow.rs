@@ -193,7 +193,7 @@ impl Reconcile {
         let inspected = self.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
-            // It is counted already, with all that were given up.
+            // `given_up_before` already counts it.
             Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(()),
             Inspected::Done(_) => Some(0),
             Inspected::Missing { pages, .. } => Some(pages.len()),

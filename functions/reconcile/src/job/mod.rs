@@ -232,7 +232,7 @@ impl Reconcile {
                 Err(error) => looked.failed(Subject::Facts(user), error),
             }
         }
-        // An edge that its author does not list is one difference. It makes no second one of the author's count.
+        // An edge that its author does not list is one difference. The author's count is not a second one.
         let missing: BTreeSet<(UserId, UserId)> = known.iter().flat_map(facts::missing).collect();
         for facts in &known {
             let found = facts::differences(facts, &missing).into_iter().map(Difference::from).collect();
