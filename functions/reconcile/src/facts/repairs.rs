@@ -185,7 +185,8 @@ impl StoredFacts {
         Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
     }
 
-    /// Adds a post to the deleted posts of its author's head, or removes it, if both are as the look found them.
+    /// Adds a post to the deleted posts of its author's head, or removes it. The write fails if the head has changed
+    /// since it was read here, or if the post is not as the look found it.
     async fn set_deleted(&self, post: PostId, deleted: bool) -> Result<bool, StoreError> {
         let found = self.batch_get(OPERATION, vec![(self.tables.posts.clone(), vec![schema::head(post.author)])]).await?;
         let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
