@@ -1,6 +1,8 @@
-//! Drains follower batches into Redis and lists further pages.
+//! Runs the tasks of the queue: delivers pages of followers to views, lists further pages, updates views, counters and
+//! heads.
 //!
-//! Each message stands alone: one that fails goes back by itself, one that is malformed reaches the dead-letter queue by itself.
+//! Each message is handled separately. A failed task is sent again on its own, and a malformed message reaches the
+//! dead-letter queue on its own.
 
 use std::time::Duration;
 
@@ -10,18 +12,16 @@ use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{App, fan_out, ports::Task, queue};
 use tracing::{error, warn};
 
-/// Messages of one event worked on side by side, all there are in one: the last would have Redis wait for it. Each calls one script after another, so that readers
-/// get their turn.
+/// Messages of one event that are processed concurrently: an event has three. With fewer, the last message would leave
+/// Redis idle. Each task calls one script after another, so that readers are served in between.
 const PARALLEL: usize = 3;
 
-/// A page task hands its rest on after this time, so that it does not hold a worker that others wait for, and in any case this long before the function's deadline.
+/// A page task sends its rest as a new task after this time, so that it does not hold a worker that others wait for.
 const SLICE: Duration = Duration::from_secs(1);
+/// It does so this long before the function's deadline at the latest.
 const RESERVE: Duration = Duration::from_secs(5);
 
-/// Works on one event.
-///
-/// # Errors
-/// Never: what failed is reported message by message.
+/// Runs the tasks of one event. It never returns an error: it reports each failed message.
 pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
     let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
     let stop_at = deadline.min(app.stores.clock.now().ms() + SLICE.as_millis() as u64);
@@ -51,7 +51,8 @@ fn decode(message: SqsMessage) -> Result<(String, Task), BatchItemFailure> {
     }
 }
 
-/// Small tasks come first, so that a small author's followers do not wait for a big one's in the same event.
+/// The sort key of a task. Small tasks run first, so that a small author's followers do not wait for a big author's
+/// followers in the same event.
 fn size(task: &Task) -> usize {
     match task {
         Task::Sync { .. } | Task::Rebuild { .. } | Task::Notices { .. } | Task::Tell { .. } => 1,
@@ -69,7 +70,8 @@ async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchIt
         }
         Err(error) => {
             warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
-            // It is tried again in a message of its own: it waits seconds instead of the queue's visibility timeout, and as often as an outage lasts.
+            // The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout,
+            // and it has `most_tries` attempts instead of the queue's receives.
             let again = app.fan_outs.later.again(&task, fan_out::most_tries(&error, &task)).await.is_ok();
             (!again).then(|| failure(id))
         }

@@ -6,7 +6,6 @@ use tidemark::{
     http::{Answer, Problem, Request},
 };
 
-/// The five counters of a user.
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;

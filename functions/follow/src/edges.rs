@@ -7,7 +7,7 @@ use tidemark::{
     http::{Answer, Problem, Request},
 };
 
-/// Authors in one `POST /v1/following`.
+/// The most authors in one `POST /v1/following`.
 const MAX_AUTHORS: usize = 50;
 
 /// `PUT /v1/following/{author}`.

@@ -1,7 +1,8 @@
-//! The relation side: follow and unfollow, lists, status, counters.
+//! Follow and unfollow, lists, status, counters.
 //!
-//! The edge is the fact; the caller's own views are brought in line before the answer, so that the next read shows it. The same is done once more,
-//! and for whatever was cut off, by the relation projector from the edges' stream.
+//! The edge is the fact. The function updates the caller's own views before the response, so that the caller's next
+//! read shows the change. The relation projector updates them once more from the stream of edges, which also completes
+//! interrupted requests.
 
 mod counters;
 mod edges;
@@ -16,7 +17,7 @@ use tidemark::{
     ports::List,
 };
 
-/// The routes this function owns.
+/// The routes of this function. A test compares them with `template.yaml`.
 pub const ROUTES: &[&str] = &[
     "PUT /v1/following/{author}",
     "DELETE /v1/following/{author}",
@@ -28,10 +29,7 @@ pub const ROUTES: &[&str] = &[
     "GET /v1/relations",
 ];
 
-/// Answers one request.
-///
-/// # Errors
-/// Never: failures are answers.
+/// Handles one request. It never returns an error: a failure is a response.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
     Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "PUT /v1/following/{author}" => edges::follow(app, &request).await,

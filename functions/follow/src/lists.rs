@@ -8,10 +8,10 @@ use tidemark::{
     ports::{List, Start},
 };
 
-/// How far `?offset=` reaches.
+/// The largest `?offset=`.
 const MAX_OFFSET: u64 = 10_000;
 
-/// One page, newest first.
+/// Returns one page of a list, newest first.
 pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId) -> List) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;

@@ -8,10 +8,10 @@ use tidemark::{
     relations::Status,
 };
 
-/// Users in one request.
+/// The most users in one request.
 const MAX_USERS: usize = 100;
 
-/// One user, seen from the caller.
+/// The relation between the caller and one user.
 pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
@@ -20,7 +20,7 @@ pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Answer, Probl
     Ok(Answer::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), only_following)))
 }
 
-/// Many users, in the asked order.
+/// The relations between the caller and many users, in the order of the request.
 pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let asked = request.query_pairs().iter().filter(|(name, _)| name == "user");
@@ -37,7 +37,7 @@ pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Answer, Prob
     Ok(Answer::json(200, &json!({ "items": items })))
 }
 
-/// `?only=following`.
+/// Reads `?only=following`.
 fn only_following(request: &Request) -> Result<bool, Problem> {
     match request.query("only") {
         None => Ok(false),

@@ -1,6 +1,7 @@
-//! Read and unread: one post, many posts, through a post, everything before a time.
+//! Marks posts read and unread: one post, a list of posts, an author's posts up to a number, all posts before a time.
 //!
-//! A change is a fact before the answer, and reaches the view guarded by its version, so that any number of devices end as the facts say.
+//! The fact is written before the response is sent. The update of the view carries the version of the fact, so changes
+//! by several devices of a user end in the state of the facts.
 
 mod marks;
 
@@ -11,13 +12,10 @@ use tidemark::{
     http::{Problem, serve},
 };
 
-/// The routes this function owns.
+/// The routes of this function. A test compares them with `template.yaml`.
 pub const ROUTES: &[&str] = &["PUT /v1/posts/{post}/read", "DELETE /v1/posts/{post}/read", "POST /v1/reads"];
 
-/// Answers one request.
-///
-/// # Errors
-/// Never: failures are answers.
+/// Handles one request. It never returns an error: a failure is a response.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
     Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "PUT /v1/posts/{post}/read" => marks::one(app, &request, true).await,

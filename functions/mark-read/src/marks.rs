@@ -8,10 +8,10 @@ use tidemark::{
     reader::Origin,
 };
 
-/// Posts in one request.
+/// The most posts in one request.
 const MAX_POSTS: usize = 500;
 
-/// Marks one post read, or unread again.
+/// Marks one post read, or unread if `read` is false.
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
@@ -25,13 +25,14 @@ pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answ
     Ok(Answer::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
 }
 
-/// Marks many posts, one author through a post, or everything before a time.
+/// Marks a list of posts, an author's posts up to a number, or all posts before a time. A request has exactly one of
+/// these three forms.
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let body = request.body()?;
     let forms = [body.has("posts"), body.has("author") || body.has("through"), body.has("all")];
     if body.has("before") && !body.has("all") {
-        return Err(Problem::invalid("before", "goes with all alone"));
+        return Err(Problem::invalid("before", "is allowed only together with all"));
     }
     let marked = match forms {
         [true, false, false] => app.reading.mark_posts(caller, &body.ids::<PostId>("posts", MAX_POSTS)?).await?,
@@ -42,7 +43,7 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem
             }
             app.reading.mark_before(caller, body.optional_time("before")?).await?
         }
-        _ => return Err(Problem::invalid("posts", "must come alone, or author with through, or all: exactly one of the three")),
+        _ => return Err(Problem::invalid("posts", "is one of three forms (posts, author with through, all): send exactly one")),
     };
     let answer = json!({ "changed": marked.changed, "unread": { "total": marked.snapshot.state.unread_total() } });
     Ok(Answer::json(200, &answer).degraded(marked.snapshot.origin == Origin::Degraded))

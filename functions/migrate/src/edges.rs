@@ -1,4 +1,4 @@
-//! Relation lists to follow edges: the transaction of a follow, with the time at which it began.
+//! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,13 +23,13 @@ use crate::{
     source::{Member, Shape, SourceError},
 };
 
-/// Followers of one list worked on side by side.
+/// Followers of one list that are imported concurrently.
 const PARALLEL: usize = 8;
 
-/// Posts of an author up to which all times are loaded at once instead of looking for one.
+/// For an author with at most this number of posts, all times are loaded at once. Otherwise each time is looked up.
 const TIMES: u64 = 1_000;
 
-/// Whose list it is.
+/// The owner of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Side {
     /// Members are followees.
@@ -38,7 +38,7 @@ pub(crate) enum Side {
     Followee(UserId),
 }
 
-/// What came of one follow.
+/// The result of one follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Came {
     Written,
@@ -46,10 +46,10 @@ pub(crate) enum Came {
     Refused(Reason),
 }
 
-/// A follow as a legacy key has it.
+/// The other user and the start of a follow, as a legacy key has them.
 pub(crate) type Follow = (UserId, Timestamp);
 
-/// `uf:flws:`, `u_follow:`, `uf:fans:` and `u_fans:`; scores are units of `unit_ms` milliseconds.
+/// Imports `uf:flws:`, `u_follow:`, `uf:fans:` or `u_fans:`. Scores are units of `unit_ms` milliseconds.
 pub(crate) async fn list(
     run: &Run<'_>,
     side: Side,
@@ -101,7 +101,8 @@ pub(crate) fn count(tally: &mut Tally, came: Came, key: &str, member: UserId) {
     }
 }
 
-/// Imports an author's followers. Most are there from their own lists: that is seen a hundred at a time.
+/// Imports an author's followers. Most edges exist from the followers' own lists, so the edges are looked up first, a
+/// hundred at a time.
 async fn followers(
     run: &Run<'_>,
     author: UserId,
@@ -128,7 +129,7 @@ async fn followers(
     Ok(())
 }
 
-/// Makes one user's follows; what came of each.
+/// Makes follows of one user. Returns the result of each.
 pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
@@ -138,7 +139,7 @@ pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> R
     if missing.is_empty() {
         return Ok(came);
     }
-    // What is over the limit now need not be prepared; the transaction has the last word.
+    // Follows over the limit need no preparation. The transaction checks the limit again.
     let room = run.app.settings.following_limit.saturating_sub(run.app.stores.edges.followings(user).await?);
     let (fits, over) = missing.split_at(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
     came.extend(over.iter().map(|follow| (*follow, Came::Refused(Reason::FollowingLimit))));
@@ -159,8 +160,8 @@ pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> R
     Ok(came)
 }
 
-/// What an edge needs to be right from its first moment: where news begins, and read marks for every legacy post after that, but for those that the legacy
-/// unread set names.
+/// Prepares the edges so that counts are right from the first moment: `base`, and read marks for every legacy post
+/// after `base` that is not in the legacy unread set.
 async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<NewFollow>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let unread_keys: Vec<String> = authors.iter().map(|author| legacy::unread_key(user, *author)).collect();
@@ -184,7 +185,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
     Ok(new)
 }
 
-/// The posts in a legacy unread set. What cannot be read there is no post that could be unread.
+/// The posts in a legacy unread set. Members that are not posts of the author are left out.
 async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, MigrateError> {
     let mut unread = SeqSet::default();
     let mut cursor = Some(0);
@@ -203,7 +204,7 @@ async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, Migr
     Ok(unread)
 }
 
-/// The author's latest post at a time.
+/// The author's latest sequence number at a time, 0 before the first post.
 async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timestamp) -> Result<Seq, MigrateError> {
     if at >= head.latest_at || head.latest_seq == 0 {
         return Ok(head.latest_seq);

@@ -1,4 +1,4 @@
-//! [`Imports`] on DynamoDB.
+//! Imports into DynamoDB.
 
 use std::{collections::HashMap, ops::Deref};
 use tidemark_app::ports::StoreError;
@@ -25,7 +25,7 @@ use tidemark_facts::{
     windows::{self, Layout, bits_of},
 };
 
-/// Imports of facts. Each is idempotent, and what was done here since stays as it is.
+/// Imports of facts. Each is idempotent, and changes that were made here stay.
 #[derive(Debug, Clone)]
 pub struct Imports(pub DynamoFacts);
 
@@ -40,23 +40,24 @@ impl Deref for Imports {
 const TABLE: &str = "migration";
 
 impl Imports {
-    /// The posts that these blogs became; others left out.
+    /// The posts that these blogs became. Other blogs are left out.
     pub async fn mapped(&self, blogs: &[BlogId]) -> Result<HashMap<BlogId, PostId>, StoreError> {
         let keys = distinct(blogs).into_iter().map(keys::mapping).collect();
         let found = self.batch_get("mapped", vec![(self.tables.migration.clone(), keys)]).await?;
         found.iter().flatten().map(read_mapping).collect()
     }
 
-    /// What was imported of these authors; those of whom nothing was left out.
+    /// The imports of these authors. Authors without imports are left out.
     pub async fn import_records(&self, authors: &[UserId]) -> Result<HashMap<UserId, ImportRecord>, StoreError> {
         let keys = distinct(authors).into_iter().map(keys::import_record).collect();
         let found = self.batch_get("import_records", vec![(self.tables.migration.clone(), keys)]).await?;
         found.iter().flatten().map(read_record).collect()
     }
 
-    /// Makes posts of one author's blogs, which are ordered by time and at most [`BLOGS_PER_IMPORT`]: head, posts, mappings and record in one transaction.
-    /// They take the author's next sequence numbers. One that is older than the author's latest post is archived. When there are `followers`, the posts'
-    /// fan-outs are pending. The record says that they are unsettled, and the head whether there are `more` blogs.
+    /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings
+    /// and record in one transaction. The posts take the author's next sequence numbers. A blog that is older than the
+    /// author's latest post becomes an archived post. If there are `followers`, the fan-outs of the posts are pending.
+    /// The record stores that the posts are unsettled, and the head stores whether there are `more` blogs.
     pub async fn import_posts(
         &self,
         author: UserId,
@@ -89,14 +90,14 @@ impl Imports {
             }
             match self.write_import((&before, found[0].first()), &head, &known, &record, &news, &written).await? {
                 Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
-                // The author has published, or another run was faster.
+                // The author has published in the meantime, or another run has imported the blogs.
                 Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
             }
         }
         Err(StoreError::Contention { operation: "import_posts" })
     }
 
-    /// Notes that followers know of the author's imported posts up to `last`.
+    /// Stores that the followers have the author's imported posts up to `last`.
     pub async fn settle(&self, author: UserId, last: Seq) -> Result<(), StoreError> {
         let update = self
             .client
@@ -108,18 +109,18 @@ impl Imports {
             .expression_attribute_values(":last", number(last));
         match update.send().await {
             Err(error) if !condition_failed(&error) => Err(unavailable("settle", error)),
-            // Settled by another run, or more has come.
+            // Another run has settled them, or more posts were imported.
             _ => Ok(()),
         }
     }
 
-    /// Makes follows that began earlier, as [`super::Edges::follow`] does. An edge that is there stays as it is, and so does an unfollow that is not older
-    /// than the follow: [`Followed::Existing`] has either.
+    /// Makes follows that began earlier, in the transaction of any follow. An existing edge stays, and so does an
+    /// unfollow that is not older than the follow: both are [`Followed::Existing`].
     pub async fn import_follows(&self, user: UserId, follows: &[NewFollow], now: Timestamp) -> Result<Vec<Followed>, StoreError> {
         self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
     }
 
-    /// The read marks of one user that were imported, by author.
+    /// The imported read marks of one user, by author.
     pub async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         let found = self.batch_get("imported_reads", vec![(self.tables.reads.clone(), keys)]).await?;
@@ -130,11 +131,12 @@ impl Imports {
         found.iter().flatten().map(read).collect()
     }
 
-    /// Adds read marks and remembers them as imported; those imported before are left out, so that a post that was made unread here stays so. How many
-    /// were new.
+    /// Adds read marks and stores them as imported. Marks that were imported before are left out, so that a post that
+    /// was marked unread here stays unread. Returns the number of new marks.
     pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, StoreError> {
         for attempt in 0..ATTEMPTS {
-            // State and imported marks are one item, read at once and guarded by one version: an unmark in between is not overwritten.
+            // One item has the state and the imported marks. It is read at once and guarded by one version, so an
+            // unmark in between is not overwritten.
             let wanted = vec![(self.tables.reads.clone(), vec![schema::reads(user, author)])];
             let found = self.batch_get("import_reads", wanted).await?;
             let (state, known) = match found.iter().flatten().next() {
@@ -154,14 +156,14 @@ impl Imports {
         Err(StoreError::Contention { operation: "import_reads" })
     }
 
-    /// Which bits of a block of a legacy notice's bitmap were imported.
+    /// The imported bits of a block of a legacy notice's bitmap.
     pub async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
         let wanted = vec![(self.tables.migration.clone(), vec![keys::imported_bits(notice, block)])];
         let found = self.batch_get("imported_bits", wanted).await?;
         found.iter().flatten().next().map_or(Ok(SeqSet::default()), |item| Reader { table: TABLE, item }.seqs("users"))
     }
 
-    /// Remembers more of them.
+    /// Adds to the imported bits of a block.
     pub async fn remember_bits(&self, notice: LegacyNotice, block: u64, bits: &SeqSet) -> Result<(), StoreError> {
         for attempt in 0..ATTEMPTS {
             let known = self.imported_bits(notice, block).await?;
@@ -184,7 +186,6 @@ impl Imports {
         Err(StoreError::Contention { operation: "remember_bits" })
     }
 
-    /// How far a run is.
     pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, StoreError> {
         let wanted = vec![(self.tables.migration.clone(), vec![keys::run(run)])];
         let found = self.batch_get("progress", wanted).await?;
@@ -195,7 +196,7 @@ impl Imports {
         found.iter().flatten().next().map(read).transpose()
     }
 
-    /// Writes progress whose version is one above the stored one; false, and nothing is written, when it is not.
+    /// Stores progress if its version is one above the stored one. Otherwise it writes nothing and returns false.
     pub async fn save_progress(&self, run: &str, progress: &StoredProgress) -> Result<bool, StoreError> {
         let mut item = keys::run(run);
         item.extend([("version".to_owned(), number(progress.version)), ("progress".to_owned(), string(&progress.text))]);
@@ -213,7 +214,8 @@ impl Imports {
 }
 
 impl Imports {
-    /// The post that a blog becomes as its author's next, and its time in the order of the author's posts. `head` is the author's after it.
+    /// Makes a blog the author's next post, and updates `head`. Returns the post, and its time in the order of the
+    /// author's posts.
     fn append(&self, head: &mut AuthorHead, blog: &Blog, followers: u64, now: Timestamp) -> (Post, Timestamp) {
         let seq = head.latest_seq + 1;
         let archived = blog.created_at < head.latest_at;
@@ -284,7 +286,7 @@ impl Imports {
         let mut windows = Vec::new();
         head = if archived > 0 {
             let sets = [("deleted", &after.deleted), ("archived_seqs", &after.archive)];
-            // The blogs leave no room for windows that move; new posts change the newest window of each set alone.
+            // The transaction has no room for windows that move. New posts change only the newest window of each set.
             let layout = Layout::new(&schema::head(author), stored, &sets, false)?;
             windows = layout.puts(OPERATION, &self.tables.posts)?;
             conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));

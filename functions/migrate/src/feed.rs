@@ -1,4 +1,5 @@
-//! Home feeds to follow edges, where a feed is all there is of them: a feed is a view, and what it proves is that its reader follows the authors in it.
+//! Imports feeds as follow edges, for users who have no relation list. A feed is a view and is not imported itself, but
+//! its reader follows the authors in it.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,14 @@ use crate::{
     source::{Member, Shape},
 };
 
-/// What a feed has of one author: how many posts, and the time of the oldest.
+/// The number of an author's posts in a feed, and the time of the oldest.
 struct Shown {
     posts: u64,
     since: Timestamp,
 }
 
-/// `focusFeedKey{user}`: read to its end at once, since what counts is the oldest post of each author; feeds hold a thousand.
+/// Imports `focusFeedKey{user}`. It reads the feed to its end at once, because an edge begins at the oldest post of its
+/// author. A feed has about a thousand entries.
 pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
     let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
     let mut cursor = Some(0);
@@ -32,7 +34,7 @@ pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: 
         cursor = piece.next;
     }
     shown.remove(&user).into_iter().for_each(|own| tally.found(own.posts));
-    // A list of the user's own says whom he follows; what the feed has besides was left by unfollows.
+    // If the user has a list, it decides whom the user follows. Other authors in the feed were left by unfollows.
     let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
     let has_list = run.source.exist(&lists).await?.contains(&true);
     let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
@@ -40,7 +42,7 @@ pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: 
     for ((author, _), came) in came {
         let posts = shown.get(&author).map_or(0, |shown| shown.posts);
         match came {
-            // One edge was written, whatever the number of posts that speak of it.
+            // One edge was written for all of the author's posts in the feed.
             Came::Written => {
                 tally.wrote(1);
                 tally.found(posts - 1);
@@ -81,7 +83,7 @@ async fn collect(
     Ok(())
 }
 
-/// Which of these authors the user follows, or has unfollowed since.
+/// An author with an edge, live or ended, is already there. Other authors are refused.
 async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;

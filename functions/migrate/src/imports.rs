@@ -1,33 +1,33 @@
-//! What migration writes: facts that began elsewhere, each once, whatever happened to it here since.
+//! The data of imports. Each legacy fact is imported once, also if it was changed here since.
 
 use tidemark_domain::{AuthorHead, Post, Seq, SeqSet};
 
-/// Blogs that one import takes: with head, record and mappings they fill a transaction.
+/// The most blogs in one import: with head, record and mappings they fill a transaction.
 pub const BLOGS_PER_IMPORT: usize = 48;
 
-/// What was imported of an author.
+/// The imports of one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ImportRecord {
-    /// The posts that came by import.
+    /// The posts that were imported.
     pub posts: SeqSet,
-    /// First and last imported post that earlier followers have not been told of.
+    /// First and last imported post that the followers from before the import have not received yet.
     pub unsettled: Option<(Seq, Seq)>,
 }
 
-/// What came of an import of blogs.
+/// The result of an import of blogs.
 #[derive(Debug, Clone, Default)]
 pub struct ImportedPosts {
-    /// Those that are posts now and were not before.
+    /// The new posts. Blogs that were posts before are left out.
     pub written: Vec<Post>,
-    /// The author's head after it.
+    /// The author's head after the import.
     pub head: AuthorHead,
 }
 
-/// How far a run is: written by nobody else since, when the version says so.
+/// The stored progress of a run. Its version shows whether another run has saved in the meantime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredProgress {
     /// Grows by one with every save.
     pub version: u64,
-    /// The run's own text.
+    /// The progress as JSON.
     pub text: String,
 }

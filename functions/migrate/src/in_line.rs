@@ -1,10 +1,11 @@
-//! Showing imported read marks to a reader who is here already.
+//! Updates live views after an import of read marks.
 
 use tidemark::{App, domain::UserId};
 
 use crate::MigrateError;
 
-/// Shows the read state of these authors into the reader's view, when there is one. The facts stand whatever happens here: what cannot be done now is left to a worker.
+/// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot be
+/// updated: a worker updates it later.
 pub(crate) async fn reads(app: &App, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
     let shown = match app.stores.reader_views.view(user, 0).await {
         Ok(None) => return Ok(()),

@@ -1,9 +1,10 @@
-//! What the five source systems left in Redis: every key, named here and nowhere else, and how its members are read. Pure; `migrate` does the reading.
+//! The keys that the five source systems keep in Redis, and how their members are parsed. This module reads nothing
+//! itself.
 //!
 //! | layout | key | type | members | becomes |
 //! |---|---|---|---|---|
-//! | `author-blogs` | `author:blogs:{author}` | set | blog ids | posts, with what `blog:info` says of each |
-//! | `blog-info` | `blog:info:{blog}` | hash | `id`, `userId`, `title`, `createTime` (ms or RFC 3339) | posts that no author's set named |
+//! | `author-blogs` | `author:blogs:{author}` | set | blog ids | posts, with title and time from `blog:info` |
+//! | `blog-info` | `blog:info:{blog}` | hash | `id`, `userId`, `title`, `createTime` (ms or RFC 3339) | posts that no author's set names |
 //! | `user-read` | `user:read:{user}` | set | blog ids | read marks |
 //! | `blog-read` | `blog:read:{user}` | sorted set | blog ids, any score | read marks |
 //! | `following` | `uf:flws:{user}` | sorted set | followees, score ms | follow edges |
@@ -12,7 +13,7 @@
 //! | `u-fans` | `u_fans:{user}` | sorted set | followers, score unix seconds | follow edges |
 //! | `feed` | `focusFeedKey{user}` | sorted set | blog ids, score creation ms; `0` with score 1 marks an empty feed | follow edges of users who have no list of their own |
 //! | `notices` | `notice:{platform}:{notice}` | bitmap | bit at offset = user id, from the first byte's highest bit | read marks of notices |
-//! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: asked for with every edge, what is in it stays unread |
+//! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: read with every new edge; its posts stay unread |
 
 use serde::{Deserialize, Serialize};
 
@@ -22,17 +23,17 @@ use tidemark_domain::{
     time::Timestamp,
 };
 
-/// A post of the source systems.
+/// The id of a post in the source systems.
 pub type BlogId = u64;
 
-/// Longest title, in characters, that a post may have.
+/// The longest title of a post, in characters.
 const MAX_TITLE: usize = 200;
 
-/// How far ahead of this system's clock a legacy time may be: another machine's clock, not garbage.
+/// A legacy time may be this far ahead of this system's clock, because clocks differ.
 const CLOCKS_DIFFER_MS: u64 = 24 * 3600 * 1000;
 
-/// A kind of legacy key, in the order of import: posts, then what was read of them, then who follows whom. A reader's view that opens with a new edge
-/// finds posts and read marks in place, and so counts right from its first moment.
+/// A kind of legacy key. The order is the order of import: posts, then their read marks, then follows. So when a new
+/// edge opens an author in a view, posts and read marks are stored, and the counts are right from the first moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
@@ -58,61 +59,56 @@ pub enum Layout {
     Notices,
 }
 
-/// Why something was not imported.
+/// Why an entry was not imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// The key does not end in an id.
     KeyWithoutId,
-    /// The key holds another type than its layout says.
+    /// The key has another type than its layout.
     WrongType,
     /// The member is not a decimal number from 1 to 2^64−1.
     NotAnId,
-    /// The score is not a whole number of time units, or out of range.
+    /// The score is not a whole number of time units, or it is out of range.
     NotATime,
-    /// The time lies ahead: it would hold back everything ordered after it.
+    /// The time is more than a day in the future. It would hold back everything that is ordered after it.
     TimeAhead,
-    /// A user who follows himself.
     SelfFollow,
-    /// The follower has as many followees as allowed.
+    /// The follower follows as many authors as allowed.
     FollowingLimit,
-    /// The set names a blog that has no `blog:info`: it has expired, nothing is known of it.
+    /// The set names a blog without `blog:info`: it has expired, and nothing else is known of the blog.
     NoInfo,
-    /// `blog:info` lacks a field, or its `id` is another.
+    /// `blog:info` lacks a field, or its `id` is not the key's.
     InfoIncomplete,
     /// The title is empty or longer than 200 characters.
     TitleLength,
-    /// The set is another author's than `blog:info` says.
+    /// `blog:info` names another author than the set.
     OtherAuthor,
-    /// A blog that is no post: it was never imported, or is unreadable itself.
+    /// The blog is not a post: it was never imported, or it is unreadable itself.
     UnknownPost,
-    /// The bitmap is of a notice that the event names no live one for.
+    /// The event names no live notice for the bitmap.
     UnknownNotice,
-    /// The feed has posts of an author whom the user's own list does not name: left over from an unfollow.
+    /// The feed has posts of an author who is not in the user's own list: an unfollow left them.
     NotFollowed,
 }
 
-/// A blog as `blog:info` tells of it.
+/// The content of a `blog:info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blog {
-    /// Its legacy id.
     pub id: BlogId,
-    /// Who wrote it.
     pub author: UserId,
     /// 1 to 200 characters.
     pub title: String,
-    /// When.
     pub created_at: Timestamp,
 }
 
-/// The fields of `blog:info`, in the order of [`Blog::read`].
+/// The fields of `blog:info`, in the order that [`Blog::read`] expects.
 pub const BLOG_FIELDS: [&str; 4] = ["id", "userId", "title", "createTime"];
 
-/// A member of a feed that stands for no post.
+/// The member that marks an empty feed. It is not a blog.
 pub const EMPTY_FEED_MARKER: &[u8] = b"0";
 
 impl Layout {
-    /// All, in the order of import.
+    /// All layouts, in the order of import.
     pub const ALL: [Self; 10] = [
         Self::AuthorBlogs,
         Self::BlogInfo,
@@ -126,7 +122,7 @@ impl Layout {
         Self::Notices,
     ];
 
-    /// What every key of the layout begins with; an id follows, of notices a platform and an id.
+    /// The prefix of every key of the layout. An id follows; in keys of notices, a platform and an id.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::AuthorBlogs => "author:blogs:",
@@ -142,7 +138,7 @@ impl Layout {
         }
     }
 
-    /// Whether it becomes follow edges.
+    /// Whether its entries become follow edges.
     pub fn is_of_follows(self) -> bool {
         (Self::Following..=Self::Feed).contains(&self)
     }
@@ -153,60 +149,46 @@ impl Layout {
     }
 
     /// The id in a key of this layout.
-    ///
-    /// # Errors
-    /// It does not end in one.
     pub fn id_of(self, key: &str) -> Result<UserId, Reason> {
         key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
     }
 }
 
-/// A notice of the source systems: they number notices across platforms.
+/// Platform and id of a notice in the source systems, which number notices across platforms.
 pub type LegacyNotice = (Platform, u64);
 
-/// The notice in `notice:{platform}:{notice}`.
-///
-/// # Errors
-/// The key does not end in a platform from 1 to 65535 and an id.
+/// Parses `notice:{platform}:{notice}`. The platform must be a number from 1 to 65535.
 pub fn notice(key: &str) -> Result<LegacyNotice, Reason> {
     let parts = key.strip_prefix(Layout::Notices.prefix()).and_then(|rest| rest.split_once(':'));
     let read = |(platform, notice): (&str, &str)| Some((platform.parse().ok()?, id(notice.as_bytes()).ok()?));
     parts.and_then(read).ok_or(Reason::KeyWithoutId)
 }
 
-/// The offsets of the bits that are set in `bytes`, whose first bit has offset `first`.
+/// The offsets of the set bits in `bytes`, whose first bit has offset `first`.
 pub fn bits(first: u64, bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let set = (first..).step_by(8).zip(bytes).filter(|(_, byte)| **byte != 0);
     set.flat_map(|(offset, byte)| (0..8).filter(move |bit| byte & (0x80 >> bit) != 0).map(move |bit| offset + bit))
 }
 
-/// `user:unread:{user}:{author}`: what a user has not read of an author.
+/// `user:unread:{user}:{author}`: the blogs of an author that a user has not read.
 pub fn unread_key(user: UserId, author: UserId) -> String {
     format!("user:unread:{user}:{author}")
 }
 
-/// An id: a user or a blog.
-///
-/// # Errors
-/// It is not a decimal number from 1 to 2^64−1 without sign or leading zeros.
+/// Parses the id of a user or blog: a decimal number from 1 to 2^64−1 without sign or leading zeros.
 pub fn id(member: &[u8]) -> Result<u64, Reason> {
     std::str::from_utf8(member).ok().and_then(parse_decimal).filter(|id| *id > 0).ok_or(Reason::NotAnId)
 }
 
-/// The same as a user.
-///
-/// # Errors
-/// As [`id`].
+/// Parses the id of a user, as [`id`] does.
 pub fn user(member: &[u8]) -> Result<UserId, Reason> {
     UserId::new(id(member)?).ok_or(Reason::NotAnId)
 }
 
-/// The time in a score: units of `unit_ms` milliseconds.
-///
-/// # Errors
-/// It is not a whole number of units since 1970, or lies ahead of `now`.
+/// The time in a score of units of `unit_ms` milliseconds. The score must be a whole number of units since 1970, and
+/// the time must not be more than a day after `now`.
 pub fn time_of_score(score: f64, unit_ms: u64, now: Timestamp) -> Result<Timestamp, Reason> {
-    // Beyond 2^53 a double holds no whole numbers of its own; no time lies there.
+    // From 2^53 on, a double does not represent every whole number. No valid time is that large.
     if !(0.0..9_007_199_254_740_992.0).contains(&score) || score.fract() != 0.0 {
         return Err(Reason::NotATime);
     }
@@ -224,10 +206,7 @@ fn time(ms: u64, now: Timestamp) -> Result<Timestamp, Reason> {
 }
 
 impl Blog {
-    /// Reads `blog:info:{id}` from the values of [`BLOG_FIELDS`].
-    ///
-    /// # Errors
-    /// Nothing is there, a field is missing, or one cannot be read.
+    /// Parses the values of [`BLOG_FIELDS`]. Fails if there is no value, if one is missing, or if one cannot be parsed.
     pub fn read(id: BlogId, fields: &[Option<Vec<u8>>], now: Timestamp) -> Result<Self, Reason> {
         if fields.iter().all(Option::is_none) {
             return Err(Reason::NoInfo);
@@ -249,7 +228,7 @@ impl Blog {
         Ok(Self { id, author, title: title.to_owned(), created_at: time(ms, now)? })
     }
 
-    /// Where a blog stands among its author's: by time, then by id.
+    /// The order of an author's blogs: by time, then by id.
     pub fn order(&self) -> (Timestamp, BlogId) {
         (self.created_at, self.id)
     }
@@ -299,7 +278,7 @@ mod tests {
         assert_eq!(names[0], "\"author-blogs\"");
         assert_eq!(names[5], "\"u-follow\"");
         assert_eq!(serde_json::to_string(&Reason::NotATime).unwrap(), "\"not-a-time\"");
-        assert!(Layout::ALL.is_sorted(), "the order of import is the order of the names");
+        assert!(Layout::ALL.is_sorted(), "`ALL` has the order of the enum");
     }
 
     #[test]
@@ -311,28 +290,24 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_counted_from_the_highest_of_the_first_byte() {
+    fn bits_are_counted_from_the_highest_bit_of_the_first_byte() {
         assert_eq!(bits(0, &[0b1000_0001, 0, 0b0100_0000]).collect::<Vec<_>>(), [0, 7, 17]);
         assert_eq!(bits(8_192, &[0xff]).collect::<Vec<_>>(), (8_192..8_200).collect::<Vec<_>>());
     }
 
     #[test]
-    fn scores_are_whole_units_that_do_not_lie_ahead() {
+    fn scores_are_whole_units_and_not_in_the_future() {
         assert_eq!(time_of_score(1_700_000_000.0, 1000, now()), Ok(Timestamp::from_ms(1_700_000_000_000)));
         assert_eq!(time_of_score(1_700_000_000_123.0, 1, now()), Ok(Timestamp::from_ms(1_700_000_000_123)));
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1.5, 1e300, 9_007_199_254_740_992.0] {
             assert_eq!(time_of_score(bad, 1, NOW), Err(Reason::NotATime), "{bad}");
         }
-        assert_eq!(
-            time_of_score(1_700_000_000_000.0, 1000, now()),
-            Err(Reason::NotATime),
-            "milliseconds where seconds should be"
-        );
+        assert_eq!(time_of_score(1_700_000_000_000.0, 1000, now()), Err(Reason::NotATime), "milliseconds instead of seconds");
         assert_eq!(time_of_score(2_000_000_000_000.0, 1, now()), Err(Reason::TimeAhead));
     }
 
     #[test]
-    fn blog_infos_are_read_whole_or_refused_with_the_reason() {
+    fn an_incomplete_blog_info_is_refused_with_a_reason() {
         let info = |fields: [&str; 4]| fields.map(|field| (field != "-").then(|| field.as_bytes().to_vec()));
         let read = |fields: [&str; 4]| {
             Blog::read(7, &info(fields), now()).map(|blog| (blog.author.get(), blog.title, blog.created_at.ms()))

@@ -1,7 +1,8 @@
-//! Imports what legacy systems keep in Redis, a bounded slice an invocation: posts, what was read of them, who follows whom.
+//! Imports data that legacy systems keep in Redis, a bounded slice in each invocation: posts, read marks, follows.
 //!
-//! Every write is conditional and exact, so that users go on meanwhile, runs may be cut off, repeated and run side by side, and what was changed here since stays as it
-//! is. `docs/migration.md` has the order, the rules and how it is run.
+//! Every write is conditional and exact. Users continue during a migration. A run may be interrupted, repeated, or run
+//! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules
+//! and the procedure.
 
 mod edges;
 mod facts;
@@ -36,57 +37,58 @@ pub use facts::Imports;
 pub use report::{Example, Found, Tally};
 pub use source::SourceError;
 
-/// An invocation's event.
+/// The event of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The legacy Redis; `LEGACY_REDIS_URL` when it is left out.
+    /// The URL of the legacy Redis. `None` means `LEGACY_REDIS_URL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The layouts to import, all when left out. Their order is fixed.
+    /// The layouts to import. `None` means all. Their order is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Vec<Layout>>,
-    /// Read and judge, and write nothing.
+    /// Reads and judges entries, and writes nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// End the invocation after about so many entries.
+    /// Ends the invocation after about this number of entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Where a dry run goes on. A real run knows by itself.
+    /// The position where a dry run continues. A real run stores its position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// The notices here that legacy ones, `{platform}:{notice}`, were published as: nothing in the source says what a notice is.
+    /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source has no text of a
+    /// notice, so the match cannot be derived.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notices: BTreeMap<String, NoticeId>,
-    /// Import follows although the first run began so long ago that unfollows of since then may be forgotten.
+    /// Imports follows although the first run began so long ago that tombstones of unfollows since then may have
+    /// expired.
     #[serde(default)]
     pub again: bool,
 }
 
-/// An invocation failed; what it had saved stands, and the next one goes on from there.
+/// A failed invocation. The saved progress stays, and the next invocation continues from it.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The event cannot be read.
     #[error("invalid event: {0}")]
     Invalid(String),
-    /// The legacy Redis did not answer.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// One of our own stores failed.
+    /// A store of this system failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Progress has another shape than this version's.
+    /// The progress was stored in a format that this version cannot read.
     #[error("stored progress cannot be read")]
     Progress(#[from] serde_json::Error),
-    /// Unfollows of more than six days ago may be forgotten: they cannot be told from follows never imported.
+    /// Tombstones of unfollows may have expired, because the first run began more than six days ago. So an unfollow
+    /// cannot be told from a follow that was never imported.
     #[error(
-        "the first run of this source began on {0}, too long ago to tell unfollowed from never imported; see docs/migration.md"
+        "the first run of this source began on {0}: an unfollow may look like a follow never imported; see docs/migration.md"
     )]
     TooLate(Timestamp),
 }
 
 impl MigrateError {
-    /// Whether invoking again may help.
+    /// Whether another invocation may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Source(_) => true,
@@ -96,10 +98,7 @@ impl MigrateError {
     }
 }
 
-/// Works on one slice and answers the report so far, with the event that goes on, `next`, until `done`.
-///
-/// # Errors
-/// [`MigrateError`]: the next invocation goes on from what was saved.
+/// Processes one slice. Returns the report so far and, until `done`, the event of the next invocation in `next`.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let deadline = event.context.deadline;
     let work = async {

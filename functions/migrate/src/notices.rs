@@ -1,4 +1,4 @@
-//! Bitmaps of notices to read marks.
+//! Imports bitmaps of notices as read marks.
 
 use crate::legacy::{self, LegacyNotice, Reason};
 use tidemark::domain::{NoticeId, SeqSet, Slot, UserId};
@@ -10,11 +10,12 @@ use crate::{
     run::{Outcome, Run},
 };
 
-/// Bytes read at a time, and bytes whose readers are imported and remembered together: 8,192 users.
+/// Bytes that are read at a time.
 const PIECE: u64 = 64 * 1024;
+/// Bytes whose readers, 8,192 users, are imported and remembered together.
 const BLOCK: u64 = 1024;
 
-/// A bitmap whose notice is known.
+/// A bitmap with a live notice.
 struct Bitmap<'a> {
     key: &'a str,
     notice: LegacyNotice,
@@ -22,7 +23,7 @@ struct Bitmap<'a> {
     slot: Slot,
 }
 
-/// `notice:{platform}:{notice}`; the inner error says why it is nothing that could be read.
+/// Imports `notice:{platform}:{notice}`. The inner error is the reason why the whole key is refused.
 pub(crate) async fn bitmap(
     run: &Run<'_>,
     notice: LegacyNotice,
@@ -56,7 +57,8 @@ pub(crate) async fn bitmap(
 }
 
 impl Bitmap<'_> {
-    /// Imports the readers in one block. Bits imported before are left out, so that a notice made unread here stays so.
+    /// Imports the readers in one block. Bits that were imported before are left out, so that a notice that was marked
+    /// unread here stays unread.
     async fn import(&self, run: &Run<'_>, block: u64, bytes: &[u8], tally: &mut Tally) -> Result<(), MigrateError> {
         let bits: SeqSet = legacy::bits(block * BLOCK * 8, bytes).collect();
         run.has_read(usize::try_from(bits.len()).unwrap_or(usize::MAX));

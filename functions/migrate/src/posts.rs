@@ -1,4 +1,4 @@
-//! Blogs to posts: an author's blogs in the order of their times take the author's next sequence numbers.
+//! Imports blogs as posts. An author's blogs, ordered by time, take the author's next sequence numbers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,14 +21,16 @@ use crate::{
     source::{Info, Shape, SourceError},
 };
 
-/// Followers told of imported posts at a time, and side by side.
+/// Followers that are listed at a time when imported posts are delivered.
 const FOLLOWERS: usize = 1_000;
+/// Followers whose read states are written concurrently.
 const PARALLEL: usize = 8;
 
-/// Where an author's key goes on when time was up: what is mapped or unreadable has been counted, what is left has not.
+/// The position of an author's key when time was up. Its entries that are mapped or unreadable were counted; the others
+/// were not.
 const REST: u64 = 0;
 
-/// `author:blogs:{author}`.
+/// Imports `author:blogs:{author}`.
 pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
     let key = pending.key.as_bytes();
     let first_time = pending.at.is_none();
@@ -63,7 +65,7 @@ pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tal
     import(run, author, blogs, tally).await
 }
 
-/// `blog:info:{blog}`: blogs that no author's set has named.
+/// Imports `blog:info:{blog}`: blogs that no author's set names.
 pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -> Result<(), MigrateError> {
     run.has_read(group.len());
     let mut ids: Vec<BlogId> = Vec::with_capacity(group.len());
@@ -80,7 +82,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     for (id, blog) in infos_of(run, &unmapped).await? {
         match blog {
             Ok(blog) => by_author.entry(blog.author).or_default().push(blog),
-            // Gone since it was listed.
+            // The blog has expired since it was listed.
             Err(Reason::NoInfo) => {}
             Err(reason) => tally.refuse(reason, Layout::BlogInfo.key(id).as_bytes(), None),
         }
@@ -94,7 +96,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     Ok(())
 }
 
-/// The blogs with these ids, or why they are none.
+/// The blogs with these ids, or the reason why each cannot be imported.
 async fn infos_of(run: &Run<'_>, ids: &[BlogId]) -> Result<Vec<(BlogId, Result<Blog, Reason>)>, MigrateError> {
     let fields = run.source.infos(ids).await;
     let read = |(id, fields): (&BlogId, Result<Info, SourceError>)| match fields {
@@ -105,7 +107,8 @@ async fn infos_of(run: &Run<'_>, ids: &[BlogId]) -> Result<Vec<(BlogId, Result<B
     ids.iter().zip(fields).map(read).collect()
 }
 
-/// Author and number of the posts that these blogs are; in a dry run also of those that would become one, which have no number yet.
+/// Author and sequence number of the posts that these blogs became. A dry run also returns the blogs that would become
+/// posts, without a number.
 pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<BlogId, (UserId, Option<Seq>)>, MigrateError> {
     let mapped = run.imports.mapped(ids).await?;
     let mut known: HashMap<_, _> = mapped.into_iter().map(|(id, post)| (id, (post.author, Some(post.seq)))).collect();
@@ -117,10 +120,10 @@ pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<Blo
     Ok(known)
 }
 
-/// Imports blogs of one author, as many as time allows.
+/// Imports blogs of one author until time is up.
 async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut Tally) -> Result<Outcome, MigrateError> {
     if !run.dry_run {
-        // Left by a run that was cut off.
+        // An interrupted run left these posts unsettled.
         let record = run.imports.import_records(&[author]).await?.remove(&author).unwrap_or_default();
         if let Some((first, last)) = record.unsettled {
             settle(run, author, first, last).await?;
@@ -163,8 +166,9 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
     Ok(())
 }
 
-/// Tells those who follow an author here already of imported posts: what is older than the follow is read, then the posts are delivered. Looks for them
-/// after the import: a follow that came before it is found, one that comes after it knows the posts.
+/// Delivers imported posts to the users who already follow the author. Posts that are older than a follow are marked
+/// read before the delivery. The followers are listed after the import: a follow from before the import is found, and a
+/// later follow has the posts already.
 async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
     if stores.edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
@@ -173,7 +177,7 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
     let limit = usize::try_from(last.saturating_sub(first) + 1).unwrap_or(usize::MAX);
     let imported = stores.posts.timeline(author, first.saturating_sub(1), last, limit).await?;
     let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
-    // Those that were thought to have no followers when they were imported have no fan-out of their own.
+    // Posts that were imported when the author had no counted followers have no fan-out.
     let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
     let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
     let mut before: Option<Relation> = None;
@@ -198,7 +202,7 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
     Ok(imports.settle(author, last).await?)
 }
 
-/// Posts from before a follow are read.
+/// Marks the posts read that are older than the follow.
 async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[&Post]) -> Result<(), MigrateError> {
     let is_older = |at: Timestamp| at <= follower.since;
     let seqs: SeqSet = posts.iter().filter(|post| is_older(post.created_at)).map(|post| post.id.seq).collect();

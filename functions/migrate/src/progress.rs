@@ -1,4 +1,5 @@
-//! Where a run is. In the facts, on the condition that nobody else moved it; of a dry run, which writes nothing, in the caller's hands.
+//! The progress of a run. It is stored on condition that no other run has moved it. A dry run writes nothing, so its
+//! caller keeps the progress as a cursor.
 
 use crate::legacy::Layout;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -7,39 +8,37 @@ use tidemark::domain::Timestamp;
 
 use crate::report::Report;
 
-/// A key that has been listed and is not finished.
+/// A key that is listed and not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) key: String,
-    /// Where its members go on; `None` at its beginning.
+    /// The position where its members continue; `None` at the beginning.
     pub(crate) at: Option<u64>,
 }
 
-/// A run's position and what it has found.
+/// The position of a run, and its report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// When the first run of this source and these layouts began.
+    /// When the first run with this source and these layouts began.
     pub(crate) first_begun: Timestamp,
-    /// The life of the source that `scan` and `pending` belong to.
+    /// The server process of the source that `scan` and `pending` belong to.
     pub(crate) server: String,
-    /// The layout at work; `None` when all are done.
+    /// The current layout; `None` when all are done.
     pub(crate) layout: Option<Layout>,
-    /// Where the listing of keys goes on; `None` when all are listed.
+    /// The cursor where the listing of keys continues; `None` when all are listed.
     pub(crate) scan: Option<u64>,
-    /// Keys listed and not finished.
     pub(crate) pending: Vec<Pending>,
     pub(crate) report: Report,
 }
 
 impl Progress {
-    /// The beginning of a run.
     pub(crate) fn begin(first_begun: Timestamp, server: String, layouts: &[Layout]) -> Self {
         let mut progress = Self { first_begun, server, layout: None, scan: None, pending: Vec::new(), report: Report::new() };
         progress.enter(layouts.first().copied());
         progress
     }
 
-    /// Goes on to a layout.
+    /// Begins a layout; `None` ends the run.
     pub(crate) fn enter(&mut self, layout: Option<Layout>) {
         self.layout = layout;
         self.scan = layout.map(|_| 0);
@@ -49,12 +48,11 @@ impl Progress {
         }
     }
 
-    /// Whether every key of the layout is finished.
     pub(crate) fn has_finished_layout(&self) -> bool {
         self.scan.is_none() && self.pending.is_empty()
     }
 
-    /// The source has begun another life, in which the old cursors mean nothing: the layout begins again.
+    /// If the source is another server process, its old cursors mean nothing, so the layout begins again.
     pub(crate) fn meet(&mut self, server: &str) {
         if self.server == server {
             return;
@@ -66,22 +64,20 @@ impl Progress {
         }
     }
 
-    /// The text that is stored.
     pub(crate) fn text(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// Reads it back.
     pub(crate) fn from_text(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The cursor that a dry run's caller hands back.
+    /// The cursor that the caller of a dry run sends back.
     pub(crate) fn cursor(&self) -> Result<String, serde_json::Error> {
         Ok(BASE64_URL_SAFE_NO_PAD.encode(self.text()?))
     }
 
-    /// Reads it back; `None` when it is none.
+    /// `None` if the text is not a cursor.
     pub(crate) fn from_cursor(cursor: &str) -> Option<Self> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?;
         Self::from_text(std::str::from_utf8(&bytes).ok()?).ok()

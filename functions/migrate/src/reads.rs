@@ -1,4 +1,4 @@
-//! Sets of read blogs to read marks.
+//! Imports sets of read blogs as read marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::{
     source::{Member, Shape},
 };
 
-/// Authors of one user whose read states are written side by side.
+/// Authors of one user whose read states are written concurrently.
 const PARALLEL: usize = 4;
 
-/// `user:read:{user}` and `blog:read:{user}`.
+/// Imports `user:read:{user}` or `blog:read:{user}`.
 pub(crate) async fn user(
     run: &Run<'_>,
     user: UserId,
@@ -67,7 +67,8 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
     let written: u64 = written.iter().sum();
     tally.wrote(written);
     tally.found(read - written);
-    // Also those that were there: the run that wrote them may have been cut off before it showed them.
+    // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
+    // view.
     if run.dry_run || authors.is_empty() { Ok(()) } else { in_line::reads(run.app, user, &authors).await }
 }
 

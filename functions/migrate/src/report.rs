@@ -1,4 +1,4 @@
-//! What a run has found, layout by layout.
+//! The counts of a run, by layout.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use crate::legacy::{Layout, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Examples kept of each reason, and how much of a key or member is shown.
+/// The most examples that are kept for each reason.
 const EXAMPLES: usize = 5;
+/// The most characters of a key or member that are shown.
 const SHOWN: usize = 80;
 
-/// Counts of entries: set members, sorted set members, hashes. Every entry that was read is written, already there, or unreadable.
+/// Counts of entries: set members, sorted set members, hashes, bits. Every entry that was read is written, already
+/// there, or unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Keys begun.
+    /// Keys that were listed.
     pub keys: u64,
-    /// Entries read.
     pub read: u64,
-    /// Facts written for them; in a dry run, that would have been.
+    /// Facts that were written; in a dry run, facts that would be written.
     pub written: u64,
-    /// Entries for which there was nothing to write.
+    /// Entries that need no write.
     pub already_there: u64,
     /// Entries that cannot become facts.
     pub unreadable: u64,
-    /// Why not.
     pub reasons: BTreeMap<Reason, Found>,
-    /// Written before the layout had to be begun again: those entries are read once more and found to be there.
+    /// Facts that were written before the layout began again. Their entries are read once more and found already there.
     #[serde(default, skip_serializing_if = "is_zero")]
     earlier: u64,
 }
@@ -34,42 +34,39 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// How often something was found, and where at first.
+/// How often a reason occurred, and its first examples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// How often.
     pub count: u64,
-    /// The first few.
     pub examples: Vec<Example>,
 }
 
-/// Where something was found.
+/// The key or member for which a reason occurred.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Example {
-    /// The key, shortened.
+    /// At most 80 characters.
     pub key: String,
-    /// The member, shortened; none when it is the key itself.
+    /// At most 80 characters; `None` if the reason is about the key itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
 }
 
-/// One tally a layout.
 pub(crate) type Report = BTreeMap<Layout, Tally>;
 
 impl Tally {
-    /// So many entries were read and written.
+    /// Counts entries that were read and written.
     pub fn wrote(&mut self, entries: u64) {
         self.read += entries;
         self.written += entries;
     }
 
-    /// So many entries were read and are there.
+    /// Counts entries that were read and are already there.
     pub fn found(&mut self, entries: u64) {
         self.read += entries;
         self.already_there += entries;
     }
 
-    /// An entry was read and cannot be imported.
+    /// Counts an entry that was read and cannot be imported.
     pub fn refuse(&mut self, reason: Reason, key: &[u8], member: Option<&[u8]>) {
         self.read += 1;
         self.unreadable += 1;
@@ -80,7 +77,6 @@ impl Tally {
         }
     }
 
-    /// Both together.
     pub fn add(&mut self, other: Self) {
         self.keys += other.keys;
         self.read += other.read;
@@ -95,7 +91,7 @@ impl Tally {
         }
     }
 
-    /// Begins the layout again: what was written stays written, all else is counted anew.
+    /// Begins the layout again: keeps the number of written facts and resets the other counts.
     pub fn begin_again(&mut self) {
         *self = Self { earlier: self.earlier + self.written, ..Self::default() };
     }
@@ -112,7 +108,7 @@ impl Tally {
     }
 }
 
-/// The report as it is answered: layouts by name, and all of them together.
+/// Renders the report: the counts of each layout, and the totals.
 pub(crate) fn answer(report: &Report) -> (Value, Value) {
     let layouts: BTreeMap<Layout, Value> = report.iter().map(|(layout, tally)| (*layout, tally.answer())).collect();
     let total = |name: &str| layouts.values().filter_map(|tally| tally[name].as_u64()).sum::<u64>();
@@ -149,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_begun_again_counts_nothing_twice() {
+    fn a_layout_that_begins_again_counts_no_entry_twice() {
         let mut report = Report::new();
         let tally = report.entry(Layout::UFollow).or_default();
         tally.wrote(40);
         tally.found(5);
         tally.begin_again();
-        // All of it is read again: 40 were written before, 10 are new, 5 were there all along.
+        // All entries are read again: 40 were written before, 10 are new, 5 were there before the first run.
         tally.found(45);
         tally.wrote(10);
         let (_, totals) = answer(&report);

@@ -1,4 +1,4 @@
-//! One invocation: from the saved position on, group of keys by group of keys, saving after each.
+//! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
 use crate::Imports;
 use std::{
@@ -33,59 +33,61 @@ use crate::{
     source::{Shape, Source, SourceError},
 };
 
-/// Keys worked on side by side; of `blog:info`, which are small, looked up together.
+/// Keys that are imported concurrently.
 const PARALLEL: usize = 16;
+/// Keys of `blog:info`, which are small, that are looked up together.
 const INFOS: usize = 200;
 
 /// An invocation ends this long before its deadline.
 const RESERVE_MS: u64 = 20_000;
 
-/// Unfollows are remembered for seven days. A run that ends a day earlier knows all that were made since it began.
+/// The tombstone of an unfollow lives seven days. A run that ends a day earlier finds the tombstones of all unfollows
+/// since it began.
 const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 
-/// Authors whose posts' times are kept at hand.
+/// Authors whose post times are cached.
 const TIMES_KEPT: u64 = 1_000;
 
-/// What the parts of an invocation share.
+/// The state of one invocation.
 pub(crate) struct Run<'a> {
     pub(crate) app: &'a App,
     pub(crate) imports: Imports,
     pub(crate) source: Source,
     pub(crate) dry_run: bool,
     pub(crate) now: Timestamp,
-    /// The notices here that legacy ones were published as.
+    /// The notice here that each legacy notice was published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
-    /// Times of an author's posts that have an order, by the author's latest post: they never change.
+    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
+    /// never changes.
     pub(crate) times: Cache<(UserId, Seq), Times>,
     stop_at: u64,
     limit: u64,
     read: AtomicU64,
 }
 
-/// Times and numbers of one author's posts, ascending.
+/// Times and sequence numbers of one author's posts, ascending.
 pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
 
-/// How far a key has come.
+/// The progress of one key.
 pub(crate) enum Outcome {
-    /// It is finished.
     Done,
-    /// Time is up; it goes on there.
+    /// Time is up. The next invocation continues at this position.
     GoesOn(u64),
 }
 
 impl Run<'_> {
-    /// Whether the invocation has to end.
+    /// Whether the time or the limit of entries is used up.
     pub(crate) fn is_over(&self) -> bool {
         self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
     }
 
-    /// Notes entries read, towards the limit.
+    /// Counts entries towards the limit.
     pub(crate) fn has_read(&self, entries: usize) {
         self.read.fetch_add(entries as u64, Ordering::Relaxed);
     }
 }
 
-/// Works until time or limit is up, everything is done, or another run turns out to be at it.
+/// Works until the time or the limit is used up, all layouts are done, or another run has moved the progress.
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
     let url = request.source.clone().or_else(|| app.settings.legacy_redis_url.clone());
     let url = url.ok_or_else(|| MigrateError::Invalid("`source` is missing and LEGACY_REDIS_URL is not set".to_owned()))?;
@@ -110,12 +112,13 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
 
     let (mut progress, mut version) = if request.dry_run {
         let handed = request.cursor.as_deref().map(|cursor| {
-            Progress::from_cursor(cursor).ok_or_else(|| MigrateError::Invalid("`cursor` is not one that was answered".to_owned()))
+            Progress::from_cursor(cursor)
+                .ok_or_else(|| MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned()))
         });
         (handed.transpose()?.unwrap_or_else(|| Progress::begin(now, server.clone(), &layouts)), 0)
     } else {
         if request.cursor.is_some() {
-            return Err(MigrateError::Invalid("`cursor` is a dry run's: a run knows by itself where it is".to_owned()));
+            return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
         }
         match run.imports.progress(&name).await? {
             None => (Progress::begin(now, server.clone(), &layouts), 0),
@@ -123,7 +126,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
                 let known = Progress::from_text(&stored.text)?;
                 let known = match known.layout {
                     Some(_) => known,
-                    // Done before: this is another run.
+                    // The stored run is done, so a new run begins.
                     None => Progress::begin(known.first_begun, server.clone(), &layouts),
                 };
                 (known, stored.version)
@@ -149,7 +152,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     answer(&request, &progress, overtaken)
 }
 
-/// One step: some keys listed, or some of the listed keys worked on, or the next layout begun.
+/// One step: lists some keys, imports some of the listed keys, or begins the next layout.
 async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut Progress) -> Result<(), MigrateError> {
     if progress.has_finished_layout() {
         let next = layouts.iter().copied().find(|next| *next > layout);
@@ -188,7 +191,7 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
     Ok(())
 }
 
-/// Works on one key.
+/// Imports one key. Returns the counts, and the rest of the key if time is up.
 async fn key(run: &Run<'_>, layout: Layout, pending: Pending) -> Result<(Tally, Option<Pending>), MigrateError> {
     let mut tally = Tally::default();
     let worked = match members(run, layout, &pending, &mut tally).await {
@@ -206,7 +209,7 @@ async fn key(run: &Run<'_>, layout: Layout, pending: Pending) -> Result<(Tally, 
     Ok((tally, goes_on))
 }
 
-/// Works on the members of one key; the inner error says why the key has none.
+/// Imports the members of one key. The inner error is the reason why the whole key is refused.
 async fn members(
     run: &Run<'_>,
     layout: Layout,
@@ -225,7 +228,7 @@ async fn members(
     };
     let outcome = match layout {
         Layout::AuthorBlogs => posts::author(run, id, pending, tally).await,
-        // Looked up many at a time instead; read above.
+        // `step` imports the first in groups; the second is handled above.
         Layout::BlogInfo | Layout::Notices => Ok(Outcome::Done),
         Layout::UserRead => reads::user(run, id, Shape::Set, pending, tally).await,
         Layout::BlogRead => reads::user(run, id, Shape::SortedSet, pending, tally).await,
@@ -238,16 +241,16 @@ async fn members(
     Ok(Ok(outcome?))
 }
 
-/// The event's notices, read.
+/// Parses the notices of the event.
 fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, MigrateError> {
     let read = |(name, id): (&String, &NoticeId)| {
         let notice = legacy::notice(&format!("{}{name}", Layout::Notices.prefix()));
-        notice.map(|notice| (notice, *id)).map_err(|_| MigrateError::Invalid(format!("`notices`: {name} is no platform:notice")))
+        notice.map(|notice| (notice, *id)).map_err(|_| MigrateError::Invalid(format!("`notices`: {name} is not platform:notice")))
     };
     request.notices.iter().map(read).collect()
 }
 
-/// The name of a run: what is imported from where, without saying where.
+/// The name of a run: a hash of source and layouts, because the URL must not be stored.
 fn name_of(url: &str, layouts: &[Layout]) -> String {
     let digest = Sha256::digest(format!("{url} {layouts:?}"));
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()

@@ -3,41 +3,37 @@
 //! | key | item | attributes |
 //! |---|---|---|
 //! | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S |
-//! | `key` S `author#<author>` | what was imported of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N |
-//! | `key` S `notice#<platform>#<legacy notice>#<block>` | which bits of a block of a legacy notice's bitmap were imported | `users` B (roaring) |
-//! | `key` S `run#<run>` | how far a migration is | `version` N, `progress` S (JSON) |
+//! | `key` S `author#<author>` | the imports of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N |
+//! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
+//! | `key` S `run#<run>` | the progress of a run | `version` N, `progress` S (JSON) |
 
 use tidemark_domain::UserId;
 use tidemark_facts::{item::Item, schema::record};
 
 use crate::legacy::{BlogId, LegacyNotice};
 
-/// The post that a legacy blog became.
+/// The key of the post that a legacy blog became.
 pub(crate) fn mapping(blog: BlogId) -> Item {
     record(&format!("blog#{blog}"))
 }
 
-/// The blog in a mapping's key.
 pub(crate) fn mapped_blog(key: &str) -> Option<BlogId> {
     key.strip_prefix("blog#")?.parse().ok()
 }
 
-/// What was imported of an author.
 pub(crate) fn import_record(author: UserId) -> Item {
     record(&format!("author#{author}"))
 }
 
-/// The author in a record's key.
 pub(crate) fn imported_author(key: &str) -> Option<UserId> {
     key.strip_prefix("author#")?.parse().ok()
 }
 
-/// What was imported of a block of a legacy notice's bitmap.
+/// The key of the imported bits of a block of a legacy notice's bitmap.
 pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
     record(&format!("notice#{platform}#{notice}#{block}"))
 }
 
-/// How far a run is.
 pub(crate) fn run(run: &str) -> Item {
     record(&format!("run#{run}"))
 }

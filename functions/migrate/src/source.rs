@@ -1,4 +1,4 @@
-//! The legacy Redis: read in bounded pieces, never with KEYS, never written.
+//! The legacy Redis. It is read in bounded pieces, without `KEYS`, and never written.
 
 use std::time::Duration;
 
@@ -6,20 +6,21 @@ use crate::legacy::{BLOG_FIELDS, BlogId, Layout};
 use futures::future::{join_all, try_join_all};
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
 
-/// Keys and members that one SCAN looks at, about.
+/// The approximate number of keys that one `SCAN` looks at.
 const KEYS_PER_SCAN: usize = 1_000;
+/// The approximate number of members that one `SSCAN` or `ZSCAN` looks at.
 const MEMBERS_PER_SCAN: usize = 500;
 
-/// A loaded server may take its time; a dead one must not take the invocation's.
+/// The timeout of connections and commands. A loaded server may be slow, and an unreachable one must not use up the
+/// invocation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The source did not answer as expected.
+/// A command failed on the source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The key holds another type.
     #[error("the key holds another type")]
     WrongType,
-    /// Away, or its answer is none.
+    /// The source is unreachable, or its reply cannot be parsed.
     #[error("the legacy Redis is unavailable")]
     Unavailable(#[source] RedisError),
 }
@@ -30,26 +31,25 @@ impl From<RedisError> for SourceError {
     }
 }
 
-/// A member, and its score as Redis writes it.
+/// A member, and its score if the key is a sorted set.
 pub(crate) type Member = (Vec<u8>, Option<f64>);
 
-/// What `blog:info` has in its fields, in their order.
+/// The values of [`BLOG_FIELDS`] in one `blog:info`, in their order.
 pub(crate) type Info = Vec<Option<Vec<u8>>>;
 
-/// Some members of a key, and where the others begin; `None` at the end.
+/// Some members of a key, and the cursor of the others; `None` at the end.
 pub(crate) struct Piece {
     pub(crate) members: Vec<Member>,
     pub(crate) next: Option<u64>,
 }
 
-/// Which command reads a key's members.
+/// The type of a key, which decides the command that reads its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Set,
     SortedSet,
 }
 
-/// One connection to the source.
 #[derive(Clone)]
 pub(crate) struct Source(MultiplexedConnection);
 
@@ -60,13 +60,13 @@ impl Source {
         Ok(Self(client.get_multiplexed_async_connection_with_config(&config).await?))
     }
 
-    /// What tells one life of the server from another: a cursor is good for one.
+    /// The id of the server process. A cursor is valid for one process.
     pub(crate) async fn run_id(&self) -> Result<String, SourceError> {
         let info: String = self.query(redis::cmd("INFO").arg("server")).await?;
         Ok(info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned())
     }
 
-    /// Some keys of a layout, and the cursor of the next; `None` at the end. A key may come more than once.
+    /// Some keys of a layout, and the next cursor; `None` at the end. A key may be listed more than once.
     pub(crate) async fn keys(&self, layout: Layout, cursor: u64) -> Result<(Vec<Vec<u8>>, Option<u64>), SourceError> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(format!("{}*", layout.prefix())).arg("COUNT").arg(KEYS_PER_SCAN);
@@ -74,7 +74,6 @@ impl Source {
         Ok((keys, (next != 0).then_some(next)))
     }
 
-    /// Some members of a key.
     pub(crate) async fn piece(&self, shape: Shape, key: &str, cursor: u64) -> Result<Piece, SourceError> {
         let mut scan = redis::cmd(if shape == Shape::Set { "SSCAN" } else { "ZSCAN" });
         scan.arg(key).arg(cursor).arg("COUNT").arg(MEMBERS_PER_SCAN);
@@ -89,12 +88,12 @@ impl Source {
         Ok(Piece { members, next: (next != 0).then_some(next) })
     }
 
-    /// Some bytes of a string; fewer at its end.
+    /// At most `length` bytes of a string, from offset `at` on. There are fewer at its end.
     pub(crate) async fn bytes(&self, key: &str, at: u64, length: u64) -> Result<Vec<u8>, SourceError> {
         self.query(redis::cmd("GETRANGE").arg(key).arg(at).arg(at + length - 1)).await
     }
 
-    /// What `blog:info` says of these blogs, in their order.
+    /// The `blog:info` of each of these blogs, in their order.
     pub(crate) async fn infos(&self, blogs: &[BlogId]) -> Vec<Result<Info, SourceError>> {
         let mut found = Vec::with_capacity(blogs.len());
         for blogs in blogs.chunks(MEMBERS_PER_SCAN) {
@@ -108,7 +107,7 @@ impl Source {
         found
     }
 
-    /// Which of these keys there are, in their order.
+    /// Whether each of these keys exists, in their order.
     pub(crate) async fn exist(&self, keys: &[String]) -> Result<Vec<bool>, SourceError> {
         let ask = |key: &String| {
             let mut exists = redis::cmd("EXISTS");
@@ -123,7 +122,7 @@ impl Source {
     }
 }
 
-/// A score; what is none reads as not a number, which no time is.
+/// Parses a score. A text that is not a number becomes NaN, which is no valid time.
 fn number(score: &[u8]) -> f64 {
     std::str::from_utf8(score).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }

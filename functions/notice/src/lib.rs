@@ -1,4 +1,4 @@
-//! Notices of platforms: publish, edit, delete; lists, counts and read state; how many have read one.
+//! Notices of platforms: publish, edit, delete; lists, counts and read state; the number of readers of a notice.
 
 mod manage;
 mod mark;
@@ -11,7 +11,7 @@ use tidemark::{
     http::{Problem, serve},
 };
 
-/// The routes this function owns.
+/// The routes of this function. A test compares them with `template.yaml`.
 pub const ROUTES: &[&str] = &[
     "POST /v1/notices",
     "DELETE /v1/notices",
@@ -25,13 +25,10 @@ pub const ROUTES: &[&str] = &[
     "DELETE /v1/notices/{notice}/read",
 ];
 
-/// What a caller's token must allow to publish, edit and delete, and to be told how many have read.
+/// The scope that a caller needs to publish, edit and delete notices, and to see how many users have read a notice.
 const WRITE: &str = "notices:write";
 
-/// Answers one request.
-///
-/// # Errors
-/// Never: failures are answers.
+/// Handles one request. It never returns an error: a failure is a response.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
     Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "POST /v1/notices" => manage::publish(app, &request).await,

@@ -1,4 +1,4 @@
-//! What administrators do: publish, edit, delete.
+//! Requests of administrators: publish, edit, delete.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use tidemark::{
     ports::NoticesPublished,
 };
 
-/// Platforms that one request publishes on: all of it is one transaction of at most 100 items and 4 MB.
+/// The most platforms in one request. All of its notices are one transaction, which has at most 100 items and 4 MB.
 const MAX_PLATFORMS: usize = 32;
 
-/// Notices that one request deletes.
+/// The most notices that one request deletes.
 const MAX_DELETIONS: usize = 100;
 
-/// `POST /v1/notices`. A platform named twice gets one notice.
+/// `POST /v1/notices`. A platform that is named twice gets one notice.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
     request.require_scope(crate::WRITE)?;
     let caller = request.caller()?;
@@ -52,7 +52,7 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem
     Ok(Answer::json(200, &item(&notice)))
 }
 
-/// `DELETE /v1/notices/{notice}`: gone, whether or not it was there.
+/// `DELETE /v1/notices/{notice}`. It succeeds also if the notice does not exist.
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
     request.require_scope(crate::WRITE)?;
     app.notices.remove(&[request.notice_parameter()?]).await?;
@@ -81,7 +81,7 @@ fn expired() -> Problem {
     Problem::invalid("expires_at", "must lie in the future")
 }
 
-/// A notice as its administrator sees it.
+/// Renders a notice for an administrator.
 fn item(notice: &Notice) -> Value {
     json!({
         "id": notice.id,

@@ -1,4 +1,4 @@
-//! Read and unread.
+//! Marks notices read and unread.
 
 use serde_json::json;
 use tidemark::{

@@ -1,4 +1,4 @@
-//! Publish, read and delete one post; likes and favorites; delivery status.
+//! Publishes, reads and deletes posts; likes and favorites; delivery status.
 
 mod posts;
 
@@ -10,7 +10,7 @@ use tidemark::{
     http::{Problem, serve},
 };
 
-/// The routes this function owns.
+/// The routes of this function. A test compares them with `template.yaml`.
 pub const ROUTES: &[&str] = &[
     "POST /v1/posts",
     "GET /v1/posts/{post}",
@@ -22,10 +22,7 @@ pub const ROUTES: &[&str] = &[
     "DELETE /v1/posts/{post}/favorite",
 ];
 
-/// Answers one request.
-///
-/// # Errors
-/// Never: failures are answers.
+/// Handles one request. It never returns an error: a failure is a response.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
     Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "POST /v1/posts" => posts::publish(app, &request).await,

@@ -59,7 +59,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
     let id = request.post_parameter()?;
     match app.publishing.delete(caller, id).await? {
         Removal::Deleted => Ok(Answer::no_content()),
-        Removal::NotAuthor => Err(Problem::forbidden("only its author deletes a post")),
+        Removal::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
         Removal::Unknown => Err(unknown(id)),
     }
 }
@@ -98,7 +98,8 @@ pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Answer, Pro
     Ok(Answer::json(200, &body).degraded(found.degraded))
 }
 
-/// The delivery in the answer to a publish: always as it was planned, so that a repeated request gets the same answer.
+/// The delivery in the response to a publish. It is always the planned delivery, so that a repeated request gets the
+/// same response.
 fn planned(post: &Post) -> Value {
     json!({
         "mode": post.delivery.mode,

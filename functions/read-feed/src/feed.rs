@@ -1,4 +1,4 @@
-//! `GET /v1/feed`.
+//! `GET /v1/feed`: one page of the caller's feed.
 
 use serde_json::json;
 use tidemark::{
@@ -8,7 +8,6 @@ use tidemark::{
     reader::Origin,
 };
 
-/// One page of the caller's home timeline.
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let status = crate::status(request)?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tidemark::{App, http::Answer};
 
-/// Asks all three stores side by side.
+/// Pings all three stores concurrently.
 pub(crate) async fn check(app: &App) -> Answer {
     let (redis, dynamodb, sqs) = futures::join!(app.stores.progress.ping(), app.facts.ping(), app.stores.queue.ping());
     let word = |ok: bool| if ok { "ok" } else { "down" };

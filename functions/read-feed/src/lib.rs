@@ -1,4 +1,4 @@
-//! Home feed, author timelines, unread counts, health.
+//! Feed, author timelines, unread counts, health.
 
 mod feed;
 mod health;
@@ -13,14 +13,11 @@ use tidemark::{
     reader::{FeedItem, Status},
 };
 
-/// The routes this function owns.
+/// The routes of this function. A test compares them with `template.yaml`.
 pub const ROUTES: &[&str] =
     &["GET /v1/feed", "GET /v1/authors/{author}/posts", "GET /v1/unread", "GET /v1/unread/{author}", "GET /v1/health"];
 
-/// Answers one request.
-///
-/// # Errors
-/// Never: failures are answers.
+/// Handles one request. It never returns an error: a failure is a response.
 pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
     Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
         "GET /v1/feed" => feed::page(app, &request).await,
@@ -33,7 +30,7 @@ pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> R
     .await)
 }
 
-/// `?status=all|unread`.
+/// Reads `?status=all|unread`. The default is all.
 fn status(request: &Request) -> Result<Status, Problem> {
     match request.query("status") {
         None | Some("all") => Ok(Status::All),
@@ -42,7 +39,7 @@ fn status(request: &Request) -> Result<Status, Problem> {
     }
 }
 
-/// A post as an item of a page.
+/// Renders a post as an item of a page.
 fn item(item: &FeedItem) -> serde_json::Value {
     let post = &item.post;
     serde_json::json!({

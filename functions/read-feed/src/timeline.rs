@@ -7,7 +7,6 @@ use tidemark::{
     http::{Answer, Page, Problem, Request},
 };
 
-/// One page of an author's timeline.
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;

@@ -7,7 +7,7 @@ use tidemark::{
     reader::Origin,
 };
 
-/// The total, and the authors with something unread.
+/// Returns the total, and the count of each author with unread posts.
 pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let snapshot = app.readers.snapshot(caller).await?;
@@ -21,7 +21,6 @@ pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem>
     Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }
 
-/// One author's count.
 pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;

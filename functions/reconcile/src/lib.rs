@@ -1,6 +1,8 @@
-//! Repairs on a schedule. Every minute: fan-outs that stand still, what the projector gave up, building marks, and the next part of a walk that is under way. Every
-//! day a walk over users begins, which compares facts with each other and views with facts. What each difference is and what is done about it:
-//! [`diff`].
+//! Finds and repairs differences on a schedule.
+//!
+//! Every minute it resumes interrupted fan-outs, counts the stream records that the projector gave up, looks for
+//! abandoned rebuilds, and continues a walk in progress. Every day a walk over users begins, which compares facts with
+//! facts and views with facts. [`diff`] lists every difference and its remedy.
 
 pub mod diff;
 mod facts;
@@ -21,14 +23,14 @@ use tracing::info;
 
 use plan::{Job, Run};
 
-/// A walk ends this long before the function's deadline: its last step, and what has to be noted of it, take less.
+/// A walk ends this long before the function's deadline. Its last step, and the note of its position, take less time.
 const RESERVE_MS: u64 = 15_000;
 
-/// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it lists what it would do. Further settings are in
-/// [`plan::Run`].
+/// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it
+/// lists differences and repairs nothing. `plan::Run` has the other settings.
 ///
 /// # Errors
-/// An unknown job or setting; facts or Redis do not answer.
+/// The event has an unknown job or setting, or a store is unavailable.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
@@ -45,9 +47,9 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     Ok(answer)
 }
 
-/// The minute's parts, what must not wait first.
+/// Runs the parts of a minute. The most urgent part is first.
 async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
-    // Half of the time is for what comes after fan-outs.
+    // Fan-outs have half of the time. The other half is for the parts after them.
     let now = app.stores.clock.now().ms();
     let half = now + stop_at.saturating_sub(now) / 2;
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
@@ -77,7 +79,7 @@ async fn fan_outs(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync))
     Ok(answer)
 }
 
-/// A report as an answer; a line of the log when there is something to tell.
+/// Renders a report. Logs it if it has differences or failures.
 fn told(job: &'static str, report: &Report) -> Value {
     if !report.found.is_empty() || report.failed > 0 {
         let [found, repaired] = [&report.found, &report.repaired].map(|counts| json!(counts).to_string());

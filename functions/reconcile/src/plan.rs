@@ -1,4 +1,4 @@
-//! What an event asks for.
+//! Parses an event.
 
 use std::time::Duration;
 
@@ -6,36 +6,38 @@ use crate::{FlowPlan, Plan, Position};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A fan-out younger than this is left to its workers.
+/// Reconcile leaves a fan-out that is younger than this to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
-/// How often a fan-out is resumed before an operator has to look at it. Each attempt waits twice as long as the one before: together some four hours.
+/// How often a fan-out is resumed before it is given up. Each attempt waits twice as long as the one before, some four
+/// hours in total.
 const MOST_ATTEMPTS: u32 = 8;
 
-/// Of whose views one in twenty is compared a day, so that everybody's turn comes within three weeks.
+/// The share of users whose views are compared in a day: one in twenty, so that the samples reach every user within
+/// three weeks.
 const SHARE: f64 = 0.05;
 
-/// How long a difference must last: longer than a request takes from its fact to its views.
+/// How long a difference must last. A request takes less time from its fact to its views.
 const SETTLE_MS: u64 = 2_000;
 
-/// Keys or items in one step of a walk: some hundred users, a few seconds.
+/// Keys or items in one step of a walk: about a hundred users, a few seconds.
 const SLICE: usize = 500;
 
-/// Which part of the work.
+/// The part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Job {
-    /// All that is done every minute.
+    /// All jobs that run every minute.
     Minute,
-    /// Fan-outs that stand still, and stream records given up.
+    /// Interrupted fan-outs, and stream records that were given up.
     FanOuts,
-    /// Rebuilds that were abandoned.
+    /// Abandoned rebuilds.
     Marks,
     /// The walk over users.
     Users,
 }
 
-/// An event. What it does not say has the value of the schedules.
+/// An event. A missing setting has the value that the schedules use.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -50,29 +52,26 @@ struct Asked {
     from: Option<String>,
 }
 
-/// A run.
+/// A parsed event.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// `"job"`.
     pub(crate) job: Job,
     /// `"dry_run"`, `"share"`, `"settle_ms"`, `"slice"`.
     pub(crate) plan: Plan,
-    /// `"from"`: where a walk begins, as `next` of an earlier answer says.
+    /// `"from"`: the position where a walk begins, `next` of an earlier response.
     pub(crate) from: Option<Position>,
-    /// `"overdue_ms"`: which fan-outs are looked at. `"most_attempts"`: when it is said, those that were given up after fewer attempts go on.
+    /// `"overdue_ms"`: the age from which on a fan-out is looked at. `"most_attempts"`: if it is set, fan-outs that
+    /// were given up after fewer attempts are resumed.
     pub(crate) flow: FlowPlan,
 }
 
-/// An event asks for what there is not.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// An unknown job or setting, or one of another type.
+    /// An unknown job or setting, or a value of another type.
     #[error("{0}")]
     Malformed(#[from] serde_json::Error),
-    /// A setting out of bounds.
     #[error("{0} is out of bounds")]
     OutOfBounds(&'static str),
-    /// Not a position.
     #[error("from: {0}")]
     From(#[from] crate::ParsePositionError),
 }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_event_does_not_say_has_the_value_of_the_schedules() {
+    fn a_missing_setting_has_the_value_of_the_schedules() {
         let run = Run::read(&json!({ "job": "minute" })).unwrap();
         let flow = FlowPlan { overdue_ms: OVERDUE_MS, most_attempts: MOST_ATTEMPTS, given_up_too: false };
         assert_eq!((run.job, run.plan.dry_run, run.flow), (Job::Minute, false, flow));
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_refused_and_not_taken_for_the_real_thing() {
+    fn a_misspelled_or_invalid_event_is_refused() {
         for bad in [
             json!({}),
             json!({ "job": "everything" }),

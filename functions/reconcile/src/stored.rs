@@ -1,4 +1,4 @@
-//! What reconcile needs to see of both sides, in the types of [`crate::diff`], and to mend.
+//! The types in which reconcile loads both sides for [`crate::diff`].
 
 use std::collections::HashMap;
 use tidemark_app::ports::StoreError;
@@ -13,20 +13,16 @@ use crate::diff::{
 };
 use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, UserId};
 
-/// What was found, item by item: those that can be read, and those that cannot. `K` says what they are about.
+/// Items that can be read, and items that cannot. `K` is the subject of a damaged item.
 #[derive(Debug, Clone, Default)]
 pub struct Decoded<T, K = ()> {
-    /// What can be read.
     pub found: T,
-    /// What cannot.
     pub damaged: Vec<(K, DamagedItem)>,
 }
 
 impl<T, K> Decoded<T, K> {
-    /// All of it, where nothing can be said without what cannot be read.
-    ///
-    /// # Errors
-    /// [`StoreError::DamagedItem`]: some of it cannot be read.
+    /// Returns all items, or [`StoreError::DamagedItem`] if one cannot be read. It is for comparisons that need every
+    /// item.
     pub fn whole(self) -> Result<T, StoreError> {
         match self.damaged.into_iter().next() {
             None => Ok(self.found),
@@ -37,77 +33,66 @@ impl<T, K> Decoded<T, K> {
     }
 }
 
-/// A part of a table or index, and where the next one begins; `None` at the end.
+/// A part of a table or index.
 #[derive(Debug, Clone)]
 pub struct Part<T, C> {
-    /// What is in it.
     pub items: Vec<T>,
-    /// What in it cannot be read.
     pub damaged: Vec<DamagedItem>,
-    /// Where to go on.
+    /// Where the next part begins; `None` at the end.
     pub next: Option<C>,
 }
 
-/// Counts of edges, and their change numbers.
+/// Counts of edges with their change numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredCounts {
-    /// Authors followed.
     pub followings: StoredCount,
-    /// Followers, shard by shard.
+    /// By shard.
     pub followers: [StoredCount; 16],
 }
 
-/// Which of the unfinished fan-outs.
+/// The two lists of unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Those that are resumed.
+    /// Reconcile resumes these.
     Open,
-    /// Those that were given up.
+    /// An operator resumes these.
     GivenUp,
 }
 
-/// A place among the unfinished fan-outs of one shard.
+/// A position among the unfinished fan-outs of one shard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UnfinishedAt {
-    /// The post's place in the order of time.
+    /// The post's sort key in the index.
     pub time: String,
-    /// The post.
     pub post: PostId,
 }
 
-/// Everything that Redis keeps of one user. What is of a wrong type counts as absent.
+/// All that Redis has of one user. A view of a wrong type counts as absent.
 #[derive(Debug, Clone, Default)]
 pub struct StoredUser {
-    /// The keys there are.
+    /// The keys that exist.
     pub keys: Vec<StoredKey>,
-    /// State and feed.
     pub reader: StoredReader,
-    /// Whom the user follows.
     pub following: Stored<StoredList>,
-    /// Who follows the user.
     pub fans: Stored<StoredList>,
-    /// Counters.
     pub counters: Stored<Counters>,
-    /// Reactions.
     pub reactions: Stored<HashMap<UserId, ReactionState>>,
-    /// The head.
     pub head: Stored<AuthorHead>,
 }
 
-/// What Redis keeps of a notice, or around notices.
+/// A view of notices.
 #[derive(Debug, Clone)]
 pub struct StoredView<T> {
-    /// The keys there are.
+    /// The keys that exist.
     pub keys: Vec<StoredKey>,
-    /// The record; of a wrong type it counts as absent.
+    /// Absent if it has a wrong type.
     pub record: Stored<T>,
 }
 
-/// Everything that Redis keeps of one post.
+/// All that Redis has of one post.
 #[derive(Debug, Clone, Default)]
 pub struct StoredPostViews {
-    /// The keys there are.
+    /// The keys that exist.
     pub keys: Vec<StoredKey>,
-    /// The summary.
     pub summary: Stored<PostSummary>,
 }

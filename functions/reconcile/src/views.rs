@@ -1,4 +1,4 @@
-//! The views as they are stored, whatever state they are in.
+//! Reads the views as they are stored, damaged ones included.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,7 +30,6 @@ use tidemark_views::{
     relations::{self, is_marker, is_marker_of},
 };
 
-/// The views, key by key.
 #[derive(Debug, Clone)]
 pub struct StoredViews(pub Redis);
 
@@ -42,27 +41,25 @@ impl Deref for StoredViews {
     }
 }
 
-/// A hash as Redis answers it.
+/// A hash in a reply of Redis.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Members of a sorted set and their scores.
 type Scores = Vec<(Vec<u8>, f64)>;
 
-/// Bytes of a reader's token of reactions, and the epoch behind it.
+/// The length in bytes of the token of a reader's reactions, with the epoch after it.
 const TOKEN: usize = size_of::<u64>() + EPOCH_BYTES;
 
-/// A key as it was found.
 struct FoundKey {
     key: String,
     view: View,
     expected: KeyType,
-    /// `none` when it is not there.
+    /// The type in Redis; `none` if the key does not exist.
     kind: String,
-    /// Milliseconds; negative for ever.
+    /// Milliseconds; negative if the key has no lifetime or does not exist.
     lifetime: i64,
 }
 
-/// Keys as they were found.
 struct Found(Vec<FoundKey>);
 
 impl FoundKey {
@@ -87,7 +84,7 @@ impl Found {
         there.map(stored).collect()
     }
 
-    /// The key, or one that is never there when its value cannot be read as what it should be.
+    /// The key. If its value has a wrong type, the name of a key that never exists, so that the read returns nothing.
     fn readable(&self, key: String) -> String {
         let wrong = |found: &FoundKey| found.key == key && found.is_there() && !found.has_right_type();
         if self.0.iter().any(wrong) { format!("{key}:unreadable") } else { key }
@@ -99,14 +96,15 @@ impl Found {
 }
 
 impl StoredViews {
-    /// Whose are the next keys, some `count` of them; and where to go on, zero at the end. Goes over everything, bit by bit; what is there all the time is found.
+    /// The owners of the next keys, about `count` keys, and the next cursor, zero at the end. A full pass finds every
+    /// key that exists all the time.
     pub async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), StoreError> {
         let (next, found) = self.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
         let owners: BTreeSet<Owner> = found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect();
         Ok((owners.into_iter().collect(), next))
     }
 
-    /// Readers among the next keys whose view is being rebuilt since longer than it may be; and where to go on.
+    /// The readers among the next keys whose rebuild has passed its deadline, and the next cursor.
     pub async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), StoreError> {
         let options = ["MATCH", keys::ANY_READER_STATE, "COUNT", &count.to_string(), "TYPE", KeyType::Hash.name()];
         let (next, found) = self.scan("abandoned", cursor, &options).await?;
@@ -127,7 +125,6 @@ impl StoredViews {
         Ok((users.into_iter().zip(metas).filter(|(_, meta)| abandoned(meta)).map(|(user, _)| user).collect(), next))
     }
 
-    /// What there is of a user.
     pub async fn of_user(&self, user: UserId) -> Result<StoredUser, StoreError> {
         let found = self.found(keys::of_user(user)).await?;
         if found.keys().is_empty() {
@@ -139,7 +136,7 @@ impl StoredViews {
         let [counters, _] = keys::counters(user);
         let get = |name: &str, key: String| redis::cmd(name).arg(found.readable(key)).clone();
         let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
-        // A transaction, as for a page: state and feed of one moment.
+        // A transaction, as for a page: state and feed are of the same moment.
         let commands = vec![
             redis::cmd("MULTI"),
             get("HGETALL", state.clone()),
@@ -166,7 +163,6 @@ impl StoredViews {
         })
     }
 
-    /// What there is of a post.
     pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, StoreError> {
         let found = self.found(keys::of_post(post)).await?;
         let key = found.readable(keys::post(post));
@@ -174,12 +170,10 @@ impl StoredViews {
         Ok(StoredPostViews { keys: found.keys(), summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)) })
     }
 
-    /// The head of a platform.
     pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
         self.record("of_platform", View::Platform(platform), notices::decode_head).await
     }
 
-    /// What a user has read on a platform.
     pub async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, StoreError> {
         let decode = |record: &[u8]| {
             let read = notices::decode_reads(record)?;
@@ -188,7 +182,6 @@ impl StoredViews {
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
     }
 
-    /// The title of a notice in a revision.
     pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
         let found = self.found(vec![View::Title(notice, revision)]).await?;
         let key = found.readable(keys::notice_title(notice, revision));
@@ -196,12 +189,11 @@ impl StoredViews {
         Ok(StoredView { keys: found.keys(), record: Stored::read(title, |title| notices::decode_title(&title)) })
     }
 
-    /// Whether a key is there.
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
         self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
 
-    /// Throws views away: they are made again when they are needed.
+    /// Deletes the keys of a view. It is rebuilt when it is needed.
     pub async fn forget(&self, view: &View) -> Result<(), StoreError> {
         let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
         self.each::<u64>("forget", keys.iter().map(redis::Cmd::unlink).collect()).await.map(|_| ())
@@ -209,7 +201,7 @@ impl StoredViews {
 }
 
 impl StoredViews {
-    /// A view whose first key is a string that holds all of it.
+    /// Reads a view whose first key is a string that contains all of it.
     async fn record<T>(
         &self,
         operation: &'static str,
@@ -223,7 +215,7 @@ impl StoredViews {
         Ok(StoredView { keys: found.keys(), record: in_epoch(record, epoch, decode) })
     }
 
-    /// Type and lifetime of all keys of these views, in one round trip.
+    /// Reads type and lifetime of all keys of these views, in one round trip.
     async fn found(&self, views: Vec<View>) -> Result<Found, StoreError> {
         let keys =
             views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
@@ -241,7 +233,7 @@ impl StoredViews {
     }
 }
 
-/// A record without the epoch that it ends with. One of another epoch is as good as absent, if it can be read at all.
+/// Decodes a record without the epoch at its end. A record of another epoch that can be decoded counts as absent.
 fn in_epoch<T>(record: Option<Vec<u8>>, epoch: Epoch, decode: impl FnOnce(&[u8]) -> Option<T>) -> Stored<T> {
     let Some(record) = record else { return Stored::Absent };
     let read = record.len().checked_sub(epoch.as_bytes().len()).and_then(|end| decode(&record[..end]));
@@ -255,7 +247,7 @@ fn in_epoch<T>(record: Option<Vec<u8>>, epoch: Epoch, decode: impl FnOnce(&[u8])
 fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool, epoch: Epoch) -> StoredReader {
     let there = !fields.is_empty();
     let (state, headless) = match ReaderState::decode(fields) {
-        // Nobody reads it, and the next read begins anew.
+        // A view of another epoch is never read: the next read rebuilds it.
         Ok(Some(state)) if state.meta.epoch != epoch.as_bytes() => return StoredReader::default(),
         Ok(Some(state)) => (Stored::Present(state), false),
         Ok(None) => (Stored::Absent, there),

@@ -1,7 +1,8 @@
-//! Turns changes of follow edges into backfills and retractions of live views.
+//! Updates live views after changes of follow edges: backfills new followees and removes posts after an unfollow.
 //!
-//! A record only says which pair has changed. What is done depends on the facts alone, so that records may be repeated, late or reordered; the follow
-//! handler has mostly done it already, and this is what makes sure.
+//! A stream record only shows which pair of users changed. The update depends on the facts alone, so records may be
+//! repeated, late or out of order. Usually the follow function has updated the views already. The projector updates the
+//! views that the follow function did not reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tidemark::ports::StoreError;
@@ -15,13 +16,11 @@ use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{App, domain::UserId, facts};
 use tracing::{error, warn};
 
-/// Readers of one batch worked on side by side.
+/// Readers of one batch whose views are updated concurrently.
 const PARALLEL: usize = 8;
 
-/// Works on one batch of stream records. Pairs are brought in line reader by reader; the first record that failed is reported, and the stream goes on from there.
-///
-/// # Errors
-/// Never: failures are reported by sequence number.
+/// Updates the views of all pairs in one batch of stream records, reader by reader. It never returns an error: it
+/// reports the sequence number of the first failed record, and the stream repeats the records from there.
 pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Error> {
     let records = event.payload.records;
     let mut pairs: BTreeMap<UserId, BTreeSet<UserId>> = BTreeMap::new();
@@ -33,7 +32,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
                 pairs.entry(user).or_default().insert(author);
             }
             None => {
-                error!(event = record.event_id, "a record without an edge's key");
+                error!(event = record.event_id, "malformed stream record: it has no edge key");
                 first_failure = first_failure.or(Some(index));
             }
         }
@@ -43,7 +42,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
     for (user, outcome) in done {
         if let Err(error) = outcome {
-            warn!(%user, error = &error as &dyn std::error::Error, "view not in line, the records go back");
+            warn!(%user, error = &error as &dyn std::error::Error, "view not updated, the stream repeats the records");
             failed.insert(user);
         }
     }
@@ -59,7 +58,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
     Ok(response)
 }
 
-/// Brings feed, lists and counters in line with the edges as they are now.
+/// Updates feed, lists and counters from the current edges.
 async fn bring_in_line(app: &App, user: UserId, authors: Vec<UserId>) -> (UserId, Result<(), StoreError>) {
     (user, app.sync.follows(user, &authors).await)
 }

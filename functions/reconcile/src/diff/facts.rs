@@ -1,4 +1,4 @@
-//! Facts against facts, user by user.
+//! Compares the facts of each user with each other.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,28 +11,24 @@ use tidemark_domain::{
 };
 use tidemark_facts::item::Reader;
 
-/// A post with what else is stored about it.
+/// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPost {
-    /// The post.
     pub post: Post,
-    /// Whether the index of unfinished fan-outs lists it.
     pub unfinished: bool,
 }
 
 impl StoredPost {
-    /// Whether its delivery or retraction is still under way.
+    /// Whether its delivery or retraction is in progress.
     pub fn is_moving(&self) -> bool {
         self.unfinished || self.post.delivery.state == DeliveryState::Pending
     }
 }
 
-/// A count as it is stored, zero when it is not, with the number of its changes; `None` is below zero, or no number.
+/// A stored count with its change number. A missing number is zero. `None` is a value that is negative or not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredCount {
-    /// What is counted.
     pub count: Option<u64>,
-    /// How often what is counted has changed.
     pub changes: Option<u64>,
 }
 
@@ -43,13 +39,13 @@ impl Default for StoredCount {
 }
 
 impl StoredCount {
-    /// A count of an item with its change number.
+    /// Reads the count `name` of an item, and its change number.
     pub fn read(reader: &Reader<'_>, name: &str) -> Self {
         let number = |name| reader.optional_number(name).map(|number| number.unwrap_or(0)).ok();
         Self { count: number(name), changes: number("changes") }
     }
 
-    /// What is wrong with it when `right` were listed after it was read.
+    /// The difference of this count, if `right` items were listed after it was read.
     fn recount(self, right: u64) -> Option<Recount> {
         let Self { count: seen, changes } = self;
         (seen != Some(right) || changes.is_none()).then_some(Recount { seen, right, changes })
@@ -59,31 +55,29 @@ impl StoredCount {
 /// A head, with its numbers as they are stored.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredHead {
-    /// The head; a count that cannot be read is zero in it.
+    /// A count in it that cannot be read is zero.
     pub head: AuthorHead,
-    /// Its live posts as counted.
+    /// The number of live posts.
     pub posts: StoredCount,
-    /// The number of its deletions; `None` when there is none.
+    /// The number of deletions; `None` if it is not stored.
     pub deletions: Option<u64>,
 }
 
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
-    /// What each user thinks.
+    /// By user.
     pub users: Vec<ReactionState>,
-    /// The counts of each post.
+    /// By post.
     pub posts: HashMap<Seq, ShardCounts>,
-    /// The counts of all posts.
+    /// Of all posts together.
     pub total: ShardCounts,
 }
 
-/// Likes and favorites as they are counted in one item.
+/// The counts of likes and favorites in one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShardCounts {
-    /// Likes.
     pub likes: StoredCount,
-    /// Favorites.
     pub favorites: StoredCount,
 }
 
@@ -96,50 +90,53 @@ impl ShardCounts {
     }
 }
 
-/// Followers as one shard lists them.
+/// The followers that one shard lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListedShard {
-    /// Those that can be read.
+    /// Without followers that cannot be read, or whose edges cannot be read.
     pub followers: Vec<Relation>,
-    /// Whether these are all: none is damaged, nor its edge, and there are not more than are looked at.
+    /// Whether the list is complete: no follower and no edge of one is damaged, and the shard has at most the number of
+    /// items that reconcile looks at.
     pub whole: bool,
 }
 
-/// All that the facts say of one user, as follower, author and reader. A shard of reactions that is `None` has more in it than is looked at, or something that cannot be
-/// read; its numbers are exact by construction, and to prove it would take longer than they stand still. All counts were read before what they count.
+/// All facts of one user, as follower, author and reader. Every count was read before the items that it counts.
+///
+/// A shard of reactions is `None` if it has more items than reconcile looks at, or an item that cannot be read. The
+/// counts of a big shard are exact by construction, and would change before they could be checked.
 #[derive(Debug, Clone)]
 pub struct UserFacts {
-    /// Who.
     pub user: UserId,
     /// Live edges.
     pub following: Vec<Edge>,
-    /// Whether these are all: none is damaged.
+    /// Whether `following` is complete: no edge is damaged.
     pub following_whole: bool,
-    /// How many authors the user is counted to follow.
+    /// The stored count of followed authors.
     pub followings: StoredCount,
-    /// Since when the authors followed list the user; `None` when that cannot be read.
+    /// Since when each followed author lists the user; `None` if that cannot be read.
     pub listed: HashMap<UserId, Option<Timestamp>>,
-    /// Followers as listed, shard by shard; without those whose edges cannot be read.
+    /// By shard.
     pub followers: Vec<ListedShard>,
-    /// Which of them have a live edge.
+    /// The listed followers who have a live edge.
     pub live_followers: HashSet<UserId>,
-    /// How many are counted, shard by shard.
+    /// The stored counts of followers, by shard.
     pub follower_counts: [StoredCount; SHARDS as usize],
-    /// The user's head as an author; `None` when it cannot be read.
+    /// The user's head as an author; `None` if it cannot be read.
     pub head: Option<StoredHead>,
     /// The newest posts.
     pub posts: Vec<StoredPost>,
-    /// Which of the deleted ones have a body.
+    /// The deleted posts that have a body.
     pub bodies: HashSet<PostId>,
-    /// What the user has read, with the latest post of each author.
+    /// The read state of each author, with the author's head.
     pub reads: Vec<(UserId, ReadState, AuthorHead)>,
-    /// Reactions received, shard by shard.
+    /// The reactions that the user received, by shard.
     pub reactions: Vec<Option<ReactionShard>>,
-    /// What of all this cannot be read.
+    /// The items that cannot be read.
     pub damaged: BTreeSet<DamagedItem>,
 }
 
-/// What is wrong. `missing` are edges (user, author) that are known not to be listed: their authors' counts count them.
+/// Returns the differences. `missing` are edges (user, author) that are known not to be listed. The right counts of
+/// their authors include them.
 pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<FactDifference> {
     let mut found = edges(facts, missing);
     found.extend(posts(facts));
@@ -157,7 +154,7 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     found
 }
 
-/// Edges of the user that the author does not list.
+/// The edges of the user that the author does not list.
 pub fn missing(facts: &UserFacts) -> impl Iterator<Item = (UserId, UserId)> + '_ {
     facts.following.iter().filter(|edge| !facts.listed.contains_key(&edge.author)).map(|edge| (edge.user, edge.author))
 }
@@ -245,38 +242,34 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<FactDiff
     found
 }
 
-/// An idempotency record as stored.
+/// An idempotency record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct StoredRecord {
-    /// Its key.
     #[serde(rename = "record")]
     pub key: String,
-    /// What it says; `None` when it cannot be read.
+    /// The content; `None` if it cannot be read.
     #[serde(skip)]
     pub says: Option<RecordSays>,
 }
 
-/// What an idempotency record says was published.
+/// What a request with an idempotency key has published.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answered {
-    /// A post.
     Post(PostId),
-    /// Notices, one a platform.
+    /// One for each platform.
     Notices(Vec<NoticeId>),
 }
 
-/// What an idempotency record says.
+/// The content of an idempotency record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordSays {
-    /// What was published.
     pub answered: Answered,
     /// Unix seconds.
     pub expires_at: u64,
-    /// Whether there is, or was, such a post or such notices.
+    /// Whether the post or the notices exist, or existed.
     pub exists: bool,
 }
 
-/// What is wrong with an idempotency record.
 pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<FactDifference> {
     let record = record.clone();
     match &record.says {
@@ -287,7 +280,7 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<FactDifference
     }
 }
 
-/// What is wrong with a tombstone: it has held off what was late for long enough.
+/// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
 pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<FactDifference> {
     let expired = !edge.following && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
     expired.then_some(FactDifference::TombstoneExpired { user: edge.user, author: edge.author, rev: edge.rev })

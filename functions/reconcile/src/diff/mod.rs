@@ -1,74 +1,79 @@
-//! What can be wrong with what is stored, and how to see it: pure functions from both sides, in the same types, to differences.
+//! The differences of stored data, and how they are found: pure functions compare both sides, in the same types, and
+//! return differences.
 //!
-//! Every difference has one remedy. What is written here is what `reconcile` lists in a dry run and does otherwise.
+//! Every difference has one remedy. A dry run of `reconcile` lists the differences, and a run also applies the
+//! remedies.
 //!
-//! **Facts against facts** ([`facts`]): each repair is one write, or one transaction, on the condition of what was seen.
+//! **Facts against facts** ([`facts`]): each repair is one write or one transaction, on condition that the facts are as
+//! the look found them.
 //!
 //! | kind | what is wrong | remedy |
 //! |---|---|---|
-//! | `follower-missing` | an edge that the followee's followers do not list (F1) | list it, while the edge is the same |
-//! | `follower-ghost` | a follower is listed without an edge (F1) | take it off, while there is none |
-//! | `follower-since` | it is listed with another time than the edge's | list it with the edge's |
-//! | `followings-count` | another number than there are edges (F1) | set it, while its change number is the same |
-//! | `followers-count` | another number than the shard lists (F1) | set it, while its change number is the same |
-//! | `head-posts` | the head counts other than its live posts | set it, while the head's latest post and number of deletions are the same |
-//! | `head-deletion` | the head's deleted posts and a post's tombstone disagree | put it in or out of them; the tombstone is right |
-//! | `reads-beyond` | a read fact covers posts that do not exist (F3) | cut it, as a next version |
-//! | `post-reactions`, `author-reactions` | another number than users' reactions make (F5) | set it, while its change number is the same |
-//! | `unfinished-left` | the index of unfinished fan-outs lists one that is finished | take it out |
-//! | `unfinished-missing` | it does not list one that is not | put it in; its fan-out is resumed from there |
+//! | `follower-missing` | the followee's list of followers lacks an edge (F1) | add it, if the edge is the same |
+//! | `follower-ghost` | a listed follower has no edge (F1) | remove the follower, if there is still no edge |
+//! | `follower-since` | the list has another time than the edge | write the edge's time, if the edge is the same |
+//! | `followings-count` | the count differs from the number of edges (F1) | set it, if its change number is the same |
+//! | `followers-count` | the count differs from the number of followers that the shard lists (F1) | set it, if its change number is the same |
+//! | `head-posts` | the head's count differs from the number of its live posts | set it, if the head's latest post and number of deletions are the same |
+//! | `head-deletion` | the head's deleted posts and a post's tombstone disagree | add the post to them or remove it; the tombstone is right |
+//! | `reads-beyond` | a read state covers posts that do not exist (F3) | cut it, as the next version |
+//! | `post-reactions`, `author-reactions` | the count differs from the number of users' reactions (F5) | set it, if its change number is the same |
+//! | `unfinished-left` | the index of unfinished fan-outs lists a finished one | remove it |
+//! | `unfinished-missing` | the index does not list an unfinished fan-out | add it; its fan-out is resumed from there |
 //! | `body-left` | a deleted post has a body | delete it |
-//! | `record-expired`, `record-damaged`, `record-of-nothing` | an idempotency record past its time, that cannot be read, or of a post or notices that never were | delete it |
-//! | `tombstone-expired` | an unfollow's tombstone past its time | delete it |
-//! | `item-damaged` | an item that cannot be read: its table and key | none: put it right by hand, from a backup; nothing is counted or concluded from what it is part of |
-//! | `notice-missing` | a platform's head lists a notice that is not there | take it out of the head, as a next version: nothing can be shown of it |
-//! | `notice-left` | a notice that the head does not list; the head is right | delete it |
-//! | `slots-behind` | a head below a slot that a user has read and that is counted | raise it, as a next version: no slot is given twice |
-//! | `notice-reads-beyond` | a read state above the head, in what nobody counts | cut it, as a next version |
+//! | `record-expired`, `record-damaged`, `record-of-nothing` | an idempotency record is past its time, cannot be read, or names a post or notices that never existed | delete it |
+//! | `tombstone-expired` | the tombstone of an unfollow is past its time | delete it |
+//! | `item-damaged` | an item cannot be read; the difference has its table and key | none: an operator corrects it from a backup; no count and no other difference is derived from a list with this item |
+//! | `notice-missing` | a platform's head lists a notice that does not exist and cannot be shown | remove it from the head, as the next version |
+//! | `notice-left` | a notice exists that the head does not list; the head is right | delete it |
+//! | `slots-behind` | the head's latest slot is below a slot that a user has read and that is counted | raise it, as the next version: no slot is given twice |
+//! | `notice-reads-beyond` | a read state goes beyond the head, in slots that are not counted | cut it, as the next version |
 //!
-//! A count that is below zero or no number has `"seen": null`, and is set right as any other. A change number that is read before the items are listed, and is still the same when the count is set, says
-//! that none of the items has changed in between. Because it is part of the difference, a second look confirms only what was wrong all the time.
+//! A count that is negative or not a number has `"seen": null`, and is repaired like any other. The change number is
+//! read before the items are listed. If it is the same when the count is set, none of the items has changed in between.
+//! It is part of the difference, so a second look confirms only a count that was wrong all the time.
 //!
-//! **Under way** ([`FlowDifference`]): what has stood still though it should have moved.
-//!
-//! | kind | what is wrong | remedy |
-//! |---|---|---|
-//! | `delivery-unfinished`, `retraction-unfinished` | pages that nobody has done and that are lost, as [`LookPlan::due`](tidemark_app::fan_out::LookPlan::due) says | send them again |
-//! | `fan-outs-given-up` | fan-outs that were sent as often as allowed | none: an operator finds the cause and resumes them |
-//! | `records-given-up` | stream records in the projector's failure queue | none; somebody has to look, and the walk repairs what they were about |
-//!
-//! **Views against facts** ([`reader`], [`views`]): a view may be thrown away at any moment, so what cannot be mended by the operations that write it is.
+//! **In progress** ([`FlowDifference`]): work that should have moved and has not.
 //!
 //! | kind | what is wrong | remedy |
 //! |---|---|---|
-//! | `field-missing`, `field-opening`, `field-old` | a followed author without field, with one never seeded, or of an earlier follow | `sync` |
-//! | `field-ghost` | a field of an author who is not followed (V1) | `drop` |
-//! | `reads-behind`, `reads-wrong`, `base-wrong`, `floor-wrong`, `modes-behind` | bits or numbers other than the facts' | `seed` from the facts |
-//! | `deletion-missing` | a deleted post without its deleted bit (V2) | `retract` |
-//! | `field-ahead`, `delivered-ahead` | a field that claims what the facts do not know | rebuild |
-//! | `undelivered`, `entry-missing` | a post without its delivered bit, or in the counts and not in the feed (V3) | `deliver` |
-//! | `entry-ghost` | an entry that the facts do not imply | `retract` when deleted, `drop` when unfollowed, else rebuild |
-//! | `feed-incomplete` | more than [`reader::MOST_ENTRIES`] entries missing | rebuild |
-//! | `feed-disordered`, `feed-damaged`, `feed-unannounced`, `feed-lost`, `state-damaged` | a feed out of order or with an entry twice, that cannot be read, that the state does not know of, that is gone; a state that cannot be read | rebuild |
-//! | `feed-short-lived` | a feed that would expire before its state | `touch` |
-//! | `feed-orphan`, `state-headless` | a feed without a state, fields without the one that makes them a view | forget it |
-//! | `rebuild-abandoned` | a building mark past its deadline | rebuild, which takes it over |
-//! | `list-missing`, `list-ghost`, `list-time`, `list-damaged` | a cached relation list other than the edges | forget it |
-//! | `counters-wrong`, `counters-damaged` | cached counters other than the facts' | forget them |
-//! | `reactions-behind`, `reactions-wrong`, `reactions-damaged` | a reader's reactions to an author other than the fact | store it when behind, else forget all |
-//! | `head-wrong` | a cached head other than the author's | forget it |
-//! | `summary-of-deleted` | the summary of a post that is deleted | bury it |
-//! | `summary-wrong`, `summary-damaged`, `summary-of-nothing` | another title or time, or no such post | forget it |
-//! | `key-of-wrong-type`, `key-without-lifetime`, `key-astray` | a key that no operation could have left so, or in another bucket than its user's | forget it |
+//! | `delivery-unfinished`, `retraction-unfinished` | pages are not done and are lost, as [`LookPlan::due`](tidemark_app::fan_out::LookPlan::due) decides | send them again |
+//! | `fan-outs-given-up` | fan-outs were sent as often as allowed | none: an operator finds the cause and resumes them |
+//! | `records-given-up` | stream records are in the projector's failure queue | none: an operator looks at them, and the walk repairs the views of their users |
+//!
+//! **Views against facts** ([`reader`], [`views`]): a view may be deleted at any time. So it is deleted if the
+//! operations that write it cannot repair it.
+//!
+//! | kind | what is wrong | remedy |
+//! |---|---|---|
+//! | `field-missing`, `field-opening`, `field-old` | a followed author has no field, a field that was never seeded, or a field of an earlier follow | `sync` |
+//! | `field-ghost` | there is a field of an author who is not followed (V1) | `drop` |
+//! | `reads-behind`, `reads-wrong`, `base-wrong`, `floor-wrong`, `modes-behind` | bits or numbers differ from the facts | `seed` from the facts |
+//! | `deletion-missing` | a deleted post has no deleted bit (V2) | `retract` |
+//! | `field-ahead`, `delivered-ahead` | a field has numbers or bits that are ahead of the facts | rebuild |
+//! | `undelivered`, `entry-missing` | a post has no delivered bit, or it is counted and not in the feed (V3) | `deliver` |
+//! | `entry-ghost` | the facts do not imply an entry | `retract` if deleted, `drop` if unfollowed, else rebuild |
+//! | `feed-incomplete` | more than [`reader::MOST_ENTRIES`] entries are missing | rebuild |
+//! | `feed-disordered`, `feed-damaged`, `feed-unannounced`, `feed-lost`, `state-damaged` | the feed is out of order or has an entry twice; it cannot be read; the state does not know of it; it does not exist; the state cannot be read | rebuild |
+//! | `feed-short-lived` | the feed would expire before its state | `touch` |
+//! | `feed-orphan`, `state-headless` | there is a feed without a state, or there are fields without the field that makes them a view | delete it |
+//! | `rebuild-abandoned` | a building mark is past its deadline | rebuild, which takes it over |
+//! | `list-missing`, `list-ghost`, `list-time`, `list-damaged` | a cached relation list differs from the edges, or cannot be read | delete it |
+//! | `counters-wrong`, `counters-damaged` | cached counters differ from the facts, or cannot be read | delete them |
+//! | `reactions-behind`, `reactions-wrong`, `reactions-damaged` | a reader's reactions to an author are stale or differ from the fact, or cannot be read | store the fact if they are stale, else delete all |
+//! | `head-wrong` | a cached head differs from the author's head | delete it |
+//! | `summary-of-deleted` | the summary of a deleted post shows it as live | store its tombstone |
+//! | `summary-wrong`, `summary-damaged`, `summary-of-nothing` | the summary has another title or time, cannot be read, or is of a post that does not exist | delete it |
+//! | `key-of-wrong-type`, `key-without-lifetime`, `key-astray` | a key has another type than its name says, has no lifetime, or is in another bucket than its user's: no operation leaves it so | delete it |
 //!
 //! Views of notices ([`notices`]):
 //!
 //! | kind | what is wrong | remedy |
 //! |---|---|---|
-//! | `notice-reads-behind` | what a user has read, of an earlier version than the fact | replace it |
-//! | `notice-reads-wrong`, `notice-reads-damaged` | other slots, or a version still to come; it cannot be read | forget it |
-//! | `platform-head-wrong` | a cached head other than the platform's | forget it |
-//! | `title-wrong`, `title-damaged`, `title-of-nothing` | another title or time than the notice's in this revision; it cannot be read; a revision or notice still to come | forget it |
+//! | `notice-reads-behind` | a user's read state has an earlier version than the fact | replace it |
+//! | `notice-reads-wrong`, `notice-reads-damaged` | it has other slots or a later version than the fact; it cannot be read | delete it |
+//! | `platform-head-wrong` | a cached head differs from the platform's head | delete it |
+//! | `title-wrong`, `title-damaged`, `title-of-nothing` | the title or time differs from the notice's in this revision; it cannot be read; the revision or notice does not exist yet | delete it |
 
 pub mod facts;
 pub mod notices;
@@ -86,15 +91,12 @@ use tidemark_domain::{
 };
 use tidemark_views::keys::View;
 
-/// One thing that is wrong.
+/// A difference of one of the kinds above.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum Difference {
-    /// In the facts.
     Fact(FactDifference),
-    /// On its way.
     Flow(FlowDifference),
-    /// In a view.
     View(ViewDifference),
 }
 
@@ -133,41 +135,37 @@ impl From<ViewDifference> for Difference {
 /// An item that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct DamagedItem {
-    /// Its table.
     pub table: &'static str,
-    /// Its key, as text.
+    /// The key as text.
     pub key: String,
 }
 
-/// A count, and what it should be.
+/// A count and its right value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Recount {
-    /// What is stored, zero when nothing is; `None` when it is below zero or no number.
+    /// The stored count, zero if there is none; `None` if it is negative or not a number.
     pub seen: Option<u64>,
-    /// What it should be.
     pub right: u64,
-    /// The change number that was read before the items were listed; `None` when it is no number.
+    /// The change number that was read before the items were listed; `None` if it is not a number.
     #[serde(skip)]
     pub changes: Option<u64>,
 }
 
-/// A number that is stored, and what it should be. A number that is not stored is zero.
+/// A stored number and its right value. A number that is not stored is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Off {
-    /// What is stored.
     pub seen: u64,
-    /// What it should be.
     pub right: u64,
 }
 
 impl Off {
-    /// `None` when both are the same.
+    /// `None` if both are the same.
     pub fn of(seen: u64, right: u64) -> Option<Self> {
         (seen != right).then_some(Self { seen, right })
     }
 }
 
-/// Facts that contradict each other.
+/// A contradiction between facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FactDifference {
@@ -182,7 +180,7 @@ pub enum FactDifference {
     FollowerGhost {
         user: UserId,
         author: UserId,
-        /// Of the entry: whoever follows anew meanwhile is another difference.
+        /// The time of the entry. If the user follows again before the second look, that look finds another difference.
         #[serde(skip)]
         since: Timestamp,
     },
@@ -216,7 +214,7 @@ pub enum FactDifference {
     },
     HeadDeletion {
         post: PostId,
-        /// What the post itself says.
+        /// Whether the post itself is deleted or archived.
         deleted: bool,
     },
     ReadsBeyond {
@@ -287,10 +285,10 @@ pub enum FactDifference {
     },
 }
 
-/// How long past its time something may be left to the table's own expiry, which takes up to two days.
+/// How long reconcile leaves an expired item to the table's own expiry, which takes up to two days.
 const GRACE_SECONDS: u64 = 3 * 24 * 3600;
 
-/// What should have moved.
+/// Work that should have moved and has not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FlowDifference {
@@ -300,15 +298,13 @@ pub enum FlowDifference {
     RecordsGivenUp { records: u64 },
 }
 
-/// Why an entry of a feed is none.
+/// Why an entry of a feed is a ghost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ghost {
-    /// Its author is not followed.
     Unfollowed,
-    /// The post is deleted.
     Deleted,
-    /// No such post, another time than its own, or nothing that this feed shows.
+    /// The post does not exist, the entry has another time than the post, or this feed does not show it.
     Unknown,
 }
 
@@ -316,13 +312,11 @@ pub enum Ghost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// Whom the user follows.
     Following,
-    /// Who follows the user.
     Fans,
 }
 
-/// A view that is not what the facts imply.
+/// A difference between a view and the facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ViewDifference {
@@ -355,7 +349,7 @@ pub enum ViewDifference {
     ReadsBehind {
         user: UserId,
         author: UserId,
-        /// The fact's: another one at the next look is another difference.
+        /// The version of the fact. If the fact changes before the second look, that look finds another difference.
         #[serde(skip)]
         version: u64,
     },
@@ -391,7 +385,7 @@ pub enum ViewDifference {
         user: UserId,
         post: PostId,
         why: Ghost,
-        /// The entry's own time.
+        /// The time of the entry, not of the post.
         #[serde(skip)]
         at: Timestamp,
     },
@@ -453,7 +447,7 @@ pub enum ViewDifference {
     ReactionsBehind {
         user: UserId,
         author: UserId,
-        /// The fact's: another one at the next look is another difference.
+        /// The version of the fact. If the fact changes before the second look, that look finds another difference.
         #[serde(skip)]
         version: u64,
     },
@@ -482,14 +476,14 @@ pub enum ViewDifference {
     NoticeReadsBehind {
         user: UserId,
         platform: Platform,
-        /// The fact's: another one at the next look is another difference.
+        /// The version of the fact. If the fact changes before the second look, that look finds another difference.
         #[serde(skip)]
         version: u64,
     },
     NoticeReadsWrong {
         user: UserId,
         platform: Platform,
-        /// The fact's: another one at the next look is another difference.
+        /// The version of the fact. If the fact changes before the second look, that look finds another difference.
         #[serde(skip)]
         version: u64,
     },
@@ -499,7 +493,7 @@ pub enum ViewDifference {
     },
     PlatformHeadWrong {
         platform: Platform,
-        /// The fact's: another one at the next look is another difference.
+        /// The version of the fact. If the fact changes before the second look, that look finds another difference.
         #[serde(skip)]
         version: u64,
     },
@@ -517,13 +511,13 @@ pub enum ViewDifference {
     },
     KeyOfWrongType {
         key: String,
-        /// What it is part of.
+        /// The view that the key belongs to.
         #[serde(skip)]
         view: View,
     },
     KeyWithoutLifetime {
         key: String,
-        /// What it is part of.
+        /// The view that the key belongs to.
         #[serde(skip)]
         view: View,
     },
@@ -532,20 +526,18 @@ pub enum ViewDifference {
     },
 }
 
-/// One side of a comparison as it was found.
+/// One side of a comparison, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Stored<T> {
-    /// There is none.
     #[default]
     Absent,
-    /// It cannot be read.
+    /// It exists and cannot be read.
     Damaged,
-    /// This.
     Present(T),
 }
 
 impl<T> Stored<T> {
-    /// What there is, when it can be read.
+    /// The value, if there is one that can be read.
     pub fn present(&self) -> Option<&T> {
         match self {
             Self::Present(value) => Some(value),
@@ -553,7 +545,7 @@ impl<T> Stored<T> {
         }
     }
 
-    /// Reads what there is.
+    /// Decodes a value. `decode` returns `None` if it cannot be read.
     pub fn read<R>(found: Option<R>, decode: impl FnOnce(R) -> Option<T>) -> Self {
         match found.map(decode) {
             None => Self::Absent,

@@ -1,33 +1,35 @@
-//! Notices: what is live against the notices themselves, read states against what was given to be read, and the views of both.
+//! Compares platform heads with their notices, read states with the slots that were given, and the views of both with
+//! the facts.
 //!
-//! Slots above a platform's latest were given by nobody, or by a head that was put back to an earlier state. The numbers of readers tell which: they move in the transaction that
-//! marks a slot read. A slot that is counted was given, so the head is behind and no such slot may be given again; one that is not counted is the reader's state's own mistake.
+//! A slot above a platform's latest slot was never given, or the head was put back to an earlier state. The numbers of
+//! readers show which, because they change in the transaction that marks a slot read. A slot that is counted was given:
+//! the head is stale, and no such slot may be given again. A slot that is not counted is an error of the read state.
 
 use std::collections::BTreeSet;
 
 use super::{FactDifference, GRACE_SECONDS, Off, Stored, ViewDifference};
 use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
 
-/// Slots above a platform's latest whose readers are asked for. More than a platform has live notices were never given.
+/// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
+/// never given.
 pub const MOST_ABOVE: usize = 4_096;
 
-/// An item of a notice, as far as its head must agree with it.
+/// The fields of a notice that its head must agree with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredNotice {
-    /// Its sequence number.
     pub seq: Seq,
-    /// From when on it is in no list and no count.
+    /// From this time on the notice is in no list and no count.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What is wrong between a head and the notices there are.
+/// Compares a head with the notices that exist.
 pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNotice], now: Timestamp) -> Vec<FactDifference> {
     let items: BTreeSet<Seq> = stored.iter().map(|notice| notice.seq).collect();
     let listed: BTreeSet<Seq> = head.live.iter().map(|notice| notice.seq).collect();
     let id = |seq: Seq| NoticeId { platform, seq };
     let missing = head.live_at(now).filter(|notice| !items.contains(&notice.seq));
     let left = stored.iter().filter(|notice| {
-        // What has expired lately is the table's own to remove.
+        // The table's own expiry removes notices that have expired recently.
         let expiring = |at: Timestamp| at <= now && at.seconds() + GRACE_SECONDS >= now.seconds();
         !listed.contains(&notice.seq) && !notice.expires_at.is_some_and(expiring)
     });
@@ -35,12 +37,13 @@ pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNoti
     missing.chain(left.map(|notice| FactDifference::NoticeLeft { notice: id(notice.seq) })).collect()
 }
 
-/// Slots that a user has read and the head has not given.
+/// The slots that a user has read and that the head has not given, at most [`MOST_ABOVE`].
 pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
     reads.read.above(head.latest_slot).take(MOST_ABOVE).collect()
 }
 
-/// What is wrong with what a user has read. `counted` are those of the slots [`above`] the head's latest that the numbers of readers know of.
+/// Compares a read state with the head. `counted` are the slots [`above`] the head's latest slot that the numbers of
+/// readers count.
 pub fn of_reads(
     user: UserId,
     platform: Platform,
@@ -55,16 +58,16 @@ pub fn of_reads(
     behind.into_iter().chain(beyond).collect()
 }
 
-/// What a view says that a user has read.
+/// A read state in a view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSlots {
     /// The version of the fact.
     pub version: u64,
-    /// The slots.
     pub read: SeqSet,
 }
 
-/// What is wrong with the view of what a user has read. Slots that are nobody's any more make no difference: each write may leave them out.
+/// Compares the view of a read state with the fact. Slots without a live notice make no difference, because each write
+/// may leave them out.
 pub fn of_slots(
     user: UserId,
     platform: Platform,
@@ -86,7 +89,6 @@ pub fn of_slots(
     differs.then_some(ViewDifference::NoticeReadsWrong { user, platform, version })
 }
 
-/// What is wrong with a cached head.
 pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<ViewDifference> {
     match stored {
         Stored::Absent => None,
@@ -95,11 +97,11 @@ pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &Platfo
     }
 }
 
-/// A title and when its notice was published.
+/// The title of a notice, and when it was published.
 pub type StoredTitle = (String, Timestamp);
 
-/// What is wrong with the title of a notice in one revision. Nobody asks for an earlier one than the notice has now, nor for one of a notice that is gone; one that is still to
-/// come would be taken for the notice's own.
+/// Compares the title of a notice in one revision. A title of an earlier revision, or of a deleted notice, is never
+/// read and makes no difference. A title of a revision that does not exist yet would be used as the notice's own.
 pub fn of_title(
     notice: NoticeId,
     revision: u64,
@@ -154,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_right_about_what_is_live_and_an_expired_item_is_given_its_time() {
+    fn the_head_decides_which_notices_are_live_and_expired_items_have_a_grace_period() {
         let mut head = head(3);
         head.remove(&[2]);
         head.publish(now(), Some(now())).unwrap();
         let item = |seq, expires_at| StoredNotice { seq, expires_at };
         let past = |seconds: u64| Some(Timestamp::from_ms(now().ms() - seconds * 1_000));
-        assert_eq!(of_platform(platform(), &head, &[item(1, None), item(3, None)], now()), [], "an expired one needs no item");
+        assert_eq!(of_platform(platform(), &head, &[item(1, None), item(3, None)], now()), [], "an expired notice needs no item");
         let stored =
             [item(1, None), item(2, None), item(5, past(60)), item(6, past(GRACE_SECONDS + 1)), item(9, Some(now().plus_ms(1)))];
         assert_eq!(
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn of_slots_never_given_those_that_are_counted_tell_against_the_head() {
+    fn a_counted_slot_above_the_head_shows_that_the_head_is_stale() {
         let head = head(3);
         let found = |reads: &NoticeReads, counted: &[Slot]| of_reads(user(), platform(), &head, reads, &set(counted));
         let reads = |slots: &[Slot]| NoticeReads { version: 1, read: set(slots), ..NoticeReads::default() };
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_may_keep_or_lack_slots_that_are_nobodys() {
+    fn a_view_may_keep_or_lack_slots_without_a_live_notice() {
         let mut head = head(4);
         head.remove(&[2]);
         let right = NoticeReads { version: 3, read: set(&[1, 2]), ..NoticeReads::default() };

@@ -1,23 +1,23 @@
-//! A reader's state and feed against the facts.
+//! Compares a reader's state and feed with the facts.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Ghost, Stored, ViewDifference, facts::StoredPost};
 use tidemark_domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, ReaderState, Seq, Timestamp, UserId};
 
-/// More entries missing than this are one difference.
+/// More missing entries than this are one difference.
 pub const MOST_ENTRIES: usize = 20;
 
 /// A reader's view as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredReader {
-    /// The state; `Absent` also when only fields are left.
+    /// `Absent` also if there are fields without the one that makes them a view.
     pub state: Stored<ReaderState>,
     /// Whether there are fields without the one that makes them a view.
     pub headless: bool,
-    /// The feed, oldest first.
+    /// Oldest first.
     pub feed: Stored<Vec<FeedKey>>,
-    /// Whether the feed lives longer than the state.
+    /// Whether the feed expires no earlier than the state.
     pub feed_outlives: bool,
 }
 
@@ -26,33 +26,30 @@ pub struct StoredReader {
 pub struct Followed {
     /// A live edge.
     pub edge: Edge,
-    /// The author's head.
     pub head: AuthorHead,
-    /// What the reader has read of the author.
     pub reads: ReadState,
 }
 
-/// What the facts imply for a reader.
+/// The facts that a reader's view must agree with.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReaderFacts {
-    /// Followed authors.
     pub authors: HashMap<UserId, Followed>,
-    /// The newest entries of the feed.
+    /// The newest entries that the feed must have.
     pub entries: BTreeSet<FeedKey>,
-    /// The lowest of them, when there are more.
+    /// The lowest of `entries`, if the feed has more.
     pub low: Option<FeedKey>,
-    /// Posts that [`unsure`] has named.
+    /// The posts that [`unsure`] has returned.
     pub posts: HashMap<PostId, StoredPost>,
 }
 
 impl ReaderFacts {
-    /// Whether the post's delivery or retraction is still under way: what is missing of it is no difference.
+    /// Whether the post's delivery or retraction is in progress. Then its missing bits and entries are not differences.
     fn is_moving(&self, post: PostId) -> bool {
         self.posts.get(&post).is_some_and(StoredPost::is_moving)
     }
 }
 
-/// The posts on whose fan-outs it depends whether they are missing: to be put into [`ReaderFacts::posts`].
+/// The posts whose fan-outs decide whether they are missing. The caller loads them into [`ReaderFacts::posts`].
 pub fn unsure(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Timestamp) -> Vec<PostId> {
     let found = differences(user, stored, facts, now);
     let mut posts: Vec<PostId> = found
@@ -67,13 +64,13 @@ pub fn unsure(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Tim
         })
         .collect();
     if found.contains(&ViewDifference::FeedIncomplete { user }) {
-        // What of it is under way can only be a few, the newest.
+        // Only a few entries can be in flight, the newest.
         posts.extend(facts.entries.iter().rev().take(MOST_ENTRIES * 5).map(|key| key.post));
     }
     posts
 }
 
-/// What is wrong.
+/// Returns the differences.
 pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Timestamp) -> Vec<ViewDifference> {
     let state = match &stored.state {
         Stored::Damaged => return vec![ViewDifference::StateDamaged { user }],
@@ -104,14 +101,14 @@ pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now
             continue;
         };
         if field.is_behind(&followed.head) {
-            // The next read finds it, and delivers it itself.
+            // The next read fetches the posts and delivers them itself.
             catching_up.insert(*author);
         }
         found.extend(of_field(user, *author, field, followed, facts, catching_up.contains(author)));
     }
     let ghosts = state.authors.iter().filter(|(author, _)| !facts.authors.contains_key(author));
     found.extend(ghosts.map(|(author, field)| ViewDifference::FieldGhost { user, author: *author, rev: field.rev }));
-    // With an entry later than what is noted as the newest, the next post would go to its end too early.
+    // If an entry is later than the noted newest time, the next post would be appended too early.
     let overtaking = feed.last().is_some_and(|last| last.at > state.meta.newest);
     if overtaking || !feed.is_sorted_by(|older, newer| older < newer) {
         found.push(ViewDifference::FeedDisordered { user });
@@ -121,7 +118,7 @@ pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now
     found
 }
 
-/// One author's field.
+/// Compares one author's field.
 fn of_field(
     user: UserId,
     author: UserId,
@@ -189,7 +186,7 @@ fn of_field(
     found
 }
 
-/// The entries, of what both sides hold all.
+/// Compares the entries in the range that both sides have completely.
 fn of_entries(
     user: UserId,
     state: &ReaderState,
@@ -204,7 +201,7 @@ fn of_entries(
             && !stored.contains(key)
             && !catching_up.contains(&key.post.author)
             && !facts.is_moving(key.post)
-            // Without field or delivered bit that is what is missing.
+            // A missing field or delivered bit is a difference of its own.
             && state.authors.get(&key.post.author).is_some_and(|field| field.is_delivered(key.post.seq))
     };
     let missing: Vec<ViewDifference> =
@@ -220,7 +217,8 @@ fn of_entries(
             None => Ghost::Unfollowed,
             Some(_) if catching_up.contains(&post.author) => continue,
             Some(followed) if followed.head.deleted.contains(post.seq) => {
-                // What was deleted in the time of pull was not retracted: the field hides it, or, below its base where it has no bits, the page leaves the tombstone out.
+                // A post that was deleted while the author was pulled has no retraction. The field hides it. Below its
+                // base the field has no bits: there the page leaves the tombstone out.
                 let below = state.authors.get(&post.author).is_some_and(|field| post.seq <= field.base);
                 if !followed.head.modes.is_push_alone() && (below || !state.shows(key)) {
                     continue;
@@ -270,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_facts_imply_differs_in_nothing_and_one_bit_less_in_something(
+        fn a_view_as_the_facts_imply_has_no_difference_and_one_wrong_bit_is_found(
             base in 0..20u64, new in 1..40u64, at in 0..40u64,
             read in btree_set(1..60u64, 0..30), deleted in btree_set(1..60u64, 0..10),
         ) {
@@ -294,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_the_next_post_would_put_out_of_order_is_disordered() {
+    fn a_feed_with_an_entry_after_its_newest_time_is_disordered() {
         let (mut stored, facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
         if let Stored::Present(state) = &mut stored.state {
             state.meta.newest = Timestamp::from_ms(state.meta.newest.ms() - 1);
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_entry_below_the_base_is_left_out_by_the_page_where_posts_were_pulled() {
+    fn a_deleted_entry_below_the_base_is_no_ghost_if_posts_were_pulled() {
         let (stored, mut facts) = agreeing(0, 12, (1..=12).collect(), BTreeSet::new());
         let post = PostId::new(author(), 3);
         let followed = facts.authors.get_mut(&author()).unwrap();
@@ -325,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_its_way_is_no_difference() {
+    fn changes_in_flight_are_no_difference() {
         let (mut stored, mut facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
         let last = *facts.entries.last().unwrap();
         if let (Stored::Present(state), Stored::Present(feed)) = (&mut stored.state, &mut stored.feed) {

@@ -1,4 +1,4 @@
-//! The smaller views against the facts: relation lists, counters, reactions, heads, summaries, and keys as such.
+//! Compares the smaller views with the facts: relation lists, counters, reactions, heads, summaries, and single keys.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,20 +6,19 @@ use super::{Side, Stored, ViewDifference, facts::StoredPost};
 use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
 
-/// A key as Redis has it.
+/// A key in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
-    /// Its name.
     pub key: String,
-    /// What it is part of.
+    /// The view that it belongs to.
     pub view: View,
     /// Whether it has the type that its name says.
     pub right_type: bool,
-    /// Whether it ends by itself.
+    /// Whether it has a lifetime.
     pub expires: bool,
 }
 
-/// What is wrong with a key, whatever it holds.
+/// Checks type and lifetime of a key, regardless of its value.
 pub fn of_key(stored: &StoredKey) -> Option<ViewDifference> {
     let StoredKey { key, view, .. } = stored.clone();
     if !stored.right_type {
@@ -34,13 +33,12 @@ pub fn of_key(stored: &StoredKey) -> Option<ViewDifference> {
 /// A cached relation list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredList {
-    /// From when on it is complete.
+    /// The list is complete from this time on.
     pub low: Timestamp,
-    /// Who is in it.
     pub members: Vec<Relation>,
 }
 
-/// What is wrong with a list. `relations` are the newest that the facts have, all there are when `whole`.
+/// Compares a list. `relations` are the newest relations in the facts, or all if `whole`.
 pub fn of_list(
     user: UserId,
     list: Side,
@@ -54,7 +52,7 @@ pub fn of_list(
         Stored::Present(stored) => stored,
     };
     let last = relations.iter().map(|relation| relation.since).min();
-    // Of the last millisecond that was read there may be more.
+    // There may be more relations in the last millisecond that was read.
     let low = if whole { stored.low } else { stored.low.max(last.unwrap_or_default().plus_ms(1)) };
     let known: BTreeMap<UserId, Timestamp> = relations.iter().map(|relation| (relation.user, relation.since)).collect();
     let cached: BTreeMap<UserId, Timestamp> = stored.members.iter().map(|member| (member.user, member.since)).collect();
@@ -77,7 +75,6 @@ pub fn of_list(
     found
 }
 
-/// What is wrong with cached counters.
 pub fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<ViewDifference> {
     match stored {
         Stored::Damaged => Some(ViewDifference::CountersDamaged { user }),
@@ -86,7 +83,7 @@ pub fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> 
     }
 }
 
-/// What is wrong with a reader's reactions: of every author in the view, the fact.
+/// Compares a reader's reactions to every author in the view.
 pub fn of_reactions(
     user: UserId,
     stored: &Stored<HashMap<UserId, ReactionState>>,
@@ -111,7 +108,6 @@ pub fn of_reactions(
     differs.collect()
 }
 
-/// What is wrong with a cached head.
 pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<ViewDifference> {
     match stored {
         Stored::Absent => None,
@@ -120,7 +116,7 @@ pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) 
     }
 }
 
-/// What is wrong with a cached summary. One of a post whose retraction is still to come is no difference.
+/// Compares a summary. If the retraction of the post is in progress, its summary is not a difference.
 pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&StoredPost>) -> Option<ViewDifference> {
     let summary = match stored {
         Stored::Absent => return None,

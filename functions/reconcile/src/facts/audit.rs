@@ -1,4 +1,4 @@
-//! The facts as they are stored. Repairs are in [`crate::facts::repairs`].
+//! Reads the facts as they are stored. [`crate::facts::repairs`] repairs them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,7 +35,7 @@ use tidemark_facts::{
 };
 
 impl StoredFacts {
-    /// How many authors a user follows and how many followers the user has, as counted.
+    /// The stored counts of followed authors and followers.
     pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
         let mut keys = vec![schema::followings_counter(user)];
         keys.extend((0..SHARDS).map(|shard| schema::followers_counter(user, shard)));
@@ -53,7 +53,7 @@ impl StoredFacts {
         Ok(counts)
     }
 
-    /// The heads of these authors; absent ones are empty heads.
+    /// The heads of these authors. A head that does not exist is an empty one.
     pub async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
@@ -74,13 +74,13 @@ impl StoredFacts {
         Ok(edges)
     }
 
-    /// What a user has read of anybody.
+    /// All read states of a user, by author.
     pub async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
         let Decoded { found, damaged } = listing(&self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
     }
 
-    /// Followers that one shard of an author lists; `None` when there are more than `most`.
+    /// The followers that one shard of an author lists; `None` if there are more than `most`.
     pub async fn listed_followers(
         &self,
         author: UserId,
@@ -94,7 +94,7 @@ impl StoredFacts {
         listing(&items, read_follower).map(Some)
     }
 
-    /// Since when these authors list the user; those that do not are left out.
+    /// Since when these authors list the user. Authors who do not are left out.
     pub async fn listed_by(
         &self,
         user: UserId,
@@ -109,7 +109,7 @@ impl StoredFacts {
         by_key(&found, author, |item| read_follower(item).map(|relation| relation.since))
     }
 
-    /// Which of these users follow the author.
+    /// The users among these who follow the author.
     pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
         let found = self.batch_get("live_followers", vec![(self.tables.following.clone(), keys)]).await?;
@@ -118,7 +118,7 @@ impl StoredFacts {
         Ok(Decoded { found: live.collect(), damaged })
     }
 
-    /// Reactions of the users of one shard to an author; `None` when there are more than `most` items.
+    /// The reactions of the users of one shard to an author; `None` if there are more than `most` items.
     pub async fn reactions_in(
         &self,
         author: UserId,
@@ -126,7 +126,7 @@ impl StoredFacts {
         most: usize,
     ) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
         let partition = schema::reactions_shard(author, shard);
-        // Counts come before users in the order of the keys.
+        // In the order of the keys, counts come before users, so they are read first.
         let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition, most).await? else { return Ok(None) };
         let mut shard = ReactionShard::default();
         let mut users = Vec::new();
@@ -148,7 +148,7 @@ impl StoredFacts {
         Ok(Some(Decoded { found: shard, damaged }))
     }
 
-    /// These posts; unknown ones left out.
+    /// The posts with these ids. Unknown posts are left out.
     pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let found = self.batch_get("stored_posts", vec![(self.tables.posts.clone(), keys)]).await?;
@@ -160,7 +160,8 @@ impl StoredFacts {
         listing(&self.newest_items("newest_posts", author, 0..=MAX_SEQ, limit).await?, stored_post)
     }
 
-    /// Posts of one shard whose fan-out or retraction is not finished, published at or before `before`, newest first, after `after`, at most `limit`.
+    /// The posts of one shard whose fan-out or retraction is not finished and that were published at or before
+    /// `before`: newest first, after `after`, at most `limit`.
     pub async fn unfinished(
         &self,
         which: Unfinished,
@@ -199,12 +200,13 @@ impl StoredFacts {
             Ok::<_, StoreError>(UnfinishedAt { time, post: post_of(item)? })
         };
         let Decoded { found, damaged } = listing(answer.items(), post_of)?;
-        // An item whose key is not a post's ends the part. The next look begins at the other end again.
+        // If the key of the last item is not a post's, the part has no next one. The next look begins with the newest
+        // again.
         let next = answer.last_evaluated_key().and_then(|item| place(item).ok());
         Ok(Part { items: found, damaged: damaged.into_iter().map(|(_, item)| item).collect(), next })
     }
 
-    /// How many fan-outs were given up.
+    /// The number of fan-outs that were given up.
     pub async fn given_up(&self) -> Result<u64, StoreError> {
         let counts = (0..schema::UNFINISHED_SHARDS).map(async |shard| {
             let mut pages = self
@@ -227,7 +229,7 @@ impl StoredFacts {
         Ok(try_join_all(counts).await?.into_iter().sum())
     }
 
-    /// Of which of these posts there are bodies.
+    /// The posts among these that have a body.
     pub async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::body).collect();
         let found = self.batch_get("bodies", vec![(self.tables.posts.clone(), keys)]).await?;
@@ -239,7 +241,7 @@ impl StoredFacts {
         ids.collect()
     }
 
-    /// A part of all edges by follower, tombstones included: users one after the other.
+    /// A part of all edges by follower, tombstones included. The edges of one user are consecutive.
     pub async fn some_edges(
         &self,
         after: Option<(String, String)>,
@@ -247,7 +249,7 @@ impl StoredFacts {
     ) -> Result<Part<Edge, (String, String)>, StoreError> {
         let after = after.map(|(user, author)| schema::edge_key(&user, &author));
         let (items, last) = self.some("some_edges", &self.tables.following, after, limit).await?;
-        // The keys as they are: they may be what is damaged.
+        // The raw keys, because they may be damaged.
         let text = |item: &Item, name| item.get(name).and_then(|value| value.as_n().ok()).cloned();
         let pair = |item: Item| Some((text(&item, "user")?, text(&item, "author")?));
         let Decoded { found, damaged } = listing(&items, read_edge)?;
@@ -264,7 +266,6 @@ impl StoredFacts {
         Ok(Part { items, damaged: Vec::new(), next: last.as_ref().map(key).transpose()? })
     }
 
-    /// One idempotency record.
     pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
         let wanted = vec![(self.tables.idempotency.clone(), vec![schema::record(key)])];
         let Some(item) = self.batch_get("record", wanted).await?.into_iter().flatten().next() else { return Ok(None) };
@@ -281,22 +282,23 @@ impl StoredFacts {
         Ok(Some(StoredRecord { key: key.to_owned(), says }))
     }
 
-    /// The notices of a platform, expired ones too.
+    /// The notices of a platform, expired ones included.
     pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
         self.notices_of(platform).await
     }
 
-    /// Which of these slots of a platform anybody who is counted together with this user has read.
+    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
     pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         self.slots_counted(user, platform, slots).await
     }
 
-    /// Does what the difference needs, on the condition of what was seen; false when that has changed.
+    /// Applies the remedy of a difference, on condition that the facts are as the look found them; false if they have
+    /// changed.
     pub async fn repair(&self, difference: &FactDifference) -> Result<bool, StoreError> {
         self.repair_fact(difference).await
     }
 
-    /// Where the walk of this name is; `None` when it is not under way.
+    /// The position of the walk `name`; `None` if no walk is in progress.
     pub async fn walk(&self, name: &str) -> Result<Option<String>, StoreError> {
         const OPERATION: &str = "walk";
         let key = schema::walk(name);
@@ -305,7 +307,7 @@ impl StoredFacts {
         if let Ok(position) = (Reader { table: "counters", item: &item }).text("position") {
             return Ok(Some(position.to_owned()));
         }
-        warn!(name, "the position of a walk cannot be read: it begins anew");
+        warn!(name, "the position of a walk cannot be read, the walk begins again");
         let delete = self.client.delete_item().table_name(&self.tables.counters).set_key(Some(key));
         let delete = delete.condition_expression("NOT attribute_type(#position, :text)");
         let delete = delete.expression_attribute_names("#position", "position");
@@ -313,7 +315,7 @@ impl StoredFacts {
         Ok(None)
     }
 
-    /// Notes where it is, on the condition that it was at `from`; false when it was not.
+    /// Stores the position of a walk, on condition that it was at `from`; false if it was not.
     pub async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
         const OPERATION: &str = "note_walk";
         let (table, key) = (&self.tables.counters, schema::walk(name));
@@ -337,7 +339,7 @@ impl StoredFacts {
 }
 
 impl StoredFacts {
-    /// All items of a sharded partition; `None` when there are more than `most`.
+    /// All items of a sharded partition; `None` if there are more than `most`.
     async fn partition(
         &self,
         operation: &'static str,
@@ -367,19 +369,19 @@ impl StoredFacts {
         Ok(Some(items))
     }
 
-    /// Whether there is such a post, readable or not.
+    /// Whether the post exists, readable or not.
     async fn is_there(&self, post: PostId) -> Result<bool, StoreError> {
         let wanted = vec![(self.tables.posts.clone(), vec![schema::post(post)])];
         Ok(self.batch_get("record", wanted).await?.iter().flatten().next().is_some())
     }
 
-    /// Whether platforms have come as far as these notices. Deleted ones leave nothing else.
+    /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.
     async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, StoreError> {
         let heads = try_join_all(notices.iter().map(|notice| self.head(notice.platform))).await?;
         Ok(notices.iter().zip(heads).all(|(notice, head)| notice.seq <= head.latest_seq))
     }
 
-    /// A part of a whole table, and the key of its last item when there is more.
+    /// A part of a table, and the key of its last item if there are more.
     async fn some(
         &self,
         operation: &'static str,
@@ -393,7 +395,7 @@ impl StoredFacts {
     }
 }
 
-/// What was published and the end of an idempotency record; `None` when it cannot be read.
+/// The published object and the expiry of an idempotency record; `None` if it cannot be read.
 pub(super) fn said(item: &Item) -> Option<(Answered, u64)> {
     let reader = Reader { table: "idempotency", item };
     reader.text("fingerprint").ok()?;
@@ -412,7 +414,7 @@ fn stored_post(item: &Item) -> Result<StoredPost, StoreError> {
 
 fn stored_head(item: &Item) -> Result<StoredHead, StoreError> {
     let reader = Reader { table: "posts", item };
-    // What the right number of posts follows from.
+    // The right number of posts depends on these numbers.
     reader.optional_number("archived")?;
     let deletions = reader.optional_number("deletions")?;
     Ok(StoredHead { head: read_head(item)?, posts: StoredCount::read(&reader, "posts"), deletions })
@@ -423,14 +425,14 @@ fn read_follower(item: &Item) -> Result<Relation, StoreError> {
     schema::relation_of(reader.text("since")?).ok_or_else(|| reader.damaged("since"))
 }
 
-/// The post that the key of an item says.
+/// The post in the key of an item.
 fn post_of(item: &Item) -> Result<PostId, StoreError> {
     let reader = Reader { table: "posts", item };
     let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
     Ok(PostId::new(reader.user("author")?, seq))
 }
 
-/// Each item by itself: one that cannot be read is told of, and the others are found.
+/// Decodes each item separately. An item that cannot be read is damaged, and the others are found.
 pub(super) fn listing<T>(items: &[Item], read: impl Fn(&Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
     let mut decoded: Decoded<Vec<T>> = Decoded { found: Vec::new(), damaged: Vec::new() };
     for item in items {
@@ -443,7 +445,7 @@ pub(super) fn listing<T>(items: &[Item], read: impl Fn(&Item) -> Result<T, Store
     Ok(decoded)
 }
 
-/// The same of items that were asked for by their keys.
+/// The same for items that were read by their keys.
 fn by_key<K: Eq + Hash, T>(
     items: &[Vec<Item>],
     key: impl Fn(&Item) -> Result<K, StoreError>,

@@ -1,4 +1,4 @@
-//! The facts as they are stored, whatever state they are in, and their repairs.
+//! The facts as they are stored, damaged ones included, and their repairs.
 
 mod audit;
 mod notices;
@@ -8,7 +8,6 @@ use std::ops::Deref;
 
 use tidemark_facts::DynamoFacts;
 
-/// The facts, item by item.
 #[derive(Debug, Clone)]
 pub struct StoredFacts(pub DynamoFacts);
 

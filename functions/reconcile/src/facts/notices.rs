@@ -1,4 +1,5 @@
-//! Notices as they are stored, and their repairs: one transaction each, on the condition of what was seen.
+//! Notices as they are stored, and their repairs: one transaction each, on condition that the facts are as they were
+//! read.
 
 use aws_sdk_dynamodb::types::{ConditionCheck, Delete, TransactWriteItem};
 use tidemark_app::ports::StoreError;
@@ -18,7 +19,7 @@ use tidemark_facts::{
 const OPERATION: &str = "repair_notices";
 
 impl StoredFacts {
-    /// The notices of a platform, whether or not its head lists them.
+    /// The notices of a platform, also those that its head does not list.
     pub(super) async fn notices_of(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
         let mut pages = self
             .client
@@ -26,7 +27,7 @@ impl StoredFacts {
             .table_name(&self.tables.notices)
             .consistent_read(true)
             .key_condition_expression("platform = :platform AND #item BETWEEN :first AND :last")
-            // Texts may be long.
+            // Without the texts, which may be long.
             .projection_expression("platform, #item, #until")
             .expression_attribute_names("#item", "item")
             .expression_attribute_names("#until", "until")
@@ -44,7 +45,7 @@ impl StoredFacts {
             let reader = Reader { table: "notices", item };
             schema::notice_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))
         };
-        // Its key alone says that a notice is there.
+        // The key alone shows that a notice exists.
         let until = |item: &Item| Reader { table: "notices", item }.optional_number("until");
         let expires_at = |item: &Item| until(item).ok().flatten().map(Timestamp::from_ms);
         let stored = |item: &Item| Ok(StoredNotice { seq: read_seq(item)?, expires_at: expires_at(item) });
@@ -53,7 +54,7 @@ impl StoredFacts {
         Ok(Decoded { found, damaged })
     }
 
-    /// Which of these slots the user's part of the numbers of readers counts anybody for.
+    /// The slots among these that are counted in the user's shard of the numbers of readers.
     pub(super) async fn slots_counted(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
         blocks.dedup();
@@ -71,7 +72,7 @@ impl StoredFacts {
         Ok(counted)
     }
 
-    /// Takes a notice that is not there out of its head.
+    /// Removes a notice that does not exist from its head.
     pub(super) async fn unlist(&self, notice: NoticeId) -> Result<bool, StoreError> {
         let before = self.head(notice.platform).await?;
         let mut head = before.clone();
@@ -95,7 +96,7 @@ impl StoredFacts {
         self.both(self.head_is_still(notice.platform, &head)?, delete).await
     }
 
-    /// Raises a head's latest slot to one that was given; what is live keeps its slots.
+    /// Raises a head's latest slot to a slot that was given. Live notices keep their slots.
     pub(super) async fn raise_slots(&self, platform: Platform, given: Slot) -> Result<bool, StoreError> {
         let before = self.head(platform).await?;
         if before.latest_slot >= given {
@@ -106,7 +107,8 @@ impl StoredFacts {
         Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
     }
 
-    /// Takes from a read state what lies beyond the head, as its next version. Nobody counts it, so no number of readers changes.
+    /// Cuts a read state at its head, as the next version. What it cuts is not counted, so no number of readers
+    /// changes.
     pub(super) async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, StoreError> {
         let (head, before) = self.state(platform, user).await?;
         if !before.is_beyond(head.latest_seq, head.latest_slot) {
@@ -119,7 +121,7 @@ impl StoredFacts {
         self.both(self.head_is_still(platform, &head)?, put).await
     }
 
-    /// A check that nobody has changed the head.
+    /// A check that the head has not changed.
     fn head_is_still(&self, platform: Platform, head: &PlatformHead) -> Result<TransactWriteItem, StoreError> {
         let check = ConditionCheck::builder().table_name(&self.tables.notices).set_key(Some(schema::platform_head(platform)));
         let check = match head.version {

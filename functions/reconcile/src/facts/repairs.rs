@@ -1,4 +1,5 @@
-//! Repairs of facts that contradict each other: one write or transaction each, on the condition of what was seen.
+//! Repairs of facts that contradict each other: one write or transaction each, on condition that the facts are as the
+//! look found them.
 
 use aws_sdk_dynamodb::{
     operation::update_item::builders::UpdateItemFluentBuilder,
@@ -23,14 +24,14 @@ use tidemark_facts::{
 
 const OPERATION: &str = "repair";
 
-/// What an edge must still be for its author's list to be changed.
+/// The condition on an edge under which its author's list is changed.
 enum Expected {
     Following { rev: u32 },
     Nothing,
 }
 
 impl StoredFacts {
-    /// Does what a difference needs; false when what was seen has changed.
+    /// Applies the remedy of a difference; false if the facts have changed since the look.
     pub(super) async fn repair_fact(&self, difference: &FactDifference) -> Result<bool, StoreError> {
         match *difference {
             FactDifference::FollowerMissing { user, author, since, rev }
@@ -76,14 +77,14 @@ impl StoredFacts {
                 sent_after_conflicts(OPERATION, update).await
             }
             FactDifference::BodyLeft { post } => {
-                // A tombstone stays one: nothing can make the body wanted again.
+                // A tombstone never becomes a live post again, so the body is never needed again.
                 let delete = self.client.delete_item().table_name(&self.tables.posts).set_key(Some(schema::body(post)));
                 sent(OPERATION, delete.send().await)
             }
             FactDifference::RecordExpired { ref record }
             | FactDifference::RecordDamaged { ref record }
             | FactDifference::RecordOfNothing { ref record } => self.delete_record(record).await,
-            // Nobody knows what it should be.
+            // The right content is unknown.
             FactDifference::ItemDamaged { .. } => Ok(false),
             FactDifference::NoticeMissing { notice } => self.unlist(notice).await,
             FactDifference::NoticeLeft { notice } => self.delete_left(notice).await,
@@ -103,8 +104,9 @@ impl StoredFacts {
         }
     }
 
-    /// Sets a count while its change number is the one that was read before its items were listed: then they are still the same. A change number that is no number
-    /// has no writer, whose addition to it would fail, and begins anew.
+    /// Sets a count if its change number is the one that was read before its items were listed: then the items are
+    /// still the same. If the change number is not a number, it begins again at 1. No writer can change it in the
+    /// meantime, because its addition to it would fail.
     async fn recount(&self, table: &str, key: Item, name: &str, count: Recount) -> Result<bool, StoreError> {
         let Recount { seen, right, changes } = count;
         let update = self.client.update_item().table_name(table).set_key(Some(key));
@@ -119,7 +121,7 @@ impl StoredFacts {
         let update = update.expression_attribute_values(":changes", number(changes.unwrap_or(1)));
         let update = if changes.is_none() { update.expression_attribute_values(":number", string("N")) } else { update };
         let update = match seen {
-            // Versions of this program that do not number their changes may run beside this one.
+            // A version of this program that does not number its changes may run at the same time.
             Some(0) => {
                 condition.push_str(" AND (attribute_not_exists(#count) OR #count = :seen)");
                 update.expression_attribute_values(":seen", number(0))
@@ -133,7 +135,7 @@ impl StoredFacts {
         sent_after_conflicts(OPERATION, update.update_expression(sets).condition_expression(condition)).await
     }
 
-    /// Sets the number of an author's live posts while the head knows of the same posts and deletions.
+    /// Sets the number of an author's live posts if the head has the same posts and deletions.
     async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, StoreError> {
         let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::head(author)));
         let update = update.update_expression("SET posts = :right").expression_attribute_values(":right", number(right));
@@ -160,7 +162,7 @@ impl StoredFacts {
             .expression_attribute_values(":state", string(state))
     }
 
-    /// Writes while the edge is what was seen.
+    /// Writes if the edge is as expected.
     async fn with_edge(
         &self,
         user: UserId,
@@ -183,7 +185,8 @@ impl StoredFacts {
         Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
     }
 
-    /// Puts a post into, or out of, its author's deleted ones, while both are what was seen.
+    /// Adds a post to the deleted posts of its author's head, or removes it. The write fails if the head has changed
+    /// since it was read here, or if the post is not as the look found it.
     async fn set_deleted(&self, post: PostId, deleted: bool) -> Result<bool, StoreError> {
         let found = self.batch_get(OPERATION, vec![(self.tables.posts.clone(), vec![schema::head(post.author)])]).await?;
         let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
@@ -201,7 +204,7 @@ impl StoredFacts {
             .set_key(Some(key))
             .expression_attribute_values(":deletions", number(head.deleted.len()));
         let update = layout.sets_in(update, &sets, "deletions = :deletions", "");
-        // A set that has windows is what was seen while they and the number of deletions are.
+        // A set with windows is unchanged if the windows and the number of deletions are unchanged.
         let seen: &[&str] = if item.contains_key("windows") { &["windows", "deletions"] } else { &["deleted"] };
         let mut conditions = Vec::new();
         let update = seen.iter().fold(update, |update, name| windows::unchanged(update, Some(&item), name, &mut conditions));
@@ -226,10 +229,10 @@ impl StoredFacts {
         Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
     }
 
-    /// Takes from a read state what lies beyond the author's posts, as its next version.
+    /// Cuts a read state at the author's latest post, as the next version.
     async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
         let authors = [author];
-        // The head last: it knows of every post that was read before.
+        // The head is read last, so it includes every post that the read state covers.
         let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
         let latest = self.heads(&authors).await?.remove(&author).unwrap_or_default().latest_seq;
         if state.through <= latest && state.read.above(latest).next().is_none() {
@@ -243,7 +246,7 @@ impl StoredFacts {
         Reads::put(&**self, user, author, &state).await
     }
 
-    /// Deletes a record that still says what was seen.
+    /// Deletes a record if its content is what the look found.
     async fn delete_record(&self, seen: &StoredRecord) -> Result<bool, StoreError> {
         let key = schema::record(&seen.key);
         let found = self.batch_get(OPERATION, vec![(self.tables.idempotency.clone(), vec![key.clone()])]).await?;

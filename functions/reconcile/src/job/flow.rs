@@ -1,4 +1,4 @@
-//! What should have moved: unfinished fan-outs, and stream records that the projector gave up.
+//! Work in progress: unfinished fan-outs, and stream records that the projector gave up.
 
 use std::collections::BTreeMap;
 
@@ -19,38 +19,37 @@ use tidemark_facts::schema::UNFINISHED_SHARDS;
 /// Posts of each shard of the index in one step.
 const STEP: usize = 200;
 
-/// The walk over unfinished fan-outs, as it is noted when time is up.
+/// The name of the stored position among unfinished fan-outs. It is stored when time is up.
 const FAN_OUTS: &str = "fan-outs";
 
-/// Which fan-outs are resumed, and when.
+/// Decides which fan-outs are resumed, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowPlan {
-    /// How long the pages of a publish may take, in ms; after attempt `k` they have 2ᵏ times as long.
+    /// How long the pages of a publish may take, in ms. After attempt `k` they may take 2ᵏ times as long.
     pub overdue_ms: u64,
-    /// How often a fan-out is sent again before it is given up.
+    /// How often a fan-out is resumed before it is given up.
     pub most_attempts: u32,
-    /// Whether those that were given up go on, unless they have used up `most_attempts`.
+    /// Whether fan-outs that were given up are resumed, if they have fewer than `most_attempts`.
     pub given_up_too: bool,
 }
 
-/// What became of unfinished fan-outs.
+/// The result of a run over unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowReport {
-    /// Older than they should be.
+    /// Fan-outs that are older than `overdue_ms`.
     pub unfinished: usize,
     /// Finished, or sent again.
     pub resumed: usize,
-    /// Pages sent.
     pub pages_sent: usize,
-    /// Left to their workers: they move, or wait in the queue, or were sent a while ago.
+    /// Left to their workers: they move, wait in the queue, or were sent recently.
     pub moving: usize,
     /// Resumed as often as allowed, in this run or before.
     pub given_up: u64,
-    /// Stream records that wait; `None` when that is not known.
+    /// Stream records in the projector's failure queue; `None` if their number is unknown.
     pub stuck_records: Option<u64>,
 }
 
-/// One run.
+/// The state of one run.
 struct Run<'a> {
     plan: &'a Plan,
     look: LookPlan,
@@ -60,11 +59,13 @@ struct Run<'a> {
 }
 
 impl Reconcile {
-    /// Looks at every fan-out that is not finished in time, newest first, and sends the pages of those that are lost; tells of fan-outs and stream records that were given up. When time is
-    /// up the next run begins with the newest again and then goes on from where this one has stopped, so that neither starve. What fails is counted and left to the next run.
+    /// Looks at every fan-out that is not finished in time, newest first, and sends its lost pages again. Reports the
+    /// fan-outs and stream records that were given up. When time is up, the next run begins with the newest again and
+    /// then continues where this one stopped, so that neither old nor new fan-outs starve. A fan-out that fails is
+    /// counted and left to the next run.
     ///
     /// # Errors
-    /// The facts do not answer.
+    /// The facts cannot be read.
     pub async fn flow(
         &self,
         plan: &Plan,
@@ -73,10 +74,10 @@ impl Reconcile {
     ) -> Result<(FlowReport, Report), ReconcileError> {
         let now = self.readers.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
-        // Before any progress is read: what a queue that is drained has held is done, or lost.
+        // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
         let drained = self.fan_outs.is_drained().await.unwrap_or_else(|error| {
             report.failed += 1;
-            warn!(error = &error as &dyn std::error::Error, "the queue does not tell how full it is");
+            warn!(error = &error as &dyn std::error::Error, "the number of messages in the queue is unknown");
             false
         });
         let look = LookPlan { now, wait_ms: of.overdue_ms, drained, most_attempts: of.most_attempts };
@@ -92,7 +93,7 @@ impl Reconcile {
         let rest = self.each_unfinished(Unfinished::Open, &from, &mut run, out_of_time).await?;
         let rest = (!rest.is_empty()).then(|| serde_json::to_string(&rest).unwrap_or_default());
         if !plan.dry_run && rest != noted {
-            // Another run, if there is one, has looked at the same.
+            // If another run has stored its position first, it has looked at the same fan-outs.
             self.facts.note_walk(FAN_OUTS, noted.as_deref(), rest.as_deref()).await?;
         }
         let Run { mut flow, mut report, .. } = run;
@@ -105,7 +106,7 @@ impl Reconcile {
             Ok(records) => {
                 flow.stuck_records = Some(records);
                 if records > 0 {
-                    warn!(records, "stream records that the projector gave up wait in its failure queue");
+                    warn!(records, "stream records are in the projector's failure queue");
                     report.found([Difference::Flow(FlowDifference::RecordsGivenUp { records })].iter());
                 }
             }
@@ -120,7 +121,8 @@ impl Reconcile {
         Ok((flow, report))
     }
 
-    /// Looks at all of one list, step by step over its shards side by side; after the first step `from` says where to go on. Where the shards are that are left.
+    /// Looks at one list, in steps over all its shards. After the first step it continues at `from`. Returns the
+    /// positions of the shards that are not finished.
     async fn each_unfinished(
         &self,
         which: Unfinished,
@@ -136,7 +138,7 @@ impl Reconcile {
                 let part = self.facts.unfinished(which, *shard, run.before, after.as_ref(), STEP).await?;
                 run.report.damaged(part.damaged);
                 posts.extend(part.items);
-                // The older of the two, when the newest are done.
+                // After the newest, it continues at the older of the two positions.
                 let mut at = part.next;
                 if first && let Some(noted) = from.get(shard) {
                     at = at.map(|at| at.min(noted.clone()));
@@ -160,7 +162,8 @@ impl Reconcile {
         run.report.damaged(heads.damaged.into_iter().map(|(_, item)| item));
         run.flow.unfinished += ids.len();
         for id in ids {
-            // Without its author's head nobody knows what a fan-out has to tell. The index may be late: the post says whether it is finished.
+            // Without its author's head, the content of a fan-out is unknown. The index may be stale: the post decides
+            // whether its fan-out is finished.
             let (Some(stored), Some(head)) = (posts.remove(&id), heads.found.get(&id.author)) else { continue };
             if !stored.unfinished {
                 continue;
@@ -178,7 +181,7 @@ impl Reconcile {
         if !post.deleted && post.delivery.state == DeliveryState::Done {
             return self.take_out(post, plan, report).await;
         }
-        // An operator resumes what was given up.
+        // These are listed only if an operator asks for them, so they are due at once.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
         if due != Due::Now {
             flow.moving += 1;
@@ -190,7 +193,7 @@ impl Reconcile {
         let inspected = self.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
-            // Counted already.
+            // `given_up_before` already counts it.
             Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(()),
             Inspected::Done(_) => Some(0),
             Inspected::Missing { pages, .. } => Some(pages.len()),
@@ -209,7 +212,7 @@ impl Reconcile {
                 flow.resumed += 1;
                 report.repaired(difference.iter());
             }
-            // The next run sees whether that has helped.
+            // The next run finds out whether the pages are done.
             Inspected::Missing { pages, .. } => {
                 flow.resumed += 1;
                 flow.pages_sent += pages.len();
@@ -222,7 +225,7 @@ impl Reconcile {
         Ok(())
     }
 
-    /// A finished fan-out that the index still lists.
+    /// Removes a finished fan-out that the index still lists.
     async fn take_out(&self, post: &Post, plan: &Plan, report: &mut Report) -> Result<(), ReconcileError> {
         let left = FactDifference::UnfinishedLeft { post: post.id };
         let difference = [Difference::Fact(left.clone())];

@@ -1,4 +1,4 @@
-//! Both sides of a subject, in the same types.
+//! Loads both sides of a subject into the same types.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,17 +19,18 @@ use tidemark_app::ports::List;
 use tidemark_domain::{PostId, Relation, Timestamp, UserId, ids::SHARDS};
 use tidemark_views::keys::View;
 
-/// Items of one shard that are looked at. An author of 16 times as many followers is proved by nothing but the transactions that count them.
+/// The most items of one shard that are looked at. The counts of an author with 16 times as many followers are not
+/// checked: only the transactions that write them keep them exact.
 const MOST_IN_SHARD: usize = 10_000;
 
-/// Newest posts of an author that are looked at.
+/// The newest posts of an author that are looked at.
 const MOST_POSTS: usize = 1_000;
 
-/// Entries of a list read beyond those that are cached.
+/// Entries of a list that are read beyond the number of cached ones.
 const MARGIN: usize = 50;
 
 impl Reconcile {
-    /// All facts of one user: counts first, then what they count.
+    /// Loads all facts of one user: counts first, then the items that they count.
     pub(super) async fn user_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
         let audit = &self.facts;
         let (own, shards) = ([user], || 0..SHARDS);
@@ -89,7 +90,7 @@ impl Reconcile {
         })
     }
 
-    /// What is wrong with a subject that stands alone.
+    /// Compares one subject.
     pub(super) async fn differences_of(&self, subject: &Subject) -> Result<Vec<Difference>, ReconcileError> {
         let now = self.readers.stores.clock.now();
         let found: Vec<Difference> = match subject {
@@ -153,7 +154,7 @@ impl Reconcile {
         Ok(found)
     }
 
-    /// What is wrong with everything that Redis keeps of a user.
+    /// Compares all that Redis has of a user.
     async fn views_of(&self, user: UserId) -> Result<Vec<ViewDifference>, ReconcileError> {
         let stored = self.views.of_user(user).await?;
         let mut found: Vec<ViewDifference> = stored.keys.iter().filter_map(views::of_key).collect();
@@ -172,7 +173,7 @@ impl Reconcile {
 
     async fn reader_differences(&self, user: UserId, stored: &StoredReader) -> Result<Vec<ViewDifference>, ReconcileError> {
         let now = self.readers.stores.clock.now();
-        // What needs no facts comes first: without a complete view there is nothing to compare with them.
+        // Differences that need no facts come first. Without a complete view there is nothing to compare with facts.
         if stored.state.present().is_none_or(|state| state.meta.building) {
             return Ok(reader::differences(user, stored, &ReaderFacts::default(), now));
         }
@@ -204,7 +205,7 @@ impl Reconcile {
         Ok(views::of_list(user, side, stored, &relations, relations.len() < limit))
     }
 
-    /// Counters, head and reactions.
+    /// Compares counters, head and reactions.
     async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<ViewDifference>, ReconcileError> {
         let mut found = Vec::new();
         if stored.counters != Stored::Absent {
@@ -224,7 +225,7 @@ impl Reconcile {
     }
 }
 
-/// What can be read; the rest is told of.
+/// Returns the items that can be read, and adds the others to `damaged`.
 fn told<T, K>(decoded: Decoded<T, K>, damaged: &mut BTreeSet<DamagedItem>) -> T {
     damaged.extend(decoded.damaged.into_iter().map(|(_, item)| item));
     decoded.found
@@ -243,7 +244,7 @@ fn listed_shard(
     ListedShard { followers, whole }
 }
 
-/// What is wrong with the keys of a view, and with its record.
+/// Compares the keys of a view, and its record.
 fn of_view<T>(stored: &StoredView<T>, differs: impl FnOnce(&Stored<T>) -> Option<ViewDifference>) -> Vec<Difference> {
     let keys = stored.keys.iter().filter_map(views::of_key);
     keys.chain(differs(&stored.record)).map(Difference::from).collect()

@@ -1,8 +1,9 @@
-//! The repair job: loads both sides into the same types ([`load`]), takes their pure difference ([`crate::diff`]), and does what its remedy says
-//! ([`repair`]).
+//! The repair job. It loads both sides into the same types ([`load`]), compares them with pure functions
+//! ([`crate::diff`]), and applies the remedy of each difference ([`repair`]).
 //!
-//! A difference counts when it is still the same after a while: what is on its way is none. A repair counts when a third look does not find the
-//! difference any more. Facts come before views, so that views are compared with, and made from, facts that agree.
+//! A difference counts if a second look, after a while, finds exactly the same: changes in flight do not count as
+//! differences. A repair counts if a third look does not find the difference any more. Facts come before views, so that
+//! views are compared with, and made from, facts that agree with each other.
 
 mod flow;
 mod load;
@@ -42,20 +43,19 @@ use tidemark_views::keys::Owner;
 /// A look or a repair failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// A store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody else walks.
     #[error("another run has moved the walk meanwhile")]
     Overtaken,
 }
 
-/// How a run goes about it.
+/// The settings of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Only list.
+    /// Lists differences and repairs nothing.
     pub dry_run: bool,
-    /// The share of users, 0 to 1, whose views are compared, and of those without views whose facts are.
+    /// The share of users, 0 to 1, whose views are compared. Of the users without views, the same share has its facts
+    /// compared.
     pub share: f64,
     /// How long a difference must last.
     pub settle: Duration,
@@ -63,14 +63,11 @@ pub struct Plan {
     pub slice: usize,
 }
 
-/// The repair job.
 #[derive(Clone)]
 pub struct Reconcile {
-    /// The facts as they are stored.
     pub facts: StoredFacts,
-    /// The views as they are stored.
     pub views: StoredViews,
-    /// What facts imply for readers, and what mends their views.
+    /// Computes readers' views from facts, and repairs them.
     pub readers: Readers,
     /// The same for lists and counters.
     pub relations: Relations,
@@ -78,16 +75,14 @@ pub struct Reconcile {
     pub notices: NoticeBoard,
     /// The same for fan-outs.
     pub fan_outs: FanOuts,
-    /// Stream records that the projector gave up.
+    /// Counts the stream records that the projector gave up.
     pub failures: Arc<dyn Failures>,
-    /// Where counts go.
     pub metrics: Arc<dyn Metrics>,
-    /// Waits.
+    /// Waits between two looks.
     pub wait: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Reconcile {
-    /// The job on the stores of `app`.
     pub fn new(app: &App) -> Self {
         Self {
             facts: StoredFacts(app.facts.clone()),
@@ -103,35 +98,33 @@ impl Reconcile {
     }
 }
 
-/// What is looked at as one.
+/// The unit of a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
-    /// A user's facts among themselves.
+    /// A user's facts, compared with each other.
     Facts(UserId),
-    /// An idempotency record.
+    /// An idempotency record, by its key.
     Record(String),
-    /// An unfollow's tombstone.
+    /// The tombstone of an unfollow.
     Tombstone(UserId, UserId),
-    /// Everything Redis keeps of a user.
+    /// All that Redis has of a user.
     Views(UserId),
-    /// Everything Redis keeps of a post.
+    /// All that Redis has of a post.
     Post(PostId),
     /// A platform's head and its notices.
     Platform(Platform),
-    /// What a user has read on a platform.
+    /// A user's read state on a platform.
     NoticeReads(UserId, Platform),
-    /// The view of a platform's head.
     PlatformView(Platform),
-    /// The view of what a user has read on a platform.
     NoticeReadsView(UserId, Platform),
     /// The title of a notice in a revision.
     Title(NoticeId, u64),
-    /// A key that lies in a bucket where nobody looks.
+    /// A key in a bucket where no request looks.
     Astray(String),
 }
 
 impl Subject {
-    /// Whose it is, for the log: an idempotency key stays out of it.
+    /// The subject's name in the log. It leaves out an idempotency key.
     fn name(&self) -> String {
         match self {
             Self::Facts(user) => format!("facts of {user}"),
@@ -140,32 +133,32 @@ impl Subject {
             Self::Views(user) => format!("views of {user}"),
             Self::Post(post) => format!("views of {post}"),
             Self::Platform(platform) => format!("facts of platform {platform}"),
-            Self::NoticeReads(user, platform) => format!("what {user} has read on platform {platform}"),
+            Self::NoticeReads(user, platform) => format!("read state of {user} on platform {platform}"),
             Self::PlatformView(platform) => format!("view of platform {platform}"),
-            Self::NoticeReadsView(user, platform) => format!("view of what {user} has read on platform {platform}"),
+            Self::NoticeReadsView(user, platform) => format!("view of the read state of {user} on platform {platform}"),
             Self::Title(notice, revision) => format!("title of notice {notice} in revision {revision}"),
             Self::Astray(key) => format!("key {key}"),
         }
     }
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Default)]
 struct Looked {
     found: Vec<(Subject, Vec<Difference>)>,
     failed: BTreeSet<Subject>,
 }
 
-/// Subjects looked at side by side.
+/// Subjects that are looked at concurrently.
 const PARALLEL: usize = 8;
 
 impl Reconcile {
-    /// One step: facts first, then what is made of them.
+    /// One step: facts first, then the views that are made from them.
     async fn reconcile(&self, facts: Vec<Subject>, views: Vec<Subject>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
         let here: BTreeSet<Subject> = facts.iter().cloned().collect();
         let repaired = self.settle(facts, plan, report).await;
-        // An author whom another step has looked at was counted without the edge that was missing in the author's list.
+        // If another step has looked at the author, it counted the followers without the missing edge.
         let authors = repaired.iter().filter_map(|difference| match difference {
             Difference::Fact(FactDifference::FollowerMissing { author, .. }) => Some(Subject::Facts(*author)),
             _ => None,
@@ -175,7 +168,8 @@ impl Reconcile {
         self.settle(views, plan, report).await;
     }
 
-    /// Looks, looks again, repairs, and looks whether that has helped; what repairs were tried for.
+    /// Looks twice, repairs the differences that both looks found, and looks a third time. Returns the differences for
+    /// which a repair was tried.
     async fn settle(&self, subjects: Vec<Subject>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
         let first = self.look(subjects).await;
         report.failed += first.failed.len() as u64;
@@ -214,7 +208,7 @@ impl Reconcile {
         let third = self.look(confirmed.iter().map(|(subject, _)| subject.clone()).collect()).await;
         report.failed += third.failed.len() as u64;
         let mut left: BTreeSet<&Difference> = third.found.iter().flat_map(|(_, found)| found).collect();
-        // What could not be looked at is not known to be repaired.
+        // If the third look at a subject fails, its differences do not count as repaired.
         left.extend(confirmed.iter().filter(|(subject, _)| third.failed.contains(subject)).flat_map(|(_, found)| found));
         report.repaired(tried.into_iter().filter(|difference| !left.contains(difference)));
         news
@@ -238,7 +232,7 @@ impl Reconcile {
                 Err(error) => looked.failed(Subject::Facts(user), error),
             }
         }
-        // An edge that its author does not list is one difference, not one of the count besides.
+        // An edge that its author does not list is one difference. The author's count is not a second one.
         let missing: BTreeSet<(UserId, UserId)> = known.iter().flat_map(facts::missing).collect();
         for facts in &known {
             let found = facts::differences(facts, &missing).into_iter().map(Difference::from).collect();
@@ -262,7 +256,7 @@ impl Reconcile {
         looked
     }
 
-    /// Sorts owners of keys into what to look at.
+    /// Sorts the owners of keys into subjects: facts and views.
     fn of_owners(&self, owners: Vec<Owner>, plan: &Plan, day: u64) -> (Vec<Subject>, Vec<Subject>) {
         let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
         for owner in owners {
@@ -307,7 +301,8 @@ impl Looked {
         }
     }
 
-    /// A subject that cannot be looked at. When it is an item that cannot be read, that is what is wrong with it.
+    /// Adds a subject that could not be looked at. If the cause is an item that cannot be read, that item is the
+    /// difference.
     fn failed(&mut self, subject: Subject, error: ReconcileError) {
         if let ReconcileError::Store(StoreError::DamagedItem { table, key, .. }) = error {
             return self.found(subject, vec![DamagedItem { table, key }.into()]);

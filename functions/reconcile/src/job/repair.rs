@@ -1,4 +1,4 @@
-//! The remedy of each difference: the operations that write the views anyway, and conditional writes for facts.
+//! The remedy of each difference: the operations that write the views in any case, and conditional writes for facts.
 
 use super::{Reconcile, ReconcileError};
 use crate::diff::{Difference, FactDifference, FlowDifference, Ghost, Side, ViewDifference};
@@ -7,18 +7,19 @@ use tidemark_domain::{AuthorHead, Edge, FeedKey, NoticeId, PostId, Timestamp, Us
 use tidemark_views::keys::View;
 
 impl Reconcile {
-    /// Does what a difference needs; false if what was seen has changed since. Then nothing is wrong any more, or the next run finds it. May be repeated; whether it
-    /// has helped, the next look shows.
+    /// Applies the remedy of a difference; false if the facts have changed since the look. Then the difference no
+    /// longer exists, or the next run finds it. A repair may be repeated. The next look shows whether it has helped.
     pub(super) async fn repair(&self, difference: &Difference) -> Result<bool, ReconcileError> {
         match difference {
             Difference::Fact(difference) => {
                 let done = self.facts.repair(difference).await?;
-                // Also when it was not: a first attempt, whose answer was lost, may have changed the fact.
+                // The views are also updated if `done` is false: an earlier attempt whose response was lost may have
+                // changed the fact.
                 self.after_fact(difference).await?;
                 Ok(done)
             }
             Difference::View(difference) => self.repair_view(difference).await.map(|()| true),
-            // Resumed by the job that has found it, or by nobody.
+            // The job that finds it resumes it, or an operator does.
             Difference::Flow(
                 FlowDifference::DeliveryUnfinished { .. }
                 | FlowDifference::RetractionUnfinished { .. }
@@ -28,7 +29,7 @@ impl Reconcile {
         }
     }
 
-    /// Brings in line what is kept of a fact.
+    /// Updates the views of a repaired fact.
     async fn after_fact(&self, difference: &FactDifference) -> Result<(), ReconcileError> {
         match *difference {
             FactDifference::FollowerMissing { author, .. }
@@ -146,7 +147,7 @@ impl Reconcile {
         Ok(self.views.forget(view).await?)
     }
 
-    /// Takes an author out who is not followed. A follow meanwhile has a later revision, and stays.
+    /// Removes an author who is not followed from a view. A follow in the meantime has a later revision and stays.
     async fn drop_author(&self, user: UserId, author: UserId, known: u32) -> Result<(), ReconcileError> {
         let edge = self.readers.stores.edges.edges(user, &[author]).await?.remove(&author);
         if edge.as_ref().is_some_and(|edge| edge.following) {
@@ -157,7 +158,7 @@ impl Reconcile {
         Ok(self.readers.stores.reader_views.drop_author(&tombstone).await?)
     }
 
-    /// A post's place in feeds and its author's head.
+    /// The feed entry of a post, and its author's head.
     async fn post(&self, id: PostId) -> Result<(FeedKey, AuthorHead), ReconcileError> {
         let (ids, authors) = ([id], [id.author]);
         let (mut posts, mut heads) =

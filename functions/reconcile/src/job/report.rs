@@ -1,4 +1,4 @@
-//! What a run has found and done.
+//! The report of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,28 @@ use crate::diff::{DamagedItem, Difference, FactDifference};
 use tidemark_app::ports::Metrics;
 use tidemark_domain::Timestamp;
 
-/// Differences listed one by one; the others are counted.
+/// The most differences that are listed. The others are only counted.
 const LISTED: usize = 1_000;
 
-/// What a run has found and done.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Report {
     /// Whether nothing was changed.
     pub dry_run: bool,
-    /// Users, posts, records and keys looked at.
+    /// The users, posts, records and keys that were looked at.
     pub looked_at: u64,
-    /// Differences that lasted, each once; the first thousand.
+    /// The differences that lasted, each once, at most a thousand.
     pub differences: BTreeSet<Difference>,
-    /// How many of each kind.
+    /// The number of differences of each kind.
     pub found: BTreeMap<String, u64>,
-    /// How many of each kind are gone after their repair.
+    /// The number of each kind that no longer exists after its repair.
     pub repaired: BTreeMap<String, u64>,
     /// Looks and repairs that failed.
     pub failed: u64,
-    /// Where the next run goes on; `None` at the end.
+    /// The position where the next run continues; `None` at the end.
     pub next: Option<String>,
 }
 
 impl Report {
-    /// An empty one.
     pub fn new(dry_run: bool) -> Self {
         Self { dry_run, ..Self::default() }
     }
@@ -52,7 +50,7 @@ impl Report {
         }
     }
 
-    /// Items that cannot be read.
+    /// Adds items that cannot be read.
     pub(super) fn damaged(&mut self, items: impl IntoIterator<Item = DamagedItem>) {
         for item in items {
             self.found([Difference::from(item)].iter());
@@ -65,7 +63,7 @@ impl Report {
         }
     }
 
-    /// Sends the counts, of all kinds together and of each.
+    /// Sends the counts of all kinds together, and of each kind.
     pub fn emit(&self, metrics: &dyn Metrics, at: Timestamp, job: &str) {
         let sum = |of: &BTreeMap<String, u64>| of.values().sum();
         let all = [

@@ -1,5 +1,6 @@
-//! A walk over everybody, in steps, going on where an earlier run has stopped: first whoever has anything in Redis, which are the readers of the last 60 hours and the
-//! authors of what they were shown, then a sample of all edges, then all idempotency records.
+//! A walk over all users, in steps. A run continues where an earlier run stopped. First come the users with keys in
+//! Redis: readers of the last 60 hours, and authors of posts that were shown to them. Then come a sample of all edges,
+//! and all idempotency records.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -7,16 +8,16 @@ use super::{Plan, Reconcile, ReconcileError, Report, Subject};
 use crate::diff::facts;
 use tidemark_domain::{UserId, ids::BUCKETS};
 
-/// The walk over users, as it is noted.
+/// The name of the stored position of the walk over users.
 const USERS: &str = "users";
 
-/// The walk over building marks, as it is noted.
+/// The name of the stored position of the walk over building marks.
 const MARKS: &str = "marks";
 
-/// Milliseconds of a day: each has another sample.
+/// Milliseconds of a day. Each day has another sample.
 const DAY: u64 = 24 * 3600 * 1000;
 
-/// Where a walk is.
+/// The position of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     /// Among the keys of Redis, at this cursor.
@@ -27,7 +28,6 @@ pub enum Position {
     Records(Option<String>),
 }
 
-/// The text is not a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a position of a walk")]
 pub struct ParsePositionError;
@@ -53,7 +53,7 @@ impl FromStr for Position {
             ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
             ("edges", None) => Some(Self::Edges(None)),
             ("edges", Some(pair)) => {
-                // Numbers as they are stored: the edge may be one that cannot be read.
+                // The numbers as they are stored, because the edge may be damaged.
                 let is_number = |text: &str| text.parse::<f64>().is_ok();
                 let pair = pair.split_once(' ').filter(|(user, author)| is_number(user) && is_number(author));
                 pair.map(|(user, author)| Self::Edges(Some((user.to_owned(), author.to_owned()))))
@@ -66,11 +66,11 @@ impl FromStr for Position {
 }
 
 impl Reconcile {
-    /// Walks on from where the last run has stopped, or from the beginning, until everything is done or time is up. `only_on` does nothing when no walk is under
-    /// way. A dry run does not note where it is: `from` says where it begins.
+    /// Continues the walk where the last run stopped, or begins one, until it is done or time is up. With `only_on` it
+    /// does nothing if no walk is in progress. A dry run does not store its position: it begins at `from`.
     ///
     /// # Errors
-    /// Facts or Redis do not answer, or somebody else walks; the walk goes on from its last step.
+    /// A store is unavailable, or another run has moved the walk. The walk continues from its last step.
     pub async fn walk(
         &self,
         plan: &Plan,
@@ -83,9 +83,9 @@ impl Reconcile {
         if only_on && noted.is_none() {
             return Ok(None);
         }
-        // What an older version has noted begins anew.
+        // A position that this version cannot parse begins a new walk.
         let mut position = from.or_else(|| noted.as_deref().and_then(|text| text.parse().ok())).unwrap_or(Position::Keys(0));
-        // Of one user there are keys in many steps.
+        // The keys of one user may be in several steps.
         let mut looked_at = BTreeSet::new();
         loop {
             let next = self.step(&position, plan, &mut looked_at, &mut report).await?;
@@ -106,7 +106,7 @@ impl Reconcile {
         Ok(Some(report))
     }
 
-    /// One step over what was not `looked_at` yet; where the next one begins.
+    /// One step, without the subjects in `looked_at`. Returns where the next step begins.
     async fn step(
         &self,
         position: &Position,
@@ -147,11 +147,8 @@ impl Reconcile {
         }
     }
 
-    /// Looks for rebuilds that were abandoned, in one step over a part of the readers; the next run looks at the next part. A reader who comes back meanwhile takes
-    /// over the own one, so that none has to wait for this.
-    ///
-    /// # Errors
-    /// Facts or Redis do not answer.
+    /// Looks for abandoned rebuilds among a part of the readers, in one step. The next run looks at the next part. A
+    /// reader who returns in the meantime takes over their own rebuild, so no reader waits for this job.
     pub async fn marks(&self, plan: &Plan) -> Result<Report, ReconcileError> {
         let mut report = Report::new(plan.dry_run);
         let noted = self.facts.walk(MARKS).await?;
@@ -160,7 +157,7 @@ impl Reconcile {
         self.reconcile(Vec::new(), users.into_iter().map(Subject::Views).collect(), plan, &mut report).await;
         report.next = (next != 0).then(|| next.to_string());
         if !plan.dry_run && report.next != noted {
-            // Whoever was faster has looked at the same.
+            // If another run was faster, it has looked at the same readers.
             self.facts.note_walk(MARKS, noted.as_deref(), report.next.as_deref()).await?;
         }
         report.emit(&*self.metrics, self.readers.stores.clock.now(), MARKS);
@@ -168,7 +165,7 @@ impl Reconcile {
     }
 }
 
-/// Whether a user belongs to the day's sample: buckets go round, so that everybody's turn comes.
+/// Whether a user is in the sample of a day. The sample moves over the buckets, so that it reaches every user.
 pub(super) fn in_sample(user: UserId, share: f64, day: u64) -> bool {
     let buckets = f64::from(BUCKETS);
     let (size, first) = ((share * buckets).ceil(), (day as f64 * share * buckets) % buckets);
@@ -181,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_come_back() {
+    fn positions_are_parsed_back_from_their_text() {
         for text in ["keys 0", "keys 18446744073709551615", "edges", "edges 1 2", "records", "records 7#publish#a b"] {
             assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
         }
@@ -191,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn everybodys_turn_comes() {
+    fn the_samples_reach_every_user() {
         let users: Vec<UserId> = (1..=5_000).filter_map(UserId::new).collect();
         for share in [0.05, 0.3, 1.0] {
             let days = f64::ceil(1.0 / share) as u64;
