@@ -188,8 +188,7 @@ impl World {
         let started = Instant::now();
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };
-            let reads = function.binary == "read-feed";
-            while app.stores.progress.ping().await.is_err() || (reads && app.readers.outage.check().await.is_err()) {
+            while app.stores.progress.ping().await.is_err() || app.readers.outage.check().await.is_err() {
                 assert!(started.elapsed() < PATIENCE, "Redis is back and {} does not ask it", function.binary);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

@@ -68,6 +68,18 @@ async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
 
 #[tokio::test]
 async fn a_change_that_neither_view_nor_queue_takes_is_not_acknowledged_and_its_repetition_shows_it() {
+    let fault = Fault::new("SendMessageBatch", FaultAction::FailBefore("InternalFailure".to_owned()));
+    changes_are_not_acknowledged_and_repetitions_show_them(fault, false).await;
+}
+
+/// Other processes would use the stale view until the worker is done.
+#[tokio::test]
+async fn a_change_that_misses_its_view_is_not_acknowledged_if_the_outage_cannot_be_noted() {
+    let fault = Fault::new("UpdateItem", FaultAction::FailBefore("InternalServerError".to_owned()));
+    changes_are_not_acknowledged_and_repetitions_show_them(fault.containing("\"outage\""), true).await;
+}
+
+async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_are_sent: bool) {
     world(async |world| {
         let (reader, administrator) = (world.user(1), world.stranger(Some("900 notices:write")));
         for author in [10, 20, 30, 40] {
@@ -104,14 +116,16 @@ async fn a_change_that_neither_view_nor_queue_takes_is_not_acknowledged_and_its_
             user.send(method.clone(), path, &[], body).await
         };
         let refusal = world.refuse_redis().await;
-        let queue = Fault::new("SendMessageBatch", FaultAction::FailBefore("InternalFailure".to_owned())).times(usize::MAX);
-        world.stack.faults().add(queue);
+        world.stack.faults().add(fault.times(usize::MAX));
         for change in &changes {
             let answer = send(change).await;
             assert_eq!(answer.problem(), (503, "/problems/unavailable"), "{} {}", change.1, change.2);
         }
         world.stack.faults().clear();
         refusal.end().await;
+        if tasks_are_sent {
+            world.idle().await;
+        }
         world.redis_is_asked_again().await;
         // The projector, which shows follows too, comes second.
         world.stack.pause("relation-projector").await.unwrap();

@@ -77,6 +77,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     }
     let mapped = run.imports.mapped(&ids).await?;
     tally.found(mapped.len() as u64);
+    settle_leftovers(run, mapped.values().map(|post| post.author).collect()).await?;
     let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
     let mut by_author: BTreeMap<UserId, Vec<Blog>> = BTreeMap::new();
     for (id, blog) in infos_of(run, &unmapped).await? {
@@ -87,6 +88,7 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
             Err(reason) => tally.refuse(reason, Layout::BlogInfo.key(id).as_bytes(), None),
         }
     }
+    settle_leftovers(run, by_author.keys().copied().collect()).await?;
     for (author, mut blogs) in by_author {
         blogs.sort_unstable_by_key(Blog::order);
         for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
@@ -122,13 +124,7 @@ pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<Blo
 
 /// Imports blogs of one author until time is up.
 async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut Tally) -> Result<Outcome, MigrateError> {
-    if !run.dry_run {
-        // An interrupted run left these posts unsettled.
-        let record = run.imports.import_records(&[author]).await?.remove(&author).unwrap_or_default();
-        if let Some((first, last)) = record.unsettled {
-            settle(run, author, first, last).await?;
-        }
-    }
+    settle_leftovers(run, BTreeSet::from([author])).await?;
     blogs.sort_unstable_by_key(Blog::order);
     let mut rest = blogs.as_slice();
     while !rest.is_empty() {
@@ -144,6 +140,20 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
         run.app.relations.forget_counters(author, None).await?;
     }
     Ok(Outcome::Done)
+}
+
+/// Settles the posts of these authors that an interrupted run imported and did not settle. A later import would forget them.
+async fn settle_leftovers(run: &Run<'_>, authors: BTreeSet<UserId>) -> Result<(), MigrateError> {
+    if run.dry_run || authors.is_empty() {
+        return Ok(());
+    }
+    let authors: Vec<UserId> = authors.into_iter().collect();
+    for (author, record) in run.imports.import_records(&authors).await? {
+        if let Some((first, last)) = record.unsettled {
+            settle(run, author, first, last).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, tally: &mut Tally) -> Result<(), MigrateError> {

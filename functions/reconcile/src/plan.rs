@@ -87,6 +87,9 @@ impl Run {
         if !(1..=100_000).contains(&slice) {
             return Err(RunError::OutOfBounds("slice"));
         }
+        if asked.from.is_some() && asked.job != Job::Users {
+            return Err(RunError::OutOfBounds("from, which goes with users alone,"));
+        }
         let settle = Duration::from_millis(asked.settle_ms.unwrap_or(SETTLE_MS));
         Ok(Self {
             job: asked.job,
@@ -128,6 +131,7 @@ mod tests {
             json!({ "job": "users", "share": 1.5 }),
             json!({ "job": "users", "slice": 0 }),
             json!({ "job": "users", "from": "somewhere" }),
+            json!({ "job": "minute", "from": "edges 1 2" }),
         ] {
             assert!(Run::read(&bad).is_err(), "{bad}");
         }

@@ -74,35 +74,32 @@ impl Outage {
     }
 
     /// Notes that a change waits in a task that is not tried before `pause` is over. Returns since when the note
-    /// stands, or a time long ago if the note could not be written.
-    async fn note(&self, pause: Duration) -> Timestamp {
+    /// stands. After a failed write, the next one is tried a second later.
+    async fn note(&self, pause: Duration) -> Result<Timestamp, StoreError> {
         let now = self.stores.clock.now();
         let until = now.plus_ms(ms(STANDS + pause));
         {
             let mut known = self.known();
-            if until < known.noted_until.plus_ms(ms(LOOK_EVERY)) || now < known.note_again_at {
-                return known.noted_since;
+            if until < known.noted_until.plus_ms(ms(LOOK_EVERY)) {
+                return Ok(known.noted_since);
+            }
+            if now < known.note_again_at {
+                let source = "the last write of the outage note failed".into();
+                return Err(StoreError::Unavailable { store: Store::Facts, operation: "note_outage", source });
             }
             known.until = until.max(known.until);
         }
         let noted = self.stores.outages.note_outage(until).await;
         let mut known = self.known();
-        match noted {
-            Ok(()) => {
-                if now >= known.noted_until {
-                    known.noted_since = self.stores.clock.now();
-                }
-                known.noted_until = until.max(known.noted_until);
-            }
-            Err(error) => {
-                warn!(
-                    error = &error as &dyn std::error::Error,
-                    "could not write the outage note: views may be stale for a moment"
-                );
-                known.note_again_at = now.plus_ms(ms(LOOK_EVERY));
-            }
+        if let Err(error) = noted {
+            known.note_again_at = now.plus_ms(ms(LOOK_EVERY));
+            return Err(error);
         }
-        known.noted_since
+        if now >= known.noted_until {
+            known.noted_since = self.stores.clock.now();
+        }
+        known.noted_until = until.max(known.noted_until);
+        Ok(known.noted_since)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -119,11 +116,11 @@ pub struct Later {
 
 impl Later {
     /// Leaves views to a worker. Returns when the note has stood for as long as a process may rely on its last read.
-    /// From then on no process uses the stale views. If the note could not be written, it returns at once. Fails if the
-    /// queue does not accept a task.
+    /// From then on no process uses the stale views. Fails if the queue does not accept a task, or the note cannot be
+    /// written: other processes may use the stale views then, so the change must not be acknowledged.
     async fn sync(&self, tasks: &[Task]) -> Result<(), StoreError> {
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
-        let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
+        let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
         if left > 0 {
             (self.stores.wait)(Duration::from_millis(left)).await;
         }
@@ -133,8 +130,8 @@ impl Later {
     /// Leaves to a worker the update that failed with `error`. The fact is stored, so the caller may respond as if the
     /// view had the change.
     ///
-    /// Fails if the queue does not accept a task either. The caller must not report success then. Its repetition
-    /// updates the view.
+    /// Fails if the queue does not accept a task either, or the outage cannot be noted. The caller must not report
+    /// success then. Its repetition updates the view.
     pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
         warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         self.sync(tasks).await
@@ -151,18 +148,21 @@ impl Later {
             return Err(StoreError::Unavailable { store: Store::Queue, operation: "again", source: "no attempts left".into() });
         }
         let pause = pause(&task, tries);
-        let note = async {
-            if task.is_missed_by_views() {
-                self.outage.note(pause).await;
-            }
-        };
+        let note = self.extend_note(&task, pause);
         futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1
     }
 
     /// Extends the note after a task is done: other tasks of the same outage may still wait.
     pub async fn done(&self, task: &Task) {
-        if task.is_missed_by_views() {
-            self.outage.note(Duration::ZERO).await;
+        self.extend_note(task, Duration::ZERO).await;
+    }
+
+    /// Nothing was acknowledged here, so a failed write costs only that some responses come from a stale view.
+    async fn extend_note(&self, task: &Task, pause: Duration) {
+        if task.is_missed_by_views()
+            && let Err(error) = self.outage.note(pause).await
+        {
+            warn!(error = &error as &dyn std::error::Error, "could not extend the outage note: views may be stale for a moment");
         }
     }
 }

@@ -12,7 +12,7 @@ use tidemark_tests::{LegacyRedis, world};
 
 use super::{
     app, author_blogs, command, counts, edge, facts, id, imports,
-    legacy::{Blog, THEN},
+    legacy::{Blog, THEN, info},
     migrate, zadd,
 };
 
@@ -87,9 +87,19 @@ async fn posts_imported_under_a_follow_made_here_are_shown_as_read_at_once() {
 
 #[tokio::test]
 async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next() {
+    completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30))).await;
+}
+
+#[tokio::test]
+async fn an_interrupted_import_of_blogs_that_no_set_names_is_completed_by_the_next() {
+    let infos: Vec<Cmd> = blogs(30).iter().map(|blog| info(AUTHOR, blog)).collect();
+    completes_an_interrupted_import("blog-info", &infos).await;
+}
+
+async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
-        legacy.run(&author_blogs(AUTHOR, &blogs(30))).await;
+        legacy.run(keys).await;
         let reader = world.user(1);
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         reader.feed_ids().await;
@@ -99,7 +109,7 @@ async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next()
         let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
-        assert_eq!(counts(&answer, "author-blogs"), [30, 0, 30, 0]);
+        assert_eq!(counts(&answer, layout), [30, 0, 30, 0]);
         world.idle().await;
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
