@@ -36,7 +36,7 @@ pub(super) const ALL: &[Damage] = &[
     ("half an unfollow: the edge is gone, the list and both counts are not", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.author());
-            // The walk finds a user who has anything in Redis, although no edge of that user is left.
+            // The user has no edge any more. The walk finds the user by a key in Redis.
             scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
             scene.remove("FollowingTable", schema::edge(user, author)).await;
             vec![
@@ -190,7 +190,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
 ];
 
-/// How many of the author's two followers lie in a shard.
+/// The number of the author's two followers in a shard.
 fn followers_of(scene: &super::Scene, shard: u16) -> u64 {
     [scene.reader(), scene.follower()].iter().filter(|user| user.shard() == shard).count() as u64
 }

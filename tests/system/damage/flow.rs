@@ -1,4 +1,4 @@
-//! What was cut off on its way.
+//! Interrupted fan-outs and retractions.
 
 use serde_json::json;
 use tidemark::{
@@ -9,7 +9,7 @@ use tidemark::{
 
 use super::{Damage, Scene};
 
-/// Publishes and dies after the transaction.
+/// Publishes a post. The function dies after the transaction.
 async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut) {
     let new = NewPost { author: scene.author(), title: "cut off".to_owned(), body: None };
     let published = scene.app.stores.posts.publish(&new, followers, None, scene.app.stores.clock.now()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Notices: heads, read states, and the views of both.
+//! Damage of notices: heads, read states, and the views of both.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::notices::content;
 
-/// Publishes four notices on the scene's platform, of which the second is deleted; the reader reads the third and has a view.
+/// Publishes four notices on the scene's platform and deletes the second. The reader reads the third and has a view.
 async fn board(scene: &Scene<'_>) {
     let notices = &scene.app.notices;
     for title in ["one", "two", "three", "four"] {
@@ -40,13 +40,13 @@ async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
     scene.app.notices.stores.notices.state(scene.platform(), scene.reader()).await.unwrap()
 }
 
-/// Puts a view in the place of what is there.
+/// Replaces a view.
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
     let [key, lease] = keys::notice_record(view.record());
     scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
     assert_eq!(scene.app.notices.stores.notice_views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
     scene.app.notices.stores.notice_views.fill_notices(&[view], 7).await.unwrap();
-    // A head is kept a minute: as long as this test needs it.
+    // A cached head lives for a minute, which is long enough for this test.
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }
 
@@ -62,7 +62,7 @@ async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
 }
 
-/// Writes the attributes of a head that a restored backup would have brought.
+/// Writes the attributes of a head as a restored backup would have them.
 async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
     let live = AttributeValue::B(Blob::new(head.encode_live()));
     let set =
@@ -112,7 +112,7 @@ pub(super) const ALL: &[Damage] = &[
             scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap().unwrap();
             scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
             put_back(scene, &head).await;
-            // The head that was shown is gone after a minute; the title of its revision is what a later head would say.
+            // The cached head expires after a minute. A later head would show the title of its revision.
             scene.redis().del::<_, ()>(keys::notice_title(notice(scene, 1), head.version + 1)).await.unwrap();
             vec![json!({ "kind": "slots-behind", "platform": scene.platform(), "seen": 4, "right": 5 })]
         })
@@ -142,7 +142,7 @@ pub(super) const ALL: &[Damage] = &[
     ("an idempotency record of notices that never were", |scene| {
         Box::pin(async move {
             board(scene).await;
-            // One of notices that were, of which one is gone again, is as it should be.
+            // A record whose notices exist, one of them deleted since, is not damage.
             let record = IdempotencyKey { key: "k".to_owned(), fingerprint: "f".to_owned() };
             let published =
                 scene.app.notices.publish(scene.author(), &[scene.platform()], &content("five", None), Some(&record)).await;

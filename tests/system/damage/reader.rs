@@ -1,4 +1,4 @@
-//! A reader's state and feed.
+//! Damage of a reader's state and feed.
 
 use redis::AsyncCommands;
 use serde_json::{Value, json};
@@ -9,17 +9,17 @@ use tidemark::{
 
 use super::{Damage, Scene, scene::n};
 
-/// A difference of the reader's field of the author.
+/// A difference in the reader's field of the author.
 fn field(scene: &Scene, kind: &str) -> Vec<Value> {
     vec![json!({ "kind": kind, "user": scene.reader(), "author": scene.author() })]
 }
 
-/// A difference of the reader's view as a whole.
+/// A difference in the reader's whole view.
 fn view(scene: &Scene, kind: &str) -> Vec<Value> {
     vec![json!({ "kind": kind, "user": scene.reader() })]
 }
 
-/// A difference of one post in the reader's view.
+/// A difference in one post of the reader's view.
 fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
     json!({ "kind": kind, "user": scene.reader(), "post": scene.post(seq) })
 }

@@ -1,4 +1,4 @@
-//! Relation lists, counters, reactions, heads, summaries, and keys as such.
+//! Damage of relation lists, counters, reactions, heads, summaries, and keys.
 
 use redis::AsyncCommands;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tidemark::{
 
 use super::{Damage, Scene};
 
-/// Caches a list of a user; its key.
+/// Caches a list of a user. Returns its key.
 async fn cached(scene: &Scene<'_>, list: List) -> String {
     let path = match list {
         List::Following(user) => format!("/v1/users/{user}/following"),
@@ -25,7 +25,6 @@ fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Vec<Value> {
     vec![json!({ "kind": kind, "user": user, "list": list, "member": member })]
 }
 
-/// Replaces the summary of a post.
 async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
     scene.redis().del::<_, ()>(keys::post(post)).await.unwrap();
     let created_at = match scene.app.stores.posts.posts(&[post]).await.unwrap().get(&post) {
@@ -36,7 +35,7 @@ async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
     scene.app.readers.stores.post_views.remember(&[summary]).await.unwrap();
 }
 
-/// Replaces what the reader's view says of the reactions to the author.
+/// Replaces the reactions to the author in the reader's view.
 async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
     let key = keys::reactions(scene.reader());
     scene.redis().hset::<_, _, _, ()>(key, scene.author().get(), value).await.unwrap();
@@ -143,7 +142,7 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
             scene.app.readers.stores.head_views.store_head(scene.author(), &head).await.unwrap();
-            // Kept a minute: as long as this test needs it.
+            // A cached head lives for a minute, which is long enough for this test.
             scene.redis().expire::<_, ()>(keys::head(scene.author()), 3_600).await.unwrap();
             vec![json!({ "kind": "head-wrong", "author": scene.author() })]
         })
