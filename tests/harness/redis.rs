@@ -23,7 +23,7 @@ const ONE_NODE_ONLY: [(&str, &str); 3] = [
         "counts commands; on a cluster a page's titles are one MGET for each slot",
     ),
     (
-        "notice_counts::a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_readers",
+        "notice_counts::a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers",
         "counts what one node reads from its connections",
     ),
 ];
