@@ -25,7 +25,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 1 })]
         })
     }),
-    ("a fan-out half done", |scene| {
+    ("a half-finished fan-out", |scene| {
         Box::pin(async move {
             let (post, fan_out) = publish(scene, 2_500).await;
             scene.app.fan_outs.run(&Task::List { fan_out, from: 1, to: 2, tries: 0 }, &|| false).await.unwrap();
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })]
         })
     }),
-    ("a fan-out that is done and not noted as done", |scene| {
+    ("a finished fan-out that is not stored as done", |scene| {
         Box::pin(async move {
             let (post, fan_out) = publish(scene, 2).await;
             let users = [scene.reader(), scene.follower()];
@@ -56,7 +56,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "unfinished-missing", "post": post.id })]
         })
     }),
-    ("a stream record that the projector gave up, and the follow it was about", |scene| {
+    ("a stream record that the projector gave up, and its follow", |scene| {
         Box::pin(async move {
             let (sqs, url) = (scene.world.sqs().await, scene.world.stack.queue("ProjectorFailuresQueue").unwrap().url.clone());
             sqs.send_message().queue_url(&url).message_body("{}").send().await.unwrap();
