@@ -208,7 +208,6 @@ async fn redis_may_stop_hang_and_start_empty_during_traffic() {
 
             // Redis hangs, with open connections, until the last request has its response. A Redis that returns with
             // its data is stale until the tasks of the failed updates are done.
-            // tasks of those who could not reach it are done.
             let hang = world.hang_redis().await;
             let (degraded, _) = traffic(world, &mut readers, &writes, pause()).await.report("hanging", bound);
             hang.end();

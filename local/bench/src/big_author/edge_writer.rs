@@ -24,7 +24,6 @@ type Request = HashMap<String, Vec<WriteRequest>>;
 /// Facts are written without their transaction, so this is only for measurements on an empty stack. Counts are
 /// replaced, not increased. So followers and authors must not have other edges, and all edges of one author or
 /// follower must be written in one call.
-/// neither the followers nor the authors may have other edges, and all edges of one author or follower are written together.
 #[derive(Debug, Clone)]
 pub struct EdgeWriter {
     client: Client,
