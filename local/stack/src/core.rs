@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) surroundings: Surroundings,
     /// Notified after each invocation, because the invocation may have written to a table with a stream.
     pub(crate) wrote: Notify,
-    /// In calm weather, the delay before a failed message or batch is tried again.
+    /// In calm weather, the delay before a failed message is tried again.
     pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
