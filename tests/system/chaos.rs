@@ -162,7 +162,7 @@ async fn compare_all(world: &World, ended: &Ended, findings: &Mutex<Vec<String>>
     }
 }
 
-/// Kills the invocations in flight of one function after the other, at most one invocation for every two operations
+/// Kills the invocations in flight of one function after the other, one invocation for every two operations
 /// on any machine. Returns their number.
 async fn kill(round: &Round<'_>) -> usize {
     let mut rng = StdRng::seed_from_u64(round.seed ^ 0x6b69_6c6c);
