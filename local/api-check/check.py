@@ -24,7 +24,7 @@ REPOSITORY = HERE.parent.parent
 LOG = Path(sys.executable).parent.parent.parent / "stack.log"
 METHODS = ("get", "put", "post", "delete")
 
-# Who calls in each run, and which share of the examples their run has. The last run is made after Redis has ended.
+# The caller of each run, and the share of the examples in the run. The last run is made after Redis has ended.
 CALLERS = {
     "an administrator": ("900 notices:write", 1.0),
     "a reader": ("1", 0.5),
@@ -33,7 +33,7 @@ CALLERS = {
 WITHOUT_REDIS = {"without Redis": ("1 notices:write", 0.25)}
 
 
-# The lists that have pages, with one that has several of them once it is seeded.
+# The lists with pages. Each has an example path that has several pages after seeding.
 LISTS = {
     "/v1/feed": "/v1/feed?limit=2",
     "/v1/authors/{author}/posts": "/v1/authors/2/posts?limit=2",
@@ -48,7 +48,7 @@ def document():
 
 
 def resolved(root, node):
-    """The node, or what its `$ref` names."""
+    """The node, or the target of its `$ref`."""
     while isinstance(node, dict) and "$ref" in node:
         target = root
         for part in node["$ref"].removeprefix("#/").split("/"):
@@ -66,7 +66,7 @@ def nodes(node):
 
 
 def check_document(root):
-    """Every reference resolves, everything defined is used, every example is valid. Answers how many examples there are."""
+    """Checks that every reference resolves, every definition is used and every example is valid. Returns the number of examples."""
     wrong, examples, used = [], 0, set()
     for node in nodes(root):
         if "$ref" in node:
@@ -91,7 +91,7 @@ def check_document(root):
 
 
 def closed(root):
-    """The document with answers that have no further fields. Clients must bear new fields, but here each has to be documented."""
+    """The document without additional fields in responses. Clients must accept new fields, but here each field must be documented."""
     given, answered = set(), set()
 
     def reach(node, names):
@@ -114,7 +114,7 @@ def closed(root):
 
 
 class Stack:
-    """The stack at TIDEMARK_ADDR, or one of its own on free ports and in a folder that goes with it."""
+    """The stack at TIDEMARK_ADDR, or a new one on free ports in a temporary folder."""
 
     def __init__(self, binary):
         self.processes, self.data = {}, None
@@ -179,7 +179,7 @@ class Caller:
 
 
 def seed(url):
-    """Makes users who follow each other, posts and notices; answers them as the tester's dictionaries, and cursors of the lists."""
+    """Makes users who follow each other, posts and notices. Returns them as the tester's dictionaries, with cursors of the lists."""
     admin = Caller(url, CALLERS["an administrator"][0])
     users = [token.split()[0] for token, _ in CALLERS.values()] + ["2", "3"]
     calls = {user: Caller(url, user) for user in users}
@@ -204,7 +204,7 @@ def seed(url):
 
 
 def cursors(call, path):
-    """The first cursors that a list gives out; the feed's once its posts are delivered."""
+    """The first cursors of a list. For the feed, waits until its posts are delivered."""
     given, deadline = [], time.monotonic() + 60
     while len(given) < 2:
         page, _ = call("GET", path + "".join(f"&cursor={cursor}" for cursor in given[-1:]))
@@ -215,7 +215,7 @@ def cursors(call, path):
 
 
 def given_out(root, known):
-    """The document with the cursors that each list has given out in place of all texts that look like one."""
+    """The document in which each list accepts only the cursors that it has returned."""
     for path, values in known.items():
         parameters = root["paths"][path]["get"]["parameters"]
         place = next(index for index, parameter in enumerate(parameters) if parameter.get("$ref", "").endswith("/Cursor"))
@@ -224,7 +224,7 @@ def given_out(root, known):
 
 
 def configuration(dictionaries):
-    """schemathesis.toml with what is seeded. JSON lists of strings and numbers are TOML."""
+    """schemathesis.toml with the seeded data. JSON lists of strings and numbers are valid TOML."""
     text = (HERE / "schemathesis.toml").read_text()
     for name, values in dictionaries.items():
         text += f"\n[dictionaries.{name}]\nvalues = {json.dumps(values)}\n"
@@ -232,7 +232,7 @@ def configuration(dictionaries):
 
 
 def run(work, url, caller, token, examples, seed_number, phases):
-    """One run of the tester; answers requests by status, and whether it found nothing."""
+    """One run of the tester. Returns the number of requests by status, and true if it found no failure."""
     report = work / "report.ndjson"
     report.unlink(missing_ok=True)
     tester = Path(sys.executable).parent / "schemathesis"
@@ -254,9 +254,9 @@ def run(work, url, caller, token, examples, seed_number, phases):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", type=Path, default=REPOSITORY / "target/debug/tidemark-local", help="the stack to start")
-    parser.add_argument("--examples", type=int, default=40, help="generated requests of an operation, in each phase")
+    parser.add_argument("--examples", type=int, default=40, help="generated requests of each operation in each phase")
     parser.add_argument("--phases", default="examples,coverage,fuzzing,stateful")
-    parser.add_argument("--short", action="store_true", help="an administrator alone, and without Redis")
+    parser.add_argument("--short", action="store_true", help="only the runs of an administrator and without Redis")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     arguments = parser.parse_args()
 
@@ -279,7 +279,7 @@ def main():
             if caller in WITHOUT_REDIS:
                 stack.end("redis")
                 if Caller(stack.url, token)("GET", "/v1/feed")[1]["Degraded"] != "redis":
-                    sys.exit("the feed does not say that Redis is away")
+                    sys.exit("the feed is not degraded although Redis is unavailable")
             since = time.monotonic()
             examples = max(1, int(arguments.examples * share))
             statuses, good = run(work, stack.url, caller, token, examples, arguments.seed, arguments.phases)

@@ -1,4 +1,4 @@
-"""What the tester has to know beyond the document."""
+"""Rules of the API that the document cannot express as schemas."""
 
 import json
 from datetime import datetime
@@ -6,11 +6,11 @@ from datetime import datetime
 import schemathesis
 from hypothesis import strategies as st
 
-# Times in requests lie in the future, so that an expiry is one; the tests in Rust have the past.
+# Times in requests lie in the future, so that an expiry is valid. The tests in Rust cover past times.
 FUTURE = st.datetimes(min_value=datetime(2090, 1, 1))
 schemathesis.openapi.format("date-time", FUTURE.map(lambda time: time.isoformat(timespec="milliseconds") + "Z"))
 
-# Refusals that no schema can express and the document does in words: field, and what its message says.
+# Refusals that the document describes in words, because no schema can express them: field and message.
 SAID_IN_WORDS = {
     ("offset", "does not go with a cursor"),
     ("expires_at", "must lie in the future"),
@@ -18,13 +18,13 @@ SAID_IN_WORDS = {
 }
 
 
-# Paths that another one, with a parameter, covers as well: their other methods are that one's, as API Gateway matches them.
+# Paths that a path with a parameter matches too. API Gateway routes their other methods to that path.
 COVERED = {"/v1/notices/unread", "/v1/notices/reads"}
 
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
-    """Keeps all failures but refusals of valid data that the document says in words, and other methods of paths that are covered."""
+    """Drops refusals that the document describes in words, and failures of other methods on covered paths. Keeps all other failures."""
     kind = type(failure).__name__
     if kind in ("UnsupportedMethodResponse", "AllowHeaderMismatch") and case.path in COVERED:
         return False

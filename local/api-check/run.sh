@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests the API against openapi.yaml with requests generated from it; options as check.py --help says.
-# Keeps the tester in a virtual environment under the target directory, and installs Python's part of that if it is missing.
-# TIDEMARK_API_CHECK=if-possible: where the tester cannot be installed, says so and leaves it at that.
+# Tests the API against openapi.yaml with requests generated from it. `check.py --help` lists the options.
+# Installs the tester into a virtual environment in the target directory, and Python's venv if it is missing.
+# With TIDEMARK_API_CHECK=if-possible, a failed installation is reported and is not an error.
 set -eu
 
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
@@ -28,11 +28,11 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
         [ "$(id -u)" -eq 0 ] || sudo=sudo
         echo "api-check: installing python3-venv with apt-get"
         { $sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends python3-venv; } >"$log" 2>&1 ||
-            fail "python3-venv cannot be installed, $log says why"
-        make_venv || fail "no virtual environment can be made, $log says why"
+            fail "python3-venv cannot be installed, see $log"
+        make_venv || fail "the virtual environment cannot be created, see $log"
     fi
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" >"$log" 2>&1 ||
-        fail "the tester cannot be installed, $log says why"
+        fail "the tester cannot be installed, see $log"
     cp "$here/requirements.txt" "$venv/requirements.txt"
 fi
 exec "$venv/bin/python" "$here/check.py" "$@"

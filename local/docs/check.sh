@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that every link from one document to another resolves, anchors included. Installs lychee into target/docs-venv; needs python3 with venv, and the package
-# index the first time. It requests no page of the web.
+# Checks that every link from one document to another resolves, anchors included. Requests no page of the web.
+# Installs lychee into target/docs-venv. Needs python3 with venv, and the package index the first time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,8 +1,8 @@
-"""`make binaries`: what a build profile makes of the functions' binaries. Bytes, zipped bytes, spawn to first answer with Redis plain and over TLS, processor time of a
-cold start and of a request.
+"""`make binaries`: compares the functions' binaries of several build profiles. It measures bytes, zipped bytes, the time from spawn to
+the first response with Redis plain and over TLS, and the processor time of a cold start and of a request.
 
-Profiles are those of Cargo.toml and the candidates below. All are built first; then the processes of all are started in turn, in shuffled rounds, so that whatever else the
-machine does falls on each of them alike.
+The profiles are those of Cargo.toml and the candidates below. All are built first. Then their processes are started in turn, in shuffled
+rounds, so that other load of the machine affects all of them equally.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from samples import Sample, call, judge, prepare, publish
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What each function is asked first: something that takes it to DynamoDB and to Redis.
+# The first request to each function. It must call DynamoDB and Redis.
 FIRST = {
     "fan-out": "batch",
     "follow": "follow",
@@ -43,10 +43,10 @@ FIRST = {
     "relation-projector": "edge",
 }
 
-# Users who have not followed anybody yet: whoever follows again changes nothing.
+# Users without follows, because a repeated follow changes nothing.
 newcomers = itertools.count(1_000_000)
 
-# Further settings to choose among: optimisation, link-time optimisation, code generation units. All are stripped.
+# Other candidates: optimisation, link-time optimisation, code generation units. All binaries are stripped.
 CANDIDATES = {
     "o3-thin": ("3", "'thin'", "1"),
     "o3-fat": ("3", "'fat'", "1"),
@@ -76,7 +76,7 @@ def build(profile, functions):
 
 
 def zipped(binary, folder):
-    """Its size in the archive that is deployed."""
+    """The size in the deployed archive."""
     archive = folder / "zipped"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.write(binary, "bootstrap")
@@ -90,7 +90,7 @@ def free_port():
 
 @contextmanager
 def redis(folder):
-    """A Redis that answers plainly and over TLS; gives both URLs and the certificates to trust, the system's among them as on Lambda."""
+    """Starts a Redis with plain and TLS ports. Yields both URLs and the trusted certificates, which include the system's as on Lambda."""
     ca, key, certificate = folder / "ca.pem", folder / "server.key", folder / "server.pem"
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     openssl(folder, "req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=measured authority")
@@ -113,7 +113,7 @@ def redis(folder):
 
 
 def wait_for(server, port):
-    """Returns when the server listens; fails when it has ended or ten seconds are over."""
+    """Waits until the server listens. Fails if it has ended, or after ten seconds."""
     until = time.monotonic() + 10
     while server.poll() is None and time.monotonic() < until:
         with socket.socket() as probe:
@@ -128,7 +128,7 @@ def openssl(folder, *arguments):
 
 
 def connections(url):
-    """How many connections a Redis has had so far, this one included."""
+    """The number of connections that a Redis has had, including this one."""
     with socket.create_connection(("127.0.0.1", urlsplit(url).port)) as connection:
         connection.sendall(b"INFO stats\r\nQUIT\r\n")
         told = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
@@ -136,7 +136,7 @@ def connections(url):
 
 
 def first_event(function, redis_url):
-    """What the function is asked first, so that it goes to Redis each time."""
+    """The first request to the function. It calls Redis each time."""
     sample = Sample(function, ROOT / "events" / function / f"{FIRST[function]}.json")
     event = sample.event()
     match function:
@@ -150,7 +150,7 @@ def first_event(function, redis_url):
 
 
 def prepare_all(base_url):
-    """What the samples take for granted, and a fan-out that none of them finishes."""
+    """Creates the data that the samples need, and a fan-out that no sample finishes."""
     call(base_url, 0, "POST", "/_local/sources/fan-out/pause")
     prepare(base_url)
     publish(base_url)
@@ -170,7 +170,7 @@ def checked(case, sample, answered):
 
 
 def cold(case, environment):
-    """Milliseconds from spawn to first answer, and of processor time until then."""
+    """Milliseconds from spawn to first response, and of processor time until then."""
     sample, event = first_event(case.function, environment["REDIS_URL"])
     with RuntimeApi() as api:
         since = time.perf_counter()
@@ -185,7 +185,7 @@ def cold(case, environment):
 
 
 def warm(case, environment, requests):
-    """Microseconds of the process's time for a request, once it is warm. The same request each time: all but the first follow changes nothing."""
+    """Microseconds of a warm process for a request. The request is the same each time, so only the first follow changes data."""
     sample, event = first_event(case.function, environment["REDIS_URL"])
     with RuntimeApi() as api:
         process = start(case, environment, api)
@@ -207,18 +207,18 @@ def used_so_far(pid):
 
 
 def environments(running, tls, trusted):
-    """By function and by whether Redis is reached over TLS: the environment, and the URL of Redis."""
+    """The environment and the URL of Redis, by function and by use of TLS."""
     known = {}
     for variables in running.environment().values():
         function = variables["AWS_LAMBDA_FUNCTION_NAME"]
-        # The same certificates in both cases: the SDK reads them too.
+        # The certificates are the same in both cases, because the SDK reads them too.
         known[function, False] = variables | {"SSL_CERT_FILE": str(trusted)}
         known[function, True] = known[function, False] | {"REDIS_URL": tls}
     return known
 
 
 def measure(cases, arguments, folder):
-    """Everything that takes a running process, by case."""
+    """The measurements of running processes, by case."""
     measured = {case: {"cold": {False: [], True: []}, "cpu": {False: [], True: []}, "warm": []} for case in cases}
     with redis(folder) as (plain, tls, trusted), stack.running(arguments.stack, TEMPLATE, REDIS_URL=plain) as running:
         prepare_all(running.base_url)
@@ -229,9 +229,9 @@ def measure(cases, arguments, folder):
             for case, secure in todo:
                 before = connections(plain)
                 milliseconds, used = cold(case, known[case.function, secure])
-                # One is the question itself.
+                # One connection is the measurement's own.
                 if connections(plain) - before < 2:
-                    raise SystemExit(f"{case.profile} {case.function}: was not at Redis")
+                    raise SystemExit(f"{case.profile} {case.function}: did not connect to Redis")
                 measured[case]["cold"][secure].append(milliseconds)
                 measured[case]["cpu"][secure].append(used)
             for case in random.sample(cases, len(cases)) if number % 4 == 0 else []:
@@ -240,7 +240,7 @@ def measure(cases, arguments, folder):
 
 
 def report(cases, measured, folder):
-    """A table in Markdown, medians throughout."""
+    """A table of medians in Markdown."""
     print("| function | profile | bytes | zipped | first response, ms | over TLS | its processor time, ms | over TLS | a request, µs |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for case in sorted(cases, key=lambda case: case.function):
@@ -258,7 +258,7 @@ def main():
     parser.add_argument("--functions", nargs="+", choices=FIRST, default=list(FIRST))
     parser.add_argument("--rounds", type=int, default=21, help="cold starts of each")
     parser.add_argument("--requests", type=int, default=300, help="requests to a warm process")
-    parser.add_argument("--built", action="store_true", help="measure what is there, build nothing")
+    parser.add_argument("--built", action="store_true", help="measure existing binaries without a build")
     arguments = parser.parse_args()
     for profile in [] if arguments.built else arguments.profiles:
         build(profile, arguments.functions)

@@ -1,6 +1,7 @@
 """Lays built functions out as `sam build` does, for this machine: `bundle.py binaries architecture target`.
 
-Runs in SAM's virtual environment, whose reader knows CloudFormation's tags. `target` is not .aws-sam/build, which `sam deploy` takes by default.
+Runs in SAM's virtual environment, whose YAML reader knows CloudFormation's tags. `target` must not be .aws-sam/build, because `sam deploy`
+uses that folder by default.
 """
 
 import json
@@ -17,7 +18,7 @@ ENDPOINTS = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_SQS"]
 
 
 def run(venv, binaries, architecture, target):
-    """Runs this script where it can."""
+    """Runs this script in SAM's virtual environment."""
     subprocess.run([venv / "bin/python", __file__, binaries, architecture, target], check=True, env=os.environ | {"SAM_CLI_TELEMETRY": "0"})
 
 
@@ -34,7 +35,7 @@ def lay_out(binaries, architecture, target):
         binary = body["Metadata"]["BuildProperties"]["Binary"]
         shutil.copy2(binaries / binary, folder / "bootstrap")
         known[name] = {"binary": binary, "routes": routes(body)}
-        # Who builds is settled.
+        # The functions are built already, so SAM must not build them.
         del body["Metadata"]
         body["Properties"] |= {"CodeUri": name, "Architectures": [architecture]}
         variables = body["Properties"].setdefault("Environment", {}).setdefault("Variables", {})

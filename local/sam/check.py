@@ -1,7 +1,8 @@
-"""`make sam-check`: the template linted, every function's binary called with every sample event, as processes and through `sam local`, and the API served by
-`sam local start-api`.
+"""`make sam-check`: lints the template, calls every function's binary with every sample event, as processes and through `sam local`, and
+calls the API through `sam local start-api`.
 
-Without Docker everything else is done, and what is missing is said. Exit status: 0 all as expected, 1 something is not, 3 all as expected but not through SAM.
+Without Docker, the check skips the parts that need it and names them. Exit status: 0 if every result is as expected, 1 if one is not, 3 if
+every result is as expected but SAM was not used.
 """
 
 import argparse
@@ -37,14 +38,14 @@ def lint(target):
 
 
 class Calls:
-    """A table of calls, printed as they are answered."""
+    """A table of calls. Each row is printed after its response."""
 
     def __init__(self, title):
         self.made, self.wrong = 0, []
         print(f"== {title}", flush=True)
 
     def call(self, name, case, ask):
-        """`ask` gives what the answer says in a word, and whether that is what it should."""
+        """`ask` returns the response in a word, and true if it is the expected one."""
         since = time.monotonic()
         try:
             said, right = ask()
@@ -57,7 +58,7 @@ class Calls:
 
 
 def call_processes(arguments):
-    """Every event to the function's binary, through the Runtime API of the local stack."""
+    """Sends every event to the function's binary through the Runtime API of the local stack."""
     calls = Calls("every function's binary as a process, called through the Runtime API")
     with stack.running(arguments.stack, TEMPLATE, process_functions_from=arguments.binaries) as running:
         calls.call("local stack", "a follower, a feed and a post", lambda: prepared(running))
@@ -80,7 +81,7 @@ def prepared(running):
 
 
 def call_sam(arguments, folder):
-    """Every event through `sam local invoke`, then every route through `sam local start-api`."""
+    """Sends every event through `sam local invoke`, then calls every route through `sam local start-api`."""
     known = json.loads((arguments.build / "functions.json").read_text(encoding="utf-8"))
     busybox = containers.unpacked(containers.BUSYBOX, arguments.work) / "bin/busybox"
     with stack.running(arguments.stack, TEMPLATE) as running:
@@ -101,7 +102,7 @@ def call_sam(arguments, folder):
 
 
 def route(base_url, method, path):
-    """SAM verifies no JWT and passes no claims on, so the function itself must refuse whoever asks for more than its health."""
+    """SAM does not verify JWTs and passes no claims on. So the function must refuse every request except for its health."""
     for parameter, value in [("{author}", "2"), ("{user}", "2"), ("{post}", "2-1"), ("{notice}", "1-1")]:
         path = path.replace(parameter, value)
     request = urllib.request.Request(base_url + path, b"{}" if method in ("POST", "PUT") else None, method=method)
@@ -117,7 +118,7 @@ def route(base_url, method, path):
 
 
 def inside(arguments, folder):
-    """What needs Docker. Writes down what it found, for a caller in other namespaces."""
+    """The checks that need Docker. Writes the result to a file, for a caller in other namespaces."""
     found = {"missing": None, "invoked": 0, "served": 0, "wrong": []}
     try:
         own = not containers.answers()
@@ -135,17 +136,17 @@ def inside(arguments, folder):
 
 
 def through_sam(arguments):
-    """What needs Docker, here or in namespaces of its own."""
+    """Runs the checks that need Docker, here or in namespaces of its own."""
     folder = Path(tempfile.mkdtemp(prefix="tidemark-sam-"))
     try:
         if containers.answers():
             inside(arguments, folder)
         else:
             containers.check_namespaces()
-            # Before the way to the network is closed.
+            # The namespaces have no network, so the packages are downloaded first.
             containers.unpacked(containers.PACKAGES + containers.BUSYBOX, arguments.work)
             again = [*containers.NAMESPACES, sys.executable, __file__, *sys.argv[1:], "--inside", str(folder)]
-            # Whatever is left there when the namespaces are ended goes with the folder.
+            # Files that are left when the namespaces end are removed with the folder.
             subprocess.run(again, check=True, env=os.environ | {"TMPDIR": str(folder)})
         return json.loads((folder / FOUND).read_text(encoding="utf-8"))
     except containers.Missing as error:
@@ -158,14 +159,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binaries", type=Path, required=True, help="folder of the functions' release binaries for this machine")
     parser.add_argument("--stack", type=Path, required=True, help="the local stack's binary")
-    parser.add_argument("--target", type=Path, required=True, help="where what is made and fetched is kept")
+    parser.add_argument("--target", type=Path, required=True, help="folder for created and downloaded files")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.work = arguments.target.resolve() / "sam"
     arguments.work.mkdir(parents=True, exist_ok=True)
     arguments.build = arguments.work / "build"
     arguments.venv = arguments.target.resolve() / "sam-venv"
-    # So that what is being waited for is ended too.
+    # A clean exit also ends the child processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if arguments.inside:
         return inside(arguments, arguments.inside)

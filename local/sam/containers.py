@@ -1,7 +1,8 @@
-"""Docker for `sam local`: the daemon that answers already, or one of our own, and an image without a registry.
+"""Docker for `sam local`: a running daemon or a daemon of our own, and an image without a registry.
 
-A daemon of our own is unpacked from Debian's packages, not installed, and lives in network, mount and process namespaces of its own: it adds no service, bridge or firewall
-rule to this machine, and when the first process of those namespaces ends, the kernel ends the daemon and every container.
+A daemon of our own is unpacked from Debian's packages and not installed. It runs in network, mount and process namespaces of its own, so it
+adds no service, bridge or firewall rule to this machine. When the first process of those namespaces ends, the kernel ends the daemon and
+every container.
 """
 
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 
 PACKAGES = ["docker.io", "containerd", "runc", "libdevmapper1.02.1"]
 BUSYBOX = ["busybox-static"]
-# Where a daemon of our own puts this machine, seen from a container.
+# The address of this machine as seen from a container of our own daemon.
 GATEWAY = "172.17.0.1"
 IMAGE = "tidemark/provided:al2023"
 NAMESPACES = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -25,26 +26,26 @@ STARTS_WITHIN = 60
 
 
 class Missing(Exception):
-    """Docker cannot run here; the text says what is missing."""
+    """Docker cannot run here. The text names the missing part."""
 
 
 def architecture():
-    """This machine's, as SAM names it."""
+    """This machine's architecture, as SAM names it."""
     return {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine()) or platform.machine()
 
 
 def answers():
-    """Whether a daemon answers at DOCKER_HOST, or where Docker is by default."""
+    """Returns true if a daemon responds at DOCKER_HOST, or at Docker's default address."""
     return bool(shutil.which("docker")) and subprocess.run(["docker", "info"], capture_output=True).returncode == 0
 
 
 def unpacked(packages, folder):
-    """The files of Debian packages, downloaded once and never installed."""
+    """Unpacks the files of Debian packages. They are downloaded once and never installed."""
     root = folder / "root"
     missing = [name for name in packages if not (folder / f"{name}.unpacked").exists()]
     if missing:
         if not shutil.which("apt-get"):
-            raise Missing("no Docker daemon answers, and there is no apt-get here to fetch Debian's packages with; start Docker and try again")
+            raise Missing("no Docker daemon responds, and apt-get is missing to download Debian's packages; start Docker and try again")
         downloads = folder / "downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         print(f"== apt-get download {' '.join(missing)} (unpacked into {root})", flush=True)
@@ -64,28 +65,28 @@ def unpacked(packages, folder):
 
 
 def check_namespaces():
-    """Whether a daemon of our own could be put into namespaces."""
+    """Fails if a daemon of our own cannot run in namespaces."""
     if platform.system() != "Linux":
-        raise Missing("no Docker daemon answers, and one can be started on Linux only")
+        raise Missing("no Docker daemon responds, and one can be started on Linux only")
     if os.geteuid() != 0:
-        raise Missing("no Docker daemon answers, and starting one takes root: start Docker, or run `sudo make sam-check`")
+        raise Missing("no Docker daemon responds, and starting one takes root: start Docker, or run `sudo make sam-check`")
     for tool in ["unshare", "ip", "dpkg-deb"]:
         if not shutil.which(tool):
-            raise Missing(f"no Docker daemon answers, and `{tool}` is missing to start one (Debian: util-linux, iproute2, dpkg)")
+            raise Missing(f"no Docker daemon responds, and `{tool}` is missing to start one (Debian: util-linux, iproute2, dpkg)")
     tried = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True)
     if tried.returncode != 0:
-        raise Missing(f"no Docker daemon answers, and this machine allows no namespaces to start one in: {tried.stderr.strip()}")
+        raise Missing(f"no Docker daemon responds, and this machine allows no namespaces to start one in: {tried.stderr.strip()}")
 
 
 @contextmanager
 def daemon(root, folder):
-    """A daemon of our own, in the namespaces of this process. Sets DOCKER_HOST and PATH."""
+    """Starts a daemon of our own in the namespaces of this process. Sets DOCKER_HOST and PATH."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     socket, log = f"unix://{folder}/docker.sock", folder / "dockerd.log"
     os.environ["PATH"] = f"{root}/usr/sbin:{root}/usr/bin:{os.environ['PATH']}"
     os.environ["DOCKER_HOST"] = socket
     libraries = ":".join(str(path.parent) for path in root.glob("**/libdevmapper.so.*"))
-    # No route leads out of these namespaces, so there is nothing to filter, forward or disguise.
+    # These namespaces have no route to the outside, so filters, forwarding and masquerading are not needed.
     quiet = ["--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
     places = ["--data-root", folder / "data", "--exec-root", folder / "run", "--pidfile", folder / "docker.pid", "-H", socket]
     with open(log, "w", encoding="utf-8") as output:
@@ -108,10 +109,10 @@ def daemon(root, folder):
 
 
 def reason(log):
-    """The last thing that a daemon said before it gave up."""
+    """The last error in a daemon's log."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     told = [line for line in lines if "level=error" in line or "level=fatal" in line or "failed to start daemon" in line]
-    return (told or lines or ["it says nothing"])[-1]
+    return (told or lines or ["its log is empty"])[-1]
 
 
 def gateway():
@@ -122,7 +123,7 @@ def gateway():
 
 
 def build_image(busybox, binaries):
-    """An image with a shell, certificates and what the binaries are linked with: what `provided.al2023` gives them, with the C library they were built against."""
+    """Builds an image with a shell, certificates and the libraries of the binaries, like `provided.al2023` but with this machine's C library."""
     buffer = BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as image:
         for name in ["bin", "etc/ssl/certs", "tmp", "var/task", "var/runtime", "var/rapid"]:
@@ -143,13 +144,13 @@ def build_image(busybox, binaries):
 
 
 def libraries(binaries):
-    """The paths of all shared libraries that the binaries ask for, the loader included."""
+    """The paths of all shared libraries that the binaries need, including the loader."""
     listed = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"^\s+(?:\S+ => )?(/\S+) \(0x", listed, re.MULTILINE))
 
 
 def remove_images():
-    """Takes back what was put into somebody else's daemon."""
+    """Removes what this check has added to a daemon that it did not start."""
     found = subprocess.run(["docker", "images", "-q", IMAGE.split(":")[0]], capture_output=True, text=True).stdout.split()
     if found:
         subprocess.run(["docker", "rmi", "-f", *sorted(set(found))], capture_output=True)

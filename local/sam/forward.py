@@ -1,4 +1,4 @@
-"""A local stack listens on the loopback address, which is another one in a container. This passes connections on from an address that containers reach."""
+"""Forwards connections from an address that containers can reach to the loopback address, on which a local stack listens."""
 
 import socket
 import threading
@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 
 def loopback_ports(values):
-    """All ports of 127.0.0.1 that URLs among the values name."""
+    """All ports of 127.0.0.1 in URLs among the values."""
     urls = (urlsplit(value) for value in values if "://127.0.0.1:" in value)
     return {url.port for url in urls}
 
 
 @contextmanager
 def forwarding(address, ports):
-    """Passes on from `address` and each of its ports to the loopback port that belongs to it."""
+    """Forwards each port of `address` to the loopback port that belongs to it."""
     with ExitStack() as listeners:
         for port, target in ports.items():
             listener = listeners.enter_context(socket.create_server((address, port)))
@@ -38,7 +38,7 @@ def accept(listener, target):
 
 
 def copy(source, sink):
-    """Until either side ends; then both do."""
+    """Copies data until one side ends, then closes both."""
     try:
         while data := source.recv(65536):
             sink.sendall(data)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lints the template as it is written and as SAM expands it. Installs the linters into target/sam-venv; needs python3 and the package index the first time, no AWS account.
+# Lints the template as it is written and as SAM expands it, without an AWS account. Installs the linters into
+# target/sam-venv. Needs python3, and the package index the first time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -17,6 +18,7 @@ echo "== cfn-lint template.yaml"
 lint=("$venv/bin/cfn-lint" --non-zero-exit-code informational --include-checks I --regions "$AWS_DEFAULT_REGION")
 "${lint[@]}" --template template.yaml
 echo "== cfn-lint $target/template.expanded.json"
-# W2001, a parameter that nothing uses: SAM itself has used DeploymentPreference while it expanded. In the template as written the check is on.
+# W2001 reports unused parameters. The expanded template does not use DeploymentPreference, because SAM has used it. The
+# check is on for the template as written.
 "${lint[@]}" --ignore-checks W2001 --template "$target/template.expanded.json"
 echo "template.yaml: 0 errors, 0 warnings, as written and as expanded"

@@ -1,4 +1,4 @@
-"""The Lambda Runtime API as one process of a function sees it, with nothing between a measured process and the clock."""
+"""The Lambda Runtime API for one process of a function. It is minimal, so that it does not distort measured times."""
 
 import queue
 import socket
@@ -7,7 +7,7 @@ import time
 
 
 class RuntimeApi:
-    """Hands events to the one process that is told its `address`, and notes when each answer came."""
+    """Passes events to the process that knows its `address`, and records the time of each response."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -23,7 +23,7 @@ class RuntimeApi:
         self.events.put(None)
 
     def answer(self, event, timeout=30):
-        """Gives out an event (bytes) and waits for its answer: whether it is one and no error, its body, and when it came."""
+        """Sends an event (bytes) and waits for the response. Returns true if it is not an error, its body, and its time."""
         self.events.put(event)
         return self.answers.get(timeout=timeout)
 
@@ -58,5 +58,5 @@ class RuntimeApi:
                         self.answers.put((path.endswith(b"/response"), body, time.perf_counter()))
                         connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
             except OSError:
-                # The process has been ended.
+                # The process has ended.
                 return

@@ -18,36 +18,36 @@ SERVES_WITHIN = 120
 
 
 class SamError(Exception):
-    """The command failed, or said something that is no answer."""
+    """The command failed, or its output is not a response."""
 
 
 def environment(**variables):
-    """Without credentials: SAM would ask AWS about them with every command."""
+    """The environment without credentials. With credentials, SAM would call AWS in every command."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     nowhere = {"AWS_SHARED_CREDENTIALS_FILE": os.devnull, "AWS_CONFIG_FILE": os.devnull, "AWS_EC2_METADATA_DISABLED": "true"}
     return kept | nowhere | {"SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"} | variables
 
 
 def install(target):
-    """SAM and the linters in a virtual environment, made or brought up to date."""
+    """Creates or updates the virtual environment of SAM and the linters."""
     venv = target / "sam-venv"
     subprocess.run([HERE / "venv.sh", venv], check=True)
     return venv
 
 
 class SamLocal:
-    """Functions in containers whose services are those of a stack on this machine."""
+    """Functions in containers that use the services of a stack on this machine."""
 
     def __init__(self, venv, build, options, folder):
         self.venv, self.build, self.options = venv, build, options
-        # Also for what SAM leaves behind in its temporary directory.
+        # SAM leaves files in its temporary directory, so it gets this folder.
         self.environment = environment(TMPDIR=str(folder))
 
     def command(self, name, *arguments):
         return [self.venv / "bin/sam", "local", name, "--template", self.build / "template.yaml", *self.options, *arguments]
 
     def invoke(self, function, event):
-        """A function's answer to the event in a file."""
+        """Invokes a function with the event in a file. Returns its result."""
         done = subprocess.run(self.command("invoke", function, "--event", event), env=self.environment, capture_output=True, text=True)
         try:
             return json.loads(done.stdout.strip().splitlines()[-1])
@@ -56,8 +56,8 @@ class SamLocal:
 
     @contextmanager
     def api(self, port, log):
-        """`sam local start-api`; gives its base URL once it serves, and ends it."""
-        # Containers stay and serve further requests, or each would wait for a new one.
+        """Runs `sam local start-api`. Yields its base URL when it serves, and ends it afterwards."""
+        # Containers stay for further requests. Otherwise each request would wait for a new container.
         command = self.command("start-api", "--port", str(port), "--warm-containers", "LAZY")
         with open(log, "w", encoding="utf-8") as output:
             child = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output)
@@ -69,7 +69,7 @@ class SamLocal:
                     time.sleep(0.2)
                 yield f"http://127.0.0.1:{port}"
             finally:
-                # As Ctrl-C does, upon which it removes its containers.
+                # SIGINT, as with Ctrl-C, makes SAM remove its containers.
                 child.send_signal(2)
                 try:
                     child.wait(60)
@@ -90,7 +90,7 @@ def listens(port):
 
 @contextmanager
 def against(stack, venv, build, busybox, folder):
-    """`sam local` for the functions laid out in `build`, wired to a running stack."""
+    """`sam local` for the functions in `build`, connected to a running stack."""
     environments = stack.environment()
     address = containers.gateway()
     values = {value for variables in environments.values() for value in variables.values()}

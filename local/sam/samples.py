@@ -1,11 +1,11 @@
-"""The sample events in events/<function>/<name>.json: their order, and what each must be answered with."""
+"""The sample events in events/<function>/<name>.json: their order, and the expected response to each."""
 
 import json
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-# The legacy Redis that the samples of `migrate` name. Whoever calls them puts one there.
+# The legacy Redis that the samples of `migrate` name. The caller must provide it.
 LEGACY_HOST, LEGACY_PORT = "legacy.example.com", 6379
 
 
@@ -25,32 +25,32 @@ class Sample:
 
 
 def samples(events):
-    """All of them: notices are published before anything speaks of them, and what deletes comes last."""
+    """All samples. Samples that publish notices come first, samples that delete come last."""
     found = [Sample(path.parent.name, path) for path in events.glob("*/*.json")]
     return sorted(found, key=lambda s: (s.name.startswith("delete"), (s.function, s.name) != ("notice", "publish"), s.function, s.name))
 
 
 def prepare(base_url):
-    """What the samples take for granted: user 1 follows user 2, has a live feed, and user 2 has published."""
+    """Creates the data that the samples need: user 1 follows user 2 and has a live feed, and user 2 has published."""
     call(base_url, 1, "PUT", "/v1/following/2")
     call(base_url, 1, "GET", "/v1/feed")
     publish(base_url)
 
 
 def publish(base_url):
-    """One more post of user 2."""
+    """Publishes one more post of user 2."""
     call(base_url, 2, "POST", "/v1/posts", {"title": "for the samples"})
 
 
 def call(base_url, user, method, path, body=None):
-    """As `user` on a local stack. Anything but success is an error."""
+    """Sends a request as `user` to a local stack. Fails on any status other than success."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {user}", "Content-Type": "application/json"}
     urllib.request.urlopen(urllib.request.Request(base_url + path, data, headers, method=method), timeout=30).close()
 
 
 def judge(sample, answer):
-    """What the answer says in a word, and whether that is what it should."""
+    """The response in a word, and true if it is the expected one."""
     if not isinstance(answer, dict):
         return "no object", False
     if "errorType" in answer:

@@ -1,4 +1,4 @@
-"""A local stack as a child process: free ports, a data directory of its own that is gone afterwards."""
+"""A local stack as a child process, with free ports and a temporary data directory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 class StackError(Exception):
-    """The stack did not start, or does not answer."""
+    """The stack did not start, or does not respond."""
 
 
 class Stack:
@@ -28,7 +28,7 @@ class Stack:
             return json.load(response)
 
     def invoke(self, function, event):
-        """A function's answer to an event; its error as Lambda would report it."""
+        """Invokes a function with an event. Returns its result, or its error as Lambda reports it."""
         request = urllib.request.Request(f"{self.base_url}/_local/functions/{function}", json.dumps(event).encode(), method="POST")
         try:
             with urllib.request.urlopen(request, timeout=120) as response:
@@ -39,7 +39,7 @@ class Stack:
 
 @contextmanager
 def running(binary, template, process_functions_from=None, **variables):
-    """Starts a stack and ends it. With a folder of binaries the functions run as processes from there."""
+    """Starts a stack and ends it. With a folder of binaries, the functions run as processes."""
     data = tempfile.mkdtemp(prefix="tidemark-stack-")
     own = {"TIDEMARK_ADDR": "127.0.0.1:0", "TIDEMARK_DATA": data, "TIDEMARK_TEMPLATE": str(template), "RUST_LOG": "error"}
     if process_functions_from:
@@ -62,10 +62,10 @@ def running(binary, template, process_functions_from=None, **variables):
 
 
 def announced(child, reader, errors):
-    """The base URL, which the stack prints once requests can be sent."""
+    """The base URL, which the stack prints when it accepts requests."""
     for line in child.stdout:
         if found := re.search(r"page and API +(http://\S+)/", line):
-            # Nobody reads on; what is left of the announcement fits into the pipe.
+            # The rest of the output is not read. It fits into the pipe.
             return found.group(1)
     reader.join(5)
     raise StackError("the local stack did not start: " + "".join(errors).strip())

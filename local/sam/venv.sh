@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment of SAM and the linters, `venv.sh folder`, when requirements.txt has changed since.
+# `venv.sh folder`: creates the virtual environment of SAM and the linters, or updates it if requirements.txt has changed.
 set -euo pipefail
 requirements=$(dirname "${BASH_SOURCE[0]}")/requirements.txt
 venv=$1

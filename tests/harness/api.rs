@@ -1,4 +1,4 @@
-//! A client of the HTTP contract.
+//! A client of the HTTP API.
 
 use std::{
     sync::{
@@ -16,7 +16,6 @@ use tidemark_local::OpenRequests;
 const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// A caller.
 #[derive(Clone)]
 pub struct User {
     http: reqwest::Client,
@@ -25,39 +24,37 @@ pub struct User {
     patient: Option<Patient>,
 }
 
-/// What a caller goes by who repeats requests until they are answered.
+/// State of a caller that repeats requests until they succeed.
 #[derive(Clone)]
 struct Patient {
-    /// What unanswered requests may still do.
+    /// Open requests to the stores that a failed attempt may have left.
     open: OpenRequests,
-    /// Counts the requests that were not answered.
+    /// Counts the attempts without a final response.
     unanswered: Arc<AtomicUsize>,
 }
 
-/// What came back.
+/// A response of the API.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body; null if the answer has no body.
+    /// The JSON body. Null if the response has no body.
     pub body: Value,
 }
 
 impl Answer {
-    /// The body of a 2xx answer.
+    /// Returns the body of a 2xx response. Panics on any other status.
     pub fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
         self.body
     }
 
-    /// Whether the request was answered: a caller repeats any other one.
+    /// Returns true if the response is final. A caller repeats all other requests.
     pub fn is_final(&self) -> bool {
         !matches!(self.status, 409 | 429 | 500..)
     }
 
-    /// Status and problem type.
+    /// The status and the problem type.
     pub fn problem(&self) -> (u16, &str) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.body);
         assert!(self.body["request_id"].is_string() && self.body["title"].is_string() && self.body["detail"].is_string());
@@ -71,7 +68,6 @@ impl Answer {
         self.body["errors"][0]["field"].as_str().expect("a 400 names a field")
     }
 
-    /// A header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -83,15 +79,15 @@ impl User {
         Self { http, base, token, patient: None }
     }
 
-    /// A caller who repeats a request until it is answered, as clients are told to do: after 429, 5xx and 409 for a key in flight. Before
-    /// each repetition everything that the last attempt has sent to a store is done, so that no late write comes after a later request. `unanswered` counts the
-    /// attempts that were not answered.
+    /// A caller that repeats a request until it has a final response, as clients should: after 429, 5xx, and 409 for
+    /// a key in flight. Before each repetition it waits until all store requests of the last attempt have ended, so
+    /// that no late write follows a later request. `unanswered` counts the attempts without a final response.
     #[must_use]
     pub fn patiently(self, open: OpenRequests, unanswered: Arc<AtomicUsize>) -> Self {
         Self { patient: Some(Patient { open, unanswered }), ..self }
     }
 
-    /// Any request.
+    /// Sends a request. A patient caller repeats it.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
         let Some(Patient { open, unanswered }) = &self.patient else { return self.send_once(method, path, headers, body).await };
         let started = Instant::now();
@@ -101,13 +97,18 @@ impl User {
                 return answer;
             }
             unanswered.fetch_add(1, Ordering::Relaxed);
-            assert!(started.elapsed() < PATIENCE, "{method} {path} is never answered: {} {}", answer.status, answer.body);
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{method} {path} has no final response in time: {} {}",
+                answer.status,
+                answer.body
+            );
             open.end().await;
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    /// One attempt at a request.
+    /// Sends a request once.
     pub async fn send_once(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if let Some(token) = &self.token {
@@ -126,7 +127,6 @@ impl User {
         Answer { status, headers, body }
     }
 
-    /// GET.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, &[], None).await
     }
@@ -136,23 +136,21 @@ impl User {
         self.send(Method::PUT, path, &[], None).await
     }
 
-    /// DELETE.
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(Method::DELETE, path, &[], None).await
     }
 
-    /// POST of JSON.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(Method::POST, path, &[], Some(body.to_string())).await
     }
 
-    /// Publishes; the post's id.
+    /// Publishes a post. Returns its id.
     pub async fn publish(&self, title: &str) -> String {
         let post = self.post("/v1/posts", &json!({ "title": title })).await.ok();
         post["id"].as_str().expect("a post has an id").to_owned()
     }
 
-    /// All items of a list, page by page.
+    /// Returns all items of a list, fetched page by page.
     pub async fn walk(&self, path: &str, limit: usize) -> Vec<Value> {
         let mut items = Vec::new();
         let mut cursor = String::new();
@@ -167,21 +165,21 @@ impl User {
                 None => return items,
             }
         }
-        panic!("{path} does not end");
+        panic!("the list {path} does not end");
     }
 
-    /// The ids and read flags of the whole feed.
+    /// Returns the ids and read flags of the whole feed.
     pub async fn feed(&self, status: &str) -> Vec<(String, bool)> {
         let items = self.walk(&format!("/v1/feed?status={status}"), 7).await;
         items.iter().map(|item| (item["id"].as_str().expect("an id").to_owned(), item["read"] == true)).collect()
     }
 
-    /// The ids of the whole feed.
+    /// Returns the ids of the whole feed.
     pub async fn feed_ids(&self) -> Vec<String> {
         self.feed("all").await.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// The total of unread posts, which three places must agree on.
+    /// Returns the total of unread posts. Three places must agree on it.
     pub async fn unread_total(&self) -> u64 {
         let unread = self.get("/v1/unread").await.ok();
         let total = unread["total"].as_u64().expect("a total");
@@ -194,7 +192,7 @@ impl User {
 }
 
 impl User {
-    /// The total as one place says it, which may be in the middle of a change.
+    /// Returns the total of unread posts from one place. During a change it may differ from the others.
     pub async fn unread_total_once(&self) -> u64 {
         self.get("/v1/unread").await.ok()["total"].as_u64().expect("a total")
     }

@@ -1,18 +1,18 @@
-//! A second `redis-server`, which holds what the source systems left.
+//! A second `redis-server`, with the data of the legacy systems.
 
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use redis::{Cmd, aio::MultiplexedConnection};
 use tokio::process::{Child, Command};
 
-/// The legacy Redis; ends when it is dropped.
+/// The legacy Redis. A drop ends the server.
 pub struct LegacyRedis {
     port: u16,
     child: Child,
 }
 
 impl LegacyRedis {
-    /// An empty server on a free port.
+    /// Starts an empty server on a free port.
     pub async fn start() -> Self {
         let port = TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("its number").port();
         let legacy = Self { port, child: spawn(port) };
@@ -20,25 +20,23 @@ impl LegacyRedis {
         legacy
     }
 
-    /// Ends the server with all it had and starts an empty one at the same place.
+    /// Ends the server and starts an empty one on the same port.
     pub async fn restart(&mut self) {
         self.child.kill().await.expect("the server ends");
         self.child = spawn(self.port);
         self.answers().await;
     }
 
-    /// Where it is.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// A connection.
     pub async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a URL");
         client.get_multiplexed_async_connection().await.expect("the legacy server answers")
     }
 
-    /// Runs commands, many on their way at a time.
+    /// Runs commands in one pipeline.
     pub async fn run(&self, commands: &[Cmd]) {
         let mut connection = self.connect().await;
         for commands in commands.chunks(1_000) {

@@ -1,6 +1,6 @@
-//! What the tests stand on: a whole stack per test on a RAM-backed folder, and a client that speaks the HTTP contract.
+//! The base of the tests: a whole stack for each test in a RAM-backed folder, and a client of the HTTP API.
 //!
-//! Nothing here retries or guesses a wait: [`World::idle`] waits for the stack's own word that no work is left.
+//! Tests do not sleep for a guessed time: [`World::idle`] waits until the stack reports that no work is left.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod api;
@@ -23,10 +23,12 @@ pub use legacy::LegacyRedis;
 pub use model::{Kind, Model, Post};
 pub use redis::{Away, Connection, Hang, setup as redis_setup};
 
-/// How long a test waits for what has to happen. It proves nothing: a machine may be slow, or busy with something else.
+/// How long a test waits for a condition. The limit is generous, because the machine may be slow or busy. It checks
+/// nothing.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long functions wait for their stores in tests: a slow machine must not look like a store that is unavailable, nor like a function that hangs.
+/// The timeouts of functions for their stores in tests. They are long, so that a slow machine does not look like an
+/// unavailable store or a hanging function.
 const PATIENT: [(&str, &str); 4] = [
     ("AWS_ATTEMPT_TIMEOUT_MS", "60000"),
     ("AWS_OPERATION_TIMEOUT_MS", "120000"),
@@ -34,32 +36,32 @@ const PATIENT: [(&str, &str); 4] = [
     ("REDIS_RESPONSE_TIMEOUT_MS", "8000"),
 ];
 
-/// Gives functions the timeouts that they have where they are deployed, for a test of what happens when a store does not answer.
+/// Gives functions their deployed timeouts, for tests in which a store does not respond.
 pub fn deployed_timeouts(options: &mut Options) {
     options.least_timeout_seconds = 0;
     options.environment.retain(|name, _| PATIENT.iter().all(|(patient, _)| name != patient));
 }
 
-/// The same for Redis alone: a test of a Redis that hangs, on a machine that may be too slow for the timeouts of DynamoDB.
+/// Gives functions their deployed timeouts for Redis only, for tests in which Redis hangs. A slow machine may exceed
+/// the deployed timeouts of DynamoDB.
 pub fn deployed_redis_timeouts(options: &mut Options) {
     options.environment.retain(|name, _| !name.starts_with("REDIS_") || PATIENT.iter().all(|(patient, _)| name != patient));
 }
 
-/// One test's stack.
+/// The stack of one test.
 pub struct World {
-    /// The stack.
     pub stack: Stack,
     options: Options,
     http: reqwest::Client,
     data: TempDir,
 }
 
-/// Runs one test against a fresh stack and, when it has passed, asserts that no work is left and that the stack stops cleanly.
+/// Runs a test on a new stack. Afterwards asserts that no work is left and that the stack stops cleanly.
 pub async fn world(test: impl AsyncFnOnce(&World)) {
     world_with(|_| {}, test).await;
 }
 
-/// The same with other options.
+/// Does the same with other options.
 pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World)) {
     if let Some(reason) = redis::reason_to_skip(&redis_setup()) {
         println!("not on a cluster: {reason}");
@@ -70,15 +72,15 @@ pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFn
     world.finish().await;
 }
 
-/// Logs as `RUST_LOG` says, for a test that has to be looked into.
+/// Turns on the log that `RUST_LOG` selects.
 fn log() {
     let filter =
         tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
 }
 
-/// The number in a variable of the tests' own environment, such as how long a test is asked to run.
-#[expect(clippy::disallowed_methods, reason = "variables of the tests alone")]
+/// Reads a number from an environment variable of the tests, such as the duration of a test.
+#[expect(clippy::disallowed_methods, reason = "only the tests use these variables")]
 pub fn number_from(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) if !text.is_empty() => text.parse().expect(variable),
@@ -86,7 +88,7 @@ pub fn number_from(variable: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// A folder in RAM where there is one.
+/// Creates a folder, in RAM if the machine has a RAM file system.
 pub fn data_dir() -> TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a folder for the test's data")
@@ -102,7 +104,7 @@ async fn aws_config(endpoint: &str) -> aws_config::SdkConfig {
         .await
 }
 
-/// A stream record of the edges by follower with these keys.
+/// Builds a stream record of the edges by follower with these keys.
 pub fn stream_record(number: &str, keys: serde_json::Value) -> serde_json::Value {
     let change = serde_json::json!({
         "ApproximateCreationDateTime": 1, "Keys": keys, "SequenceNumber": number, "SizeBytes": 1, "StreamViewType": "KEYS_ONLY",
@@ -119,7 +121,7 @@ pub fn repository() -> PathBuf {
 }
 
 impl World {
-    /// A fresh stack.
+    /// Starts a new stack.
     pub async fn start(configure: impl FnOnce(&mut Options)) -> Self {
         log();
         let data = data_dir();
@@ -135,7 +137,7 @@ impl World {
         Self { stack, options, http: reqwest::Client::new(), data }
     }
 
-    /// Stops the stack, whatever it is doing, and starts it again on the same data.
+    /// Stops the stack and starts it again on the same data.
     pub async fn restart(self) -> Self {
         self.stack.stop().await.expect("the stack stops");
         let stack = Stack::start(self.options.clone()).await.expect("the stack starts again");
@@ -149,22 +151,23 @@ impl World {
         drop(self.data);
     }
 
-    /// A caller.
+    /// A caller with this user id.
     pub fn user(&self, id: u64) -> User {
         User::new(self.http.clone(), self.stack.base_url(), Some(id.to_string()))
     }
 
-    /// A caller with this `Authorization` header, or none.
+    /// A caller with this `Authorization` header, or without one.
     pub fn stranger(&self, token: Option<&str>) -> User {
         User::new(self.http.clone(), self.stack.base_url(), token.map(str::to_owned))
     }
 
-    /// Waits until nothing is queued, in flight or behind.
+    /// Waits until nothing is queued, in flight or unread.
     pub async fn idle(&self) {
         self.stack.idle_within(PATIENCE).await.expect("the stack becomes idle");
     }
 
-    /// What a request takes now when nothing is wrong, the slowest of ten: bounds on time add some of it, for a machine that is busy with something else.
+    /// Returns the slowest of ten request times without a failure. A test adds some of it to its time limits, because
+    /// the machine may be busy.
     pub async fn pace(&self) -> Duration {
         let mut slowest = Duration::ZERO;
         for _ in 0..10 {
@@ -175,32 +178,31 @@ impl World {
         slowest
     }
 
-    /// What a walk of reconcile over everybody finds, from its beginning to its end: an invocation would stop at its deadline, which a slow machine meets earlier.
+    /// Runs a whole walk of reconcile over all users and returns its report. An invocation would stop at its
+    /// deadline, which a slow machine reaches too early.
     pub async fn walk_over_everybody(&self, dry_run: bool, settle: Duration) -> tidemark_reconcile::Report {
         let plan = tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000 };
         let reconcile = Reconcile::new(self.stack.app("reconcile").expect("reconcile runs in this process"));
         reconcile.walk(&plan, None, false, &|| false).await.expect("the stores answer").expect("a walk")
     }
 
-    /// Waits until every function asks Redis again: for a while after an outage it is not asked, by each function for itself, and while changes of the outage wait
-    /// for a worker the facts answer.
+    /// Waits until every function calls Redis again. After an outage, each function avoids Redis for some time. While
+    /// changes of the outage wait for a worker, responses come from facts.
     pub async fn redis_is_asked_again(&self) {
         let started = Instant::now();
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };
             while app.stores.progress.ping().await.is_err() || app.readers.outage.check().await.is_err() {
-                assert!(started.elapsed() < PATIENCE, "Redis is back and {} does not ask it", function.binary);
+                assert!(started.elapsed() < PATIENCE, "Redis is available again and {} does not call it", function.binary);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
     }
 
-    /// An SQS client of the test's own.
     pub async fn sqs(&self) -> aws_sdk_sqs::Client {
         aws_sdk_sqs::Client::new(&aws_config(self.stack.sqs_endpoint()).await)
     }
 
-    /// A DynamoDB client of the test's own.
     pub async fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         aws_sdk_dynamodb::Client::new(&aws_config(self.stack.dynamodb_endpoint()).await)
     }

@@ -1,4 +1,5 @@
-//! Redis as the tests see it: one node, over TLS, or a cluster, as `TIDEMARK_TEST_REDIS` says (node, tls, cluster, tls-cluster).
+//! Redis in tests: one node, one node with TLS, or a cluster, as `TIDEMARK_TEST_REDIS` selects (node, tls, cluster,
+//! tls-cluster).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,24 +15,24 @@ use tidemark_local::{RedisData, RedisSetup};
 
 use crate::World;
 
-/// Tests that make no sense on a cluster, and why.
+/// Tests that do not apply to a cluster, with the reason.
 const ONE_NODE_ONLY: [(&str, &str); 3] = [
+    ("cost::a_publish_costs_what_the_page_says", "counts calls for 100 followers; on a cluster a call covers one bucket"),
     (
-        "cost::a_publish_costs_what_the_page_says",
-        "counts calls of a hundred followers; on a cluster a call has those of one bucket",
+        "feed::an_unread_page_costs_as_much_as_any_page",
+        "counts commands; on a cluster a page's titles are one MGET for each slot",
     ),
-    ("feed::an_unread_page_costs_what_a_page_costs", "counts commands; on a cluster a page's titles are one MGET a slot"),
     (
-        "notice_counts::a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_readers",
+        "notice_counts::a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers",
         "counts what one node reads from its connections",
     ),
 ];
 
-/// How long a test waits for an answer of its own: it may ask for a hundred thousand things at once.
+/// The timeout of the test's own Redis commands. A test may send 100,000 commands at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The Redis to test on.
-#[expect(clippy::disallowed_methods, reason = "a variable of the tests alone")]
+/// The kind of Redis that the tests run on.
+#[expect(clippy::disallowed_methods, reason = "only the tests use this variable")]
 pub fn setup() -> RedisSetup {
     match std::env::var("TIDEMARK_TEST_REDIS") {
         Ok(name) if !name.is_empty() => name.parse().expect("TIDEMARK_TEST_REDIS"),
@@ -39,14 +40,15 @@ pub fn setup() -> RedisSetup {
     }
 }
 
-/// Why the test that runs in this thread makes no sense on the Redis to test on.
+/// Returns the reason why the current thread's test does not apply to this kind of Redis, if there is one.
 pub(crate) fn reason_to_skip(setup: &RedisSetup) -> Option<&'static str> {
     let thread = std::thread::current();
     let this = |(name, _): &&(&str, &str)| thread.name().is_some_and(|thread| thread == *name);
     setup.cluster.and_then(|_| ONE_NODE_ONLY.iter().find(this)).map(|(_, reason)| *reason)
 }
 
-/// A connection to the whole of Redis: a command goes where its key is, one without a key to every master.
+/// A connection to all of Redis. A command with a key goes to the node of the key, a command without a key to every
+/// master.
 #[derive(Clone)]
 pub struct Connection(Kind);
 
@@ -105,7 +107,7 @@ impl ConnectionLike for Connection {
     }
 }
 
-/// Servers of Redis that are connected and do not answer.
+/// Redis servers that are connected and do not respond.
 pub struct Hang(Vec<String>);
 
 impl Hang {
@@ -114,17 +116,17 @@ impl Hang {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// They go on with what they had.
+    /// Lets the servers continue with their data.
     pub fn end(self) {
         self.signal("CONT");
     }
 }
 
-/// Servers of Redis that go on and let nobody in: what they hold stays, of the same epoch.
+/// Redis servers that refuse all clients and keep their data and epoch.
 pub struct Refusal(Vec<MultiplexedConnection>);
 
 impl Refusal {
-    /// They let everybody in again.
+    /// Lets the servers accept clients again.
     pub async fn end(mut self) {
         for node in &mut self.0 {
             let set = redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(10_000).query_async::<()>(node).await;
@@ -133,16 +135,16 @@ impl Refusal {
     }
 }
 
-/// Redis out of reach of the functions.
+/// An outage of Redis for the functions.
 pub enum Away {
-    /// It refuses its clients, and its views survive.
+    /// Redis refuses its clients and keeps its views.
     Refusing(Refusal),
-    /// It is stopped, and its views are lost.
+    /// Redis is stopped and loses its views.
     Stopped,
 }
 
 impl Away {
-    /// Redis is in reach again.
+    /// Ends the outage.
     pub async fn end(self, world: &World) {
         match self {
             Self::Refusing(refusal) => refusal.end().await,
@@ -152,7 +154,7 @@ impl Away {
 }
 
 impl World {
-    /// Puts Redis out of reach, with views that survive or not.
+    /// Makes Redis unavailable. `survives` decides whether it keeps its views.
     pub async fn redis_away(&self, views_survive: bool) -> Away {
         if views_survive {
             return Away::Refusing(self.refuse_redis().await);
@@ -161,17 +163,17 @@ impl World {
         Away::Stopped
     }
 
-    /// Whether there is but one node.
+    /// Returns true if Redis is one node.
     pub fn is_one_node(&self) -> bool {
         !self.stack.redis_options().cluster
     }
 
-    /// A connection of the test's own to the whole of Redis.
+    /// A connection of the test to all of Redis.
     pub async fn redis(&self) -> Connection {
         Connection::open(self.stack.redis_options()).await
     }
 
-    /// Connections to every node that runs, for what is asked of a node.
+    /// Connections of the test to every running node.
     pub async fn redis_nodes(&self) -> Vec<MultiplexedConnection> {
         let mut nodes = Vec::new();
         for options in self.stack.redis_nodes() {
@@ -181,12 +183,12 @@ impl World {
         nodes
     }
 
-    /// Forgets everything Redis knows.
+    /// Deletes all data in Redis.
     pub async fn flush_redis(&self) {
         redis::cmd("FLUSHALL").query_async::<()>(&mut self.redis().await).await.expect("FLUSHALL");
     }
 
-    /// Lets no node answer until [`Hang::end`], however long that is.
+    /// Makes every node hang until [`Hang::end`].
     pub async fn hang_redis(&self) -> Hang {
         let infos = self.redis_info("server").await;
         let pid = |info: &String| info.lines().find_map(|line| line.strip_prefix("process_id:")).map(|pid| pid.trim().to_owned());
@@ -195,8 +197,9 @@ impl World {
         hang
     }
 
-    /// Lets no node serve anybody until [`Refusal::end`]. In a storm too: the refusal and the end of all other connections are one transaction, so that nobody is left to
-    /// drop the connection that ends it.
+    /// Makes every node refuse all clients until [`Refusal::end`]. The refusal and the end of all other connections
+    /// are one transaction. So in a storm too, no client is left that could drop the connection that ends the
+    /// refusal.
     pub async fn refuse_redis(&self) -> Refusal {
         let mut refusal = Refusal(Vec::new());
         for options in self.stack.redis_nodes() {
@@ -214,12 +217,12 @@ impl World {
         refusal
     }
 
-    /// Commands run so far, by name, on all nodes together.
+    /// The number of commands run, by name, summed over all nodes.
     pub async fn redis_calls(&self) -> BTreeMap<String, u64> {
         self.command_stats("calls").await
     }
 
-    /// Microseconds that commands of this name took so far, on all nodes together.
+    /// The time that commands of this name took, in microseconds, summed over all nodes.
     pub async fn redis_micros(&self, name: &str) -> u64 {
         self.command_stats("usec").await.get(name).copied().unwrap_or(0)
     }
@@ -236,14 +239,14 @@ impl World {
         stats
     }
 
-    /// Counts commands from zero again.
+    /// Resets the counts of commands to zero.
     pub async fn forget_redis_calls(&self) {
         for mut node in self.redis_nodes().await {
             redis::cmd("CONFIG").arg("RESETSTAT").query_async::<()>(&mut node).await.expect("CONFIG RESETSTAT");
         }
     }
 
-    /// A number that every node gives in a section of its INFO, all together.
+    /// The sum over all nodes of a number in a section of INFO.
     pub async fn redis_sum(&self, section: &str, name: &str) -> u64 {
         let number =
             |info: &String| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok());

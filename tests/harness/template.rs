@@ -1,4 +1,5 @@
-//! The template as tests look at it: its text, its resources as JSON, and what each function's role allows.
+//! The template in the form that tests use: its text, its resources as JSON, and the permissions of each function's
+//! role.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::repository;
 
-/// What a role allows: actions and the resources they are allowed on, as the template names them (`PostsTable`, `PostsTable/index/by-time`, `FanOutQueue`).
+/// Permissions of a role: actions and their resources, as the template names them (`PostsTable`,
+/// `PostsTable/index/by-time`, `FanOutQueue`).
 pub type Permissions = BTreeSet<(String, String)>;
 
-/// What Lambda itself does with a function's role, before and after the function is called.
+/// Actions that Lambda itself performs with a function's role.
 pub const BY_LAMBDA: [&str; 6] = [
     "sqs:ReceiveMessage",
     "sqs:DeleteMessage",
@@ -19,10 +21,8 @@ pub const BY_LAMBDA: [&str; 6] = [
     "dynamodb:ListStreams",
 ];
 
-/// A statement of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// Its name.
     pub sid: String,
     /// `service:Operation`.
     pub actions: BTreeSet<String>,
@@ -30,7 +30,6 @@ pub struct Statement {
     pub resources: BTreeSet<String>,
 }
 
-/// The template's text.
 pub fn template_text() -> String {
     std::fs::read_to_string(repository().join("template.yaml")).expect("template.yaml can be read")
 }
@@ -46,7 +45,7 @@ pub fn resources(template: &Value, kind: &str) -> BTreeMap<String, Value> {
     all.iter().filter(|(_, body)| body["Type"] == kind).map(|(id, body)| (id.clone(), body.clone())).collect()
 }
 
-/// The statements of every function's own role, by the name of the function's binary.
+/// The statements of every function's own role, by binary name.
 pub fn statements(template: &Value) -> BTreeMap<String, Vec<Statement>> {
     let of = |(id, function): (String, Value)| {
         let role = function["Properties"]["Role"]["Fn::GetAtt"].as_str().unwrap_or_else(|| panic!("{id} has no role of its own"));
@@ -59,7 +58,7 @@ pub fn statements(template: &Value) -> BTreeMap<String, Vec<Statement>> {
     resources(template, "AWS::Serverless::Function").into_iter().map(of).collect()
 }
 
-/// One statement that allows something.
+/// Parses one `Allow` statement.
 pub fn statement(statement: &Value) -> Statement {
     assert_eq!(statement["Effect"], "Allow", "{statement}");
     Statement {
@@ -69,7 +68,7 @@ pub fn statement(statement: &Value) -> Statement {
     }
 }
 
-/// Everything that these statements allow.
+/// The union of these statements.
 pub fn permissions<'a>(statements: impl IntoIterator<Item = &'a Statement>) -> Permissions {
     let pairs = |statement: &Statement| -> Vec<(String, String)> {
         let resources = |action: &String| statement.resources.iter().map(|resource| (action.clone(), resource.clone())).collect();
@@ -82,7 +81,7 @@ fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_else(|| vec![value.clone()])
 }
 
-/// `!GetAtt Table.Arn` and `!Sub "${Table.Arn}/index/name"`; anything else as it stands.
+/// Resolves `!GetAtt Table.Arn` and `!Sub "${Table.Arn}/index/name"`. Returns other values unchanged.
 fn resource_name(value: &Value) -> String {
     let arn = value["Fn::GetAtt"].as_str().map(str::to_owned);
     let sub = value["Fn::Sub"].as_str().map(|text| text.replace("${", "").replace('}', ""));
@@ -92,7 +91,7 @@ fn resource_name(value: &Value) -> String {
     }
 }
 
-/// The names that a Markdown document puts between backticks.
+/// The names between backticks in a Markdown text.
 pub fn quoted_names(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut in_block = false;
@@ -106,7 +105,7 @@ pub fn quoted_names(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rows of the Markdown tables under a heading, cell by cell, without headers.
+/// The rows of the Markdown tables under a heading as cells, without header rows.
 pub fn table_under(text: &str, heading: &str) -> Vec<Vec<String>> {
     let rest = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no heading {heading}")).1;
     let section = rest.split("\n#").next().unwrap_or_default();
@@ -118,7 +117,7 @@ pub fn table_under(text: &str, heading: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// An object's entries, or none.
+/// The entries of an object. Empty for any other value.
 pub fn entries(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }

@@ -34,7 +34,7 @@ async fn an_author_timeline_has_flags_and_totals() {
 }
 
 #[tokio::test]
-async fn nothing_of_an_author_not_followed_counts_as_unread() {
+async fn posts_of_an_author_who_is_not_followed_do_not_count_as_unread() {
     world(async |world| {
         world.user(10).publish("one").await;
         let (reader, author) = (world.user(1), world.user(10));
@@ -48,7 +48,7 @@ async fn nothing_of_an_author_not_followed_counts_as_unread() {
 }
 
 #[tokio::test]
-async fn a_post_deleted_while_a_page_is_made_is_left_out_and_the_next_page_begins_where_it_would_have() {
+async fn a_post_deleted_during_a_read_is_left_out_and_the_next_cursor_stays_the_same() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -56,7 +56,7 @@ async fn a_post_deleted_while_a_page_is_made_is_left_out_and_the_next_page_begin
             world.user(10).publish(&format!("{number}")).await;
         }
         world.idle().await;
-        // What a deletion leaves, as the page sees it that has read the author's head before it.
+        // The tombstone of a deletion that happens after the page has read the author's head.
         let dynamodb = world.dynamodb().await;
         for seq in [5, 2, 1] {
             let update =

@@ -1,10 +1,10 @@
-//! What every route refuses the same way.
+//! Errors that every route returns in the same way.
 
 use reqwest::Method;
 use tidemark_tests::world;
 
 #[tokio::test]
-async fn without_an_identity_nothing_is_answered() {
+async fn a_request_without_identity_is_refused() {
     world(async |world| {
         for token in [None, Some("0"), Some("abc"), Some("01"), Some("18446744073709551616")] {
             for (method, path) in [(Method::GET, "/v1/feed"), (Method::PUT, "/v1/following/2"), (Method::POST, "/v1/posts")] {
@@ -18,7 +18,7 @@ async fn without_an_identity_nothing_is_answered() {
 }
 
 #[tokio::test]
-async fn unknown_routes_and_methods_are_told_apart() {
+async fn an_unknown_route_and_an_unknown_method_are_different_errors() {
     world(async |world| {
         let user = world.user(1);
         for path in ["/", "/v1", "/v1/nothing", "/v1/feed/", "/v1/posts/1-1/unknown"] {

@@ -5,7 +5,7 @@ use serde_json::json;
 use tidemark_tests::world;
 
 #[tokio::test]
-async fn a_feed_holds_the_posts_of_the_followed_newest_first() {
+async fn a_feed_has_the_posts_of_followed_authors_newest_first() {
     world(async |world| {
         let reader = world.user(1);
         for author in [10, 20, 30] {
@@ -39,14 +39,14 @@ async fn a_feed_holds_the_posts_of_the_followed_newest_first() {
 }
 
 #[tokio::test]
-async fn a_follow_shows_the_newest_hundred_older_posts_as_read_to_the_next_read() {
+async fn after_a_follow_the_next_read_shows_the_newest_100_older_posts_as_read() {
     world(async |world| {
         let author = world.user(10);
         for number in 0..105 {
             author.publish(&format!("old {number}")).await;
         }
         world.idle().await;
-        // Nothing but the handler itself may be needed for the caller's next read.
+        // The workers are paused: the handler alone must prepare the caller's next read.
         for function in ["fan-out", "relation-projector"] {
             world.stack.pause(function).await.unwrap();
         }
@@ -69,7 +69,7 @@ async fn a_follow_shows_the_newest_hundred_older_posts_as_read_to_the_next_read(
 }
 
 #[tokio::test]
-async fn following_again_starts_afresh() {
+async fn a_repeated_follow_after_an_unfollow_starts_with_a_new_base() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         reader.put("/v1/following/10").await.ok();
@@ -92,7 +92,7 @@ async fn following_again_starts_afresh() {
 }
 
 #[tokio::test]
-async fn unread_pages_hold_exactly_what_counts() {
+async fn unread_pages_have_exactly_the_posts_that_count_as_unread() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -144,7 +144,7 @@ async fn pages_do_not_shift_while_posts_arrive() {
 }
 
 #[tokio::test]
-async fn deleted_posts_leave_feed_counts_and_pages() {
+async fn deleted_posts_disappear_from_feed_counts_and_pages() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -157,7 +157,7 @@ async fn deleted_posts_leave_feed_counts_and_pages() {
             world.user(10).delete(&format!("/v1/posts/10-{seq}")).await.ok();
         }
         let page = reader.get("/v1/feed?limit=4").await.ok();
-        assert_eq!(page["items"].as_array().unwrap().len(), 4, "a page thinned by deletions is refilled");
+        assert_eq!(page["items"].as_array().unwrap().len(), 4, "a page is refilled after deletions");
         world.idle().await;
         assert_eq!(reader.feed_ids().await, ["10-6", "10-5", "10-4", "10-2", "10-1"]);
         assert_eq!(reader.unread_total().await, 5);
@@ -166,7 +166,7 @@ async fn deleted_posts_leave_feed_counts_and_pages() {
 }
 
 #[tokio::test]
-async fn a_deleted_post_leaves_page_and_count_before_its_retraction() {
+async fn a_deleted_post_disappears_from_page_and_count_before_its_retraction() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -192,7 +192,7 @@ async fn a_deleted_post_leaves_page_and_count_before_its_retraction() {
 }
 
 #[tokio::test]
-async fn an_unread_page_costs_what_a_page_costs() {
+async fn an_unread_page_costs_as_much_as_any_page() {
     world(async |world| {
         let reader = world.user(1);
         for author in 10..15 {
@@ -205,7 +205,7 @@ async fn an_unread_page_costs_what_a_page_costs() {
         for author in 10..15 {
             reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": 100 })).await.ok();
         }
-        // The two oldest of all, below 498 that are read.
+        // The two oldest unread posts, below 498 read ones.
         for seq in 1..=2 {
             reader.delete(&format!("/v1/posts/10-{seq}/read")).await.ok();
         }
@@ -222,7 +222,7 @@ async fn an_unread_page_costs_what_a_page_costs() {
 }
 
 #[tokio::test]
-async fn a_feed_goes_on_past_its_cap_without_a_seam() {
+async fn a_feed_continues_past_its_cap_without_gap_or_repetition() {
     world(async |world| {
         let reader = world.user(1);
         let authors: Vec<u64> = (10..18).collect();
@@ -239,7 +239,7 @@ async fn a_feed_goes_on_past_its_cap_without_a_seam() {
         }))
         .await;
         world.idle().await;
-        // The view is rebuilt at this first read: 1,000 newest in Redis, the other 280 from the facts.
+        // The first read rebuilds the view: the newest 1,000 go to Redis, the other 280 come from the facts.
         for status in ["all", "unread"] {
             let items = reader.walk(&format!("/v1/feed?status={status}"), 97).await;
             let mut ids: Vec<&str> = items.iter().map(|item| item["id"].as_str().unwrap()).collect();

@@ -22,7 +22,7 @@ async fn follow_and_unfollow_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn nobody_follows_themselves() {
+async fn a_user_cannot_follow_themselves() {
     world(async |world| {
         let answer = world.user(1).put("/v1/following/1").await;
         assert_eq!(answer.problem(), (422, "/problems/self-follow"));
@@ -31,7 +31,7 @@ async fn nobody_follows_themselves() {
 }
 
 #[tokio::test]
-async fn many_are_followed_each_as_if_alone() {
+async fn each_follow_of_a_batch_succeeds_or_fails_on_its_own() {
     world(async |world| {
         let results = world.user(1).post("/v1/following", &json!({ "authors": ["2", "1", "3", "2"] })).await.ok();
         let results = results["results"].as_array().unwrap().clone();
@@ -47,7 +47,7 @@ async fn many_are_followed_each_as_if_alone() {
 }
 
 #[tokio::test]
-async fn six_hundred_follows_at_once_make_five_hundred_edges() {
+async fn six_hundred_concurrent_follows_make_five_hundred_edges() {
     world(async |world| {
         let reader = world.user(1);
         let answers = join_all((2..=601).map(|author| {
@@ -61,7 +61,7 @@ async fn six_hundred_follows_at_once_make_five_hundred_edges() {
         let app = world.stack.app("follow").unwrap();
         assert_eq!(app.stores.edges.following("1".parse().unwrap()).await.unwrap().len(), 500);
 
-        // One place is free again, and only one.
+        // Exactly one place is free again.
         let made = answers.iter().position(|answer| answer.status == 200).unwrap() + 2;
         reader.delete(&format!("/v1/following/{made}")).await.ok();
         let more = reader.post("/v1/following", &json!({ "authors": ["1001", "1002", "1003"] })).await.ok();

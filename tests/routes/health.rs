@@ -5,7 +5,7 @@ use tidemark_local::RedisData;
 use tidemark_tests::world;
 
 #[tokio::test]
-async fn health_names_what_is_down() {
+async fn health_names_unavailable_stores() {
     world(async |world| {
         let anybody = world.stranger(None);
         let well = json!({ "status": "ok", "redis": "ok", "dynamodb": "ok", "sqs": "ok" });

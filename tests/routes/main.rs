@@ -1,4 +1,4 @@
-//! The HTTP contract, route by route: one module for each group of routes, on a whole stack.
+//! The HTTP API, route by route. Each module tests a group of routes on a whole stack.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod authors;

@@ -23,7 +23,7 @@ async fn counts(user: &User, platform: u16) -> (u64, u64) {
     (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
 }
 
-/// Ids and read flags of the whole list.
+/// The ids and read flags of the whole list.
 async fn list(user: &User, platform: u16) -> Vec<(String, bool)> {
     let items = user.walk(&format!("/v1/notices?platform={platform}"), 3).await;
     items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["read"].as_bool().unwrap())).collect()
@@ -46,7 +46,7 @@ async fn a_notice_is_published_on_platforms_read_and_deleted() {
             "id": id, "platform": platform, "seq": 1, "title": "Maintenance", "body": "On Sunday.",
             "created_at": created_at, "expires_at": "2099-01-01T00:00:00.000Z",
         });
-        assert_eq!(items, json!([expected("7-1", 7), expected("65535-1", 65_535)]), "one notice a platform");
+        assert_eq!(items, json!([expected("7-1", 7), expected("65535-1", 65_535)]), "one notice for each platform");
 
         let page = reader.get("/v1/notices?platform=7").await.ok();
         let item = json!({ "id": "7-1", "title": "Maintenance", "created_at": created_at, "read": false });
@@ -58,7 +58,7 @@ async fn a_notice_is_published_on_platforms_read_and_deleted() {
         let seen = reader.get("/v1/notices/7-1").await.ok();
         let mut whole = expected("7-1", 7);
         whole["read"] = json!(true);
-        assert_eq!(seen, whole, "nobody but an administrator is told how many have read it");
+        assert_eq!(seen, whole, "only an administrator sees the number of readers");
         assert_eq!(readers(&admin, "7-1").await, 1);
         for _ in 0..2 {
             assert_eq!(reader.delete("/v1/notices/7-1/read").await.ok(), json!({ "read": false, "unread": 1 }));
@@ -75,13 +75,13 @@ async fn a_notice_is_published_on_platforms_read_and_deleted() {
             assert_eq!(reader.put(&format!("{path}/read")).await.problem(), (404, "/problems/not-found"));
             assert_eq!(reader.delete(&format!("{path}/read")).await.problem(), (404, "/problems/not-found"));
         }
-        assert_eq!(publish(&admin, json!([7]), "Next").await, ["7-2"], "a number is never given twice");
+        assert_eq!(publish(&admin, json!([7]), "Next").await, ["7-2"], "a number is never reused");
     })
     .await;
 }
 
 #[tokio::test]
-async fn only_the_scope_allows_to_write() {
+async fn only_a_caller_with_the_scope_can_write() {
     world(async |world| {
         let admin = administrator(world);
         publish(&admin, json!([1]), "x").await;
@@ -111,7 +111,7 @@ async fn only_the_scope_allows_to_write() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_and_changes_nothing() {
+async fn an_invalid_request_names_its_field_and_changes_nothing() {
     world(async |world| {
         let admin = administrator(world);
         let cases = [
@@ -135,7 +135,7 @@ async fn what_is_wrong_is_named_and_changes_nothing() {
         for (body, field) in cases {
             assert_eq!(admin.post("/v1/notices", &body).await.field(), field, "{body:.80}");
         }
-        assert_eq!(publish(&admin, json!([1]), &"ü".repeat(200)).await, ["1-1"], "what was refused changed nothing");
+        assert_eq!(publish(&admin, json!([1]), &"ü".repeat(200)).await, ["1-1"], "a refused request changes nothing");
         for (body, field) in [
             (json!({}), "title"),
             (json!({ "title": "x", "renotify": "yes" }), "renotify"),
@@ -175,7 +175,7 @@ async fn what_is_wrong_is_named_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_edit_replaces_and_notifying_again_makes_it_unread_for_everybody() {
+async fn an_edit_replaces_a_notice_and_renotify_makes_it_unread_for_all_readers() {
     world(async |world| {
         let (admin, one, two) = (administrator(world), world.user(1), world.user(2));
         for title in ["a", "b", "c"] {
@@ -191,7 +191,7 @@ async fn an_edit_replaces_and_notifying_again_makes_it_unread_for_everybody() {
         assert_eq!(titles().await, ["c", "b", "a"]);
         let edited = put(&admin, "/v1/notices/5-2", json!({ "title": "B", "body": "new" })).await.ok();
         assert_eq!((&edited["title"], &edited["body"], &edited["expires_at"]), (&json!("B"), &json!("new"), &Value::Null));
-        assert_eq!((counts(&one, 5).await, readers(&admin, "5-2").await), ((0, 3), 2), "an edit alone leaves it read");
+        assert_eq!((counts(&one, 5).await, readers(&admin, "5-2").await), ((0, 3), 2), "an edit without renotify leaves it read");
         assert_eq!(titles().await, ["c", "B", "a"]);
 
         put(&admin, "/v1/notices/5-2", json!({ "title": "B!", "renotify": true })).await.ok();
@@ -201,7 +201,7 @@ async fn an_edit_replaces_and_notifying_again_makes_it_unread_for_everybody() {
             assert_eq!(reader.get("/v1/notices/5-2").await.ok()["read"], false);
         }
         assert_eq!(readers(&admin, "5-2").await, 0);
-        assert_eq!(admin.get("/v1/notices/5-2").await.ok()["body"], Value::Null, "what a PUT leaves out is gone");
+        assert_eq!(admin.get("/v1/notices/5-2").await.ok()["body"], Value::Null, "a field that a PUT omits is removed");
         one.put("/v1/notices/5-2/read").await.ok();
         assert_eq!((readers(&admin, "5-2").await, counts(&one, 5).await, counts(&two, 5).await), (1, (0, 3), (1, 2)));
     })
@@ -209,7 +209,7 @@ async fn an_edit_replaces_and_notifying_again_makes_it_unread_for_everybody() {
 }
 
 #[tokio::test]
-async fn through_marks_all_up_to_there_and_never_goes_back() {
+async fn through_marks_all_earlier_notices_and_never_goes_back() {
     world(async |world| {
         let (admin, reader) = (administrator(world), world.user(1));
         for number in 1..=6 {
@@ -226,11 +226,11 @@ async fn through_marks_all_up_to_there_and_never_goes_back() {
         assert_eq!(
             through(json!(3)).await,
             json!({ "changed": 1, "unread": 3, "read": 3 }),
-            "but it covers what was notified again"
+            "through covers a notice with a new slot"
         );
         assert_eq!(through(json!(1000.0)).await, json!({ "changed": 3, "unread": 0, "read": 6 }));
         publish(&admin, json!([5]), "later").await;
-        assert_eq!(counts(&reader, 5).await, (1, 6), "what comes later stays unread");
+        assert_eq!(counts(&reader, 5).await, (1, 6), "later notices stay unread");
         for (seq, expected) in (1..=6).map(|seq| (seq, 1)).chain([(7, 0)]) {
             assert_eq!(readers(&admin, &format!("5-{seq}")).await, expected, "{seq}");
         }
@@ -240,7 +240,7 @@ async fn through_marks_all_up_to_there_and_never_goes_back() {
 }
 
 #[tokio::test]
-async fn many_are_deleted_at_once() {
+async fn one_request_deletes_many_notices() {
     world(async |world| {
         let (admin, reader) = (administrator(world), world.user(1));
         for _ in 0..60 {
@@ -261,7 +261,7 @@ async fn many_are_deleted_at_once() {
 }
 
 #[tokio::test]
-async fn pages_give_each_notice_once_while_notices_arrive() {
+async fn pages_show_each_notice_once_while_notices_arrive() {
     world(async |world| {
         let (admin, reader) = (administrator(world), world.user(1));
         for number in 1..=11 {
@@ -276,7 +276,7 @@ async fn pages_give_each_notice_once_while_notices_arrive() {
             assert_eq!(body["next_cursor"].is_string(), next.is_some());
             publish(&admin, json!([5]), "new").await;
             if round == 1 {
-                // What is notified again keeps its place, what is deleted on the way is not shown.
+                // A notice with `renotify` keeps its place. A notice deleted in the meantime is not shown.
                 put(&admin, "/v1/notices/5-10", json!({ "title": "10", "renotify": true })).await.ok();
                 admin.delete("/v1/notices/5-4").await.ok();
             }
@@ -287,14 +287,14 @@ async fn pages_give_each_notice_once_while_notices_arrive() {
         }
         assert_eq!(seen, ["11", "10", "9", "8", "7", "6", "5", "3", "2", "1"]);
         let cursor = reader.get("/v1/notices?platform=5&limit=3").await.ok()["next_cursor"].as_str().unwrap().to_owned();
-        assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor", "of another list");
+        assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor", "a cursor of another list");
         assert_eq!(reader.get("/v1/notices?platform=5&limit=20").await.ok()["next_cursor"], Value::Null);
     })
     .await;
 }
 
 #[tokio::test]
-async fn one_key_publishes_once() {
+async fn requests_with_the_same_key_publish_once() {
     world(async |world| {
         let admin = administrator(world);
         let publish = |key: &str, title: &str| {
@@ -311,26 +311,26 @@ async fn one_key_publishes_once() {
         assert_eq!(publish("", "x").await.field(), "Idempotency-Key");
         admin.delete("/v1/notices?id=1-1&id=2-1").await;
         put(&admin, "/v1/notices/1-2", json!({ "title": "changed" })).await.ok();
-        assert_eq!(publish("k", "Same").await.ok(), first, "the first answer, though the notices are gone");
+        assert_eq!(publish("k", "Same").await.ok(), first, "the first response, although the notices are deleted");
         let post = json!({ "title": "a post" }).to_string();
         assert_eq!(
             admin.send(Method::POST, "/v1/posts", &[("idempotency-key", "k")], Some(post)).await.status,
             201,
-            "a key of its own"
+            "another key publishes again"
         );
     })
     .await;
 }
 
 #[tokio::test]
-async fn concurrent_publishes_leave_no_gap_and_concurrent_readers_are_all_counted() {
+async fn concurrent_publishes_leave_no_gap_and_all_concurrent_readers_count() {
     world(async |world| {
         let admin = administrator(world);
         let published = join_all((0..20).map(|_| publish(&admin, json!([3]), "x"))).await;
         let mut seqs: Vec<u64> = published.iter().map(|ids| ids[0].split_once('-').unwrap().1.parse().unwrap()).collect();
         seqs.sort_unstable();
         assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
-        // Each reader on four devices at once, and some of them change their mind.
+        // Each reader uses four devices at once. Some readers mark the notice unread again.
         let marks = (1..=30_u64).flat_map(|user| (0..4).map(move |device| (user, device)));
         join_all(marks.map(async |(user, device)| match device {
             0 => drop(world.user(user).post("/v1/notices/reads", &json!({ "platform": 3, "through": 20 })).await.ok()),

@@ -1,4 +1,4 @@
-//! openapi.yaml and the template agree on the routes, both ways; openapi.yaml and the domain on what an id is.
+//! openapi.yaml and the template have the same routes; openapi.yaml and the domain accept the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ fn document() -> Value {
     serde_yaml_ng::from_str(&text).unwrap()
 }
 
-/// Every operation of openapi.yaml, as `METHOD /path`, with what its path says beside it.
+/// Every operation of openapi.yaml as `METHOD /path`, with the entries that apply to its whole path.
 fn operations(document: &Value) -> BTreeMap<String, (&Value, &Value)> {
     let mut operations = BTreeMap::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -44,7 +44,7 @@ fn openapi_and_template_have_the_same_routes() {
         assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{key}");
         let route = &routes[&key];
         let open = operation["security"].as_array().is_some_and(Vec::is_empty);
-        assert_eq!(open, !route.authorized, "{key}: who may call");
+        assert_eq!(open, !route.authorized, "{key}: required authorization");
 
         let inside = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let declared = item["parameters"].as_array().into_iter().flatten().map(|parameter| {
@@ -58,14 +58,14 @@ fn openapi_and_template_have_the_same_routes() {
         assert_eq!(answers("401"), route.authorized, "{key}: 401");
         assert_eq!(answers("413"), operation.get("requestBody").is_some(), "{key}: 413");
         assert_eq!(answers("503"), key != "GET /v1/health", "{key}: 503");
-        assert!(answers("429") && answers("500"), "{key}: what any route may answer");
+        assert!(answers("429") && answers("500"), "{key}: responses that every route may return");
         let scoped = operation["security"].pointer("/0/Jwt/0").is_some();
         assert!(!scoped || answers("403"), "{key}: 403");
     }
 }
 
 #[test]
-fn openapi_takes_the_ids_that_the_domain_takes() {
+fn openapi_and_the_domain_accept_the_same_ids() {
     let document = document();
     let agree = |schema: &str, texts: &[&str], parses: fn(&str) -> bool| {
         let pattern = document["components"]["schemas"][schema]["pattern"].as_str().unwrap();
@@ -78,7 +78,7 @@ fn openapi_takes_the_ids_that_the_domain_takes() {
     for around in [0, 10, 65_535, (1 << 53) - 1, (1 << 53) + 20, u128::from(u64::MAX), u128::from(u64::MAX) * 10] {
         numbers.extend((around.saturating_sub(3)..around + 4).flat_map(|number| [number.to_string(), format!("0{number}")]));
     }
-    // One digit more or less at every place of the largest.
+    // The largest id with one digit more or less at each place.
     for largest in [u64::MAX, (1 << 53) - 1, 65_535] {
         for place in 0..largest.ilog10() + 1 {
             let step = u128::from(10_u64.pow(place));

@@ -18,7 +18,7 @@ async fn a_post_is_published_read_and_deleted() {
         let seen = other.get("/v1/posts/1042-1").await.ok();
         assert_eq!((&seen["title"], &seen["body"], &seen["created_at"]), (&json!("First"), &json!("Long"), &post["created_at"]));
         assert_eq!((&seen["read"], &seen["liked"], &seen["favorited"]), (&json!(false), &json!(false), &json!(false)));
-        assert_eq!(author.get("/v1/posts/1042-1").await.ok()["read"], true, "one's own post is read");
+        assert_eq!(author.get("/v1/posts/1042-1").await.ok()["read"], true, "the author's own post is read");
 
         assert_eq!(other.delete("/v1/posts/1042-1").await.problem(), (403, "/problems/forbidden"));
         for _ in 0..2 {
@@ -26,13 +26,13 @@ async fn a_post_is_published_read_and_deleted() {
         }
         assert_eq!(other.get("/v1/posts/1042-1").await.problem(), (404, "/problems/not-found"));
         assert_eq!(author.delete("/v1/posts/1042-2").await.problem(), (404, "/problems/not-found"));
-        assert_eq!(author.publish("Second").await, "1042-2", "a number is never given twice");
+        assert_eq!(author.publish("Second").await, "1042-2", "a number is never reused");
     })
     .await;
 }
 
 #[tokio::test]
-async fn titles_and_bodies_have_bounds() {
+async fn titles_and_bodies_have_size_limits() {
     world(async |world| {
         let author = world.user(1);
         let cases = [
@@ -49,13 +49,13 @@ async fn titles_and_bodies_have_bounds() {
             assert_eq!(author.post("/v1/posts", &body).await.field(), field, "{body:.60}");
         }
         let most = json!({ "title": "ü".repeat(200), "body": "y".repeat(65_536) });
-        assert_eq!(author.post("/v1/posts", &most).await.ok()["id"], "1-1", "what was refused changed nothing");
+        assert_eq!(author.post("/v1/posts", &most).await.ok()["id"], "1-1", "a refused request changes nothing");
     })
     .await;
 }
 
 #[tokio::test]
-async fn one_key_makes_one_post() {
+async fn requests_with_the_same_key_make_one_post() {
     world(async |world| {
         let author = world.user(1);
         let publish = |key: &str, title: &str| {
@@ -71,7 +71,7 @@ async fn one_key_makes_one_post() {
             assert_eq!(publish(bad, "x").await.field(), "Idempotency-Key");
         }
         author.delete("/v1/posts/1-1").await.ok();
-        assert_eq!(publish("k", "Same").await.ok(), first, "the first answer, though the post is gone");
+        assert_eq!(publish("k", "Same").await.ok(), first, "the first response, although the post is deleted");
     })
     .await;
 }
@@ -96,7 +96,7 @@ async fn concurrent_publishes_of_one_author_leave_no_gap() {
 }
 
 #[tokio::test]
-async fn delivery_is_exact() {
+async fn the_delivery_status_counts_every_follower() {
     world(async |world| {
         world.follow(1..=23, 99).await;
         let author = world.user(99);
@@ -123,7 +123,7 @@ async fn delivery_is_exact() {
 }
 
 #[tokio::test]
-async fn deleting_cancels_what_is_left() {
+async fn a_deletion_cancels_the_remaining_delivery() {
     world(async |world| {
         world.follow(1..=5, 99).await;
         world.user(1).feed_ids().await;

@@ -1,4 +1,4 @@
-//! `/v1/posts/{post}/like` and `…/favorite`, and where they show.
+//! `/v1/posts/{post}/like` and `…/favorite`, and the responses that show them.
 
 use std::time::Duration;
 
@@ -7,14 +7,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_tests::{User, World, world, world_with};
 
-/// Flags and counts of one post as its own route says them.
+/// Flags and counts of one post, from the post's own route.
 async fn post(user: &User, id: &str) -> (bool, bool, u64, u64) {
     let post = user.get(&format!("/v1/posts/{id}")).await.ok();
     let count = |name: &str| post[name].as_u64().unwrap();
     (post["liked"] == true, post["favorited"] == true, count("likes"), count("favorites"))
 }
 
-/// The flags on a page.
 async fn flags(user: &User, path: &str) -> Vec<(String, bool, bool)> {
     let items = user.walk(path, 2).await;
     items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["liked"] == true, item["favorited"] == true)).collect()
@@ -27,7 +26,7 @@ async fn received(world: &World, author: u64) -> (Value, Value) {
 }
 
 #[tokio::test]
-async fn a_reaction_counts_once_however_often_repeated() {
+async fn a_repeated_reaction_counts_once() {
     world(async |world| {
         let (reader, other) = (world.user(1), world.user(u64::MAX));
         world.user(10).publish("one").await;
@@ -42,11 +41,15 @@ async fn a_reaction_counts_once_however_often_repeated() {
         assert_eq!((post(&reader, "10-1").await, post(&other, "10-1").await), ((true, false, 2, 1), (true, true, 2, 1)));
         for _ in 0..3 {
             assert_eq!(reader.delete("/v1/posts/10-1/like").await.ok(), json!({ "liked": false }));
-            assert_eq!(reader.delete("/v1/posts/10-1/favorite").await.ok(), json!({ "favorited": false }), "it never was");
+            assert_eq!(
+                reader.delete("/v1/posts/10-1/favorite").await.ok(),
+                json!({ "favorited": false }),
+                "the post was not a favorite"
+            );
             assert_eq!(post(&reader, "10-1").await, (false, false, 1, 1));
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
         }
-        // One's own post counts like any other.
+        // A reaction to the user's own post counts like any other.
         world.user(10).put("/v1/posts/10-1/like").await.ok();
         assert_eq!(received(world, 10).await, (json!(2), json!(1)));
     })
@@ -54,7 +57,7 @@ async fn a_reaction_counts_once_however_often_repeated() {
 }
 
 #[tokio::test]
-async fn the_callers_next_page_shows_it_wherever_posts_are_shown() {
+async fn the_callers_next_page_shows_the_reaction_on_every_route() {
     world(async |world| {
         let reader = world.user(1);
         for author in [10, 20] {
@@ -63,7 +66,7 @@ async fn the_callers_next_page_shows_it_wherever_posts_are_shown() {
             world.user(author).publish("two").await;
         }
         world.idle().await;
-        // Nothing but the handler itself may be needed.
+        // The workers are paused: the handler alone must prepare the next page.
         for function in ["fan-out", "relation-projector"] {
             world.stack.pause(function).await.unwrap();
         }
@@ -93,8 +96,8 @@ async fn the_callers_next_page_shows_it_wherever_posts_are_shown() {
                 }
             }
         }
-        assert_ne!(etag().await, before, "a page with another flag is another page");
-        // The pages of another user do not show it.
+        assert_ne!(etag().await, before, "a page with another flag has another etag");
+        // Other users' pages do not show the reaction.
         assert!(flags(&world.user(2), "/v1/authors/20/posts").await.iter().all(|(_, liked, favorited)| !liked && !favorited));
         for function in ["fan-out", "relation-projector"] {
             world.stack.resume(function).unwrap();
@@ -104,7 +107,7 @@ async fn the_callers_next_page_shows_it_wherever_posts_are_shown() {
 }
 
 #[tokio::test]
-async fn a_page_has_its_flags_in_the_trip_that_brings_its_titles() {
+async fn a_page_reads_flags_and_titles_in_one_round_trip() {
     world(async |world| {
         let reader = world.user(1);
         for author in 10..30 {
@@ -119,12 +122,12 @@ async fn a_page_has_its_flags_in_the_trip_that_brings_its_titles() {
         world.forget_redis_calls().await;
         reader.get("/v1/feed?limit=100").await.ok();
         let calls = world.redis_calls().await;
-        // On a cluster, titles are one MGET a slot.
+        // On a cluster, titles are one MGET for each slot.
         let titles = if world.is_one_node() { 1 } else { 20 };
         assert_eq!((calls.get("mget"), calls.get("hmget")), (Some(&titles), Some(&1)));
-        assert_eq!(calls.get("fcall"), None, "nothing was missing");
+        assert_eq!(calls.get("fcall"), None, "all flags were in Redis");
 
-        // Whatever is lost or damaged is read from the facts again.
+        // Lost or damaged data is read from the facts again.
         let key = redis.keys::<_, Vec<String>>("*:x:1").await.unwrap().remove(0);
         for damage in ["lost", "damaged", "of another layout"] {
             match damage {
@@ -139,7 +142,7 @@ async fn a_page_has_its_flags_in_the_trip_that_brings_its_titles() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused_and_changes_nothing() {
+async fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         author.publish("kept").await;
@@ -162,14 +165,14 @@ async fn what_is_not_there_is_refused_and_changes_nothing() {
             assert_eq!(stranger.problem(), (401, "/problems/unauthorized"));
         }
         assert_eq!(post(&reader, "10-1").await, (false, false, 0, 0));
-        assert_eq!(received(world, 10).await, (json!(1), json!(1)), "what was received stays received");
+        assert_eq!(received(world, 10).await, (json!(1), json!(1)), "received reactions stay counted");
     })
     .await;
 }
 
 #[tokio::test]
-async fn reactions_go_on_without_redis_and_reach_a_view_that_survived() {
-    // Long enough that no task is given up before Redis is back.
+async fn reactions_work_without_redis_and_reach_a_surviving_view() {
+    // Long enough that Redis is available again before a task is given up.
     world_with(
         |options| options.retry_delay = Duration::from_secs(4),
         async |world| {

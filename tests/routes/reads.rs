@@ -39,7 +39,7 @@ async fn one_post_is_read_and_unread_again() {
 }
 
 #[tokio::test]
-async fn many_are_read_at_once_and_what_does_not_exist_is_not_counted() {
+async fn a_list_of_posts_is_marked_and_missing_posts_do_not_count() {
     world(async |world| {
         let reader = prepared(world, 5).await;
         world.user(10).delete("/v1/posts/10-5").await.ok();
@@ -51,12 +51,12 @@ async fn many_are_read_at_once_and_what_does_not_exist_is_not_counted() {
 }
 
 #[tokio::test]
-async fn through_never_goes_back_and_never_covers_what_is_to_come() {
+async fn through_never_goes_back_and_never_covers_later_posts() {
     world(async |world| {
         let reader = prepared(world, 10).await;
         assert_eq!(reads(&reader, json!({ "author": "10", "through": 6 })).await, (6, 14));
         assert_eq!(reader.delete("/v1/posts/10-2/read").await.ok()["unread"]["total"], 15);
-        assert_eq!(reads(&reader, json!({ "author": "10", "through": "4" })).await, (0, 15), "an older one changes nothing");
+        assert_eq!(reads(&reader, json!({ "author": "10", "through": "4" })).await, (0, 15), "a lower number changes nothing");
         assert_eq!(reads(&reader, json!({ "author": "10", "through": 8 })).await, (3, 12));
         assert_eq!(reads(&reader, json!({ "author": "10", "through": 1000.0 })).await, (2, 10));
         world.user(10).publish("later").await;
@@ -67,7 +67,7 @@ async fn through_never_goes_back_and_never_covers_what_is_to_come() {
 }
 
 #[tokio::test]
-async fn all_covers_what_existed_before() {
+async fn a_mark_of_everything_covers_only_existing_posts() {
     world(async |world| {
         let reader = prepared(world, 4).await;
         let timeline = reader.get("/v1/authors/20/posts").await.ok();
@@ -89,7 +89,7 @@ async fn all_covers_what_existed_before() {
 }
 
 #[tokio::test]
-async fn exactly_one_of_the_three_forms() {
+async fn a_request_must_have_exactly_one_of_the_three_forms() {
     world(async |world| {
         let reader = world.user(1);
         let cases = [
@@ -117,7 +117,7 @@ async fn exactly_one_of_the_three_forms() {
 }
 
 #[tokio::test]
-async fn posts_from_before_the_follow_and_ones_own_do_not_become_unread() {
+async fn older_posts_and_own_posts_do_not_become_unread() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         author.publish("old").await;
@@ -130,7 +130,7 @@ async fn posts_from_before_the_follow_and_ones_own_do_not_become_unread() {
 }
 
 #[tokio::test]
-async fn a_read_that_overtakes_its_delivery_stays() {
+async fn a_mark_before_the_delivery_stays() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         reader.put("/v1/following/10").await.ok();
@@ -139,7 +139,7 @@ async fn a_read_that_overtakes_its_delivery_stays() {
         let first = author.publish("one").await;
         author.publish("two").await;
         reader.put(&format!("/v1/posts/{first}/read")).await.ok();
-        assert_eq!(reader.unread_total().await, 0, "nothing was delivered yet");
+        assert_eq!(reader.unread_total().await, 0, "no post is delivered yet");
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         assert_eq!(reader.feed("all").await, [("10-2".to_owned(), false), ("10-1".to_owned(), true)]);
@@ -149,7 +149,7 @@ async fn a_read_that_overtakes_its_delivery_stays() {
 }
 
 #[tokio::test]
-async fn two_devices_at_once_end_as_the_facts_say() {
+async fn marks_of_two_devices_leave_a_view_that_agrees_with_the_facts() {
     world(async |world| {
         let reader = prepared(world, 20).await;
         let marks = (1..=20).flat_map(|seq| [(seq, true), (seq, seq % 2 == 0)]);
@@ -164,7 +164,7 @@ async fn two_devices_at_once_end_as_the_facts_say() {
         let before = (reader.feed("all").await, reader.unread_total().await);
         world.idle().await;
         world.flush_redis().await;
-        assert_eq!((reader.feed("all").await, reader.unread_total().await), before, "the view was what the facts are");
+        assert_eq!((reader.feed("all").await, reader.unread_total().await), before, "the view agreed with the facts");
     })
     .await;
 }

@@ -16,9 +16,9 @@ async fn follow_many(world: &World, followers: std::ops::Range<u64>, author: u64
 }
 
 #[tokio::test]
-async fn lists_are_newest_first_and_show_ones_own_change_at_once() {
+async fn lists_are_newest_first_and_show_the_callers_change_at_once() {
     world(async |world| {
-        // Nothing but the handler itself may be needed.
+        // The workers are paused: the handler alone must update the lists.
         world.stack.pause("relation-projector").await.unwrap();
         let reader = world.user(1);
         let following = async || users(&reader.walk("/v1/users/1/following", 2).await);
@@ -41,7 +41,7 @@ async fn lists_are_newest_first_and_show_ones_own_change_at_once() {
 }
 
 #[tokio::test]
-async fn followers_go_on_past_the_cached_thousand_without_a_seam() {
+async fn followers_continue_past_the_cached_thousand_without_gap_or_repetition() {
     world(async |world| {
         follow_many(world, 1_000..3_500, 9).await;
         world.idle().await;
@@ -76,7 +76,7 @@ async fn followers_go_on_past_the_cached_thousand_without_a_seam() {
 }
 
 #[tokio::test]
-async fn a_walk_while_others_come_and_go_misses_and_doubles_nobody_who_stayed() {
+async fn pages_show_each_lasting_follower_exactly_once_while_others_come_and_go() {
     world(async |world| {
         follow_many(world, 10_000..11_600, 9).await;
         world.idle().await;
@@ -101,14 +101,14 @@ async fn a_walk_while_others_come_and_go_misses_and_doubles_nobody_who_stayed() 
             distinct.sort_unstable();
             distinct.dedup();
             assert_eq!(distinct.len(), walked.len(), "nobody twice");
-            assert!(stayed.iter().all(|user| distinct.binary_search(user).is_ok()), "nobody who stayed is missed");
+            assert!(stayed.iter().all(|user| distinct.binary_search(user).is_ok()), "every lasting follower is listed");
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn status_is_seen_from_the_caller() {
+async fn status_shows_relations_of_the_caller() {
     world(async |world| {
         let caller = world.user(1);
         caller.put("/v1/following/2").await.ok();
@@ -175,7 +175,7 @@ async fn counters_are_exact_and_a_damaged_record_is_restored() {
 }
 
 #[tokio::test]
-async fn an_empty_list_is_remembered_and_forgotten_at_the_first_follow() {
+async fn an_empty_list_is_cached_until_the_first_follow() {
     world(async |world| {
         let reader = world.user(1);
         assert!(reader.walk("/v1/users/9/followers", 5).await.is_empty());
@@ -209,7 +209,7 @@ async fn cursors_and_offsets_are_checked() {
 }
 
 #[tokio::test]
-async fn lists_answer_without_redis() {
+async fn lists_work_without_redis() {
     world(async |world| {
         follow_many(world, 10..14, 2).await;
         world.idle().await;
@@ -227,7 +227,7 @@ async fn lists_answer_without_redis() {
 }
 
 #[tokio::test]
-async fn a_hot_list_spares_redis_and_is_never_stale_for_who_changed_it() {
+async fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
     world(async |world| {
         follow_many(world, 10..14, 2).await;
         world.idle().await;
@@ -241,7 +241,7 @@ async fn a_hot_list_spares_redis_and_is_never_stale_for_who_changed_it() {
         for _ in 0..10 {
             assert_eq!(users(reader.get(path).await.ok()["items"].as_array().unwrap()).len(), 4);
         }
-        assert_eq!(lists().await, before, "the list itself was not read");
+        assert_eq!(lists().await, before, "Redis was not called for the list");
         for (change, expected) in [(true, 5), (false, 4), (true, 5)] {
             let path_of_change = "/v1/following/2";
             if change {

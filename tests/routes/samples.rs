@@ -1,4 +1,5 @@
-//! Every route and every other trigger of a function has a sample event, and no sample is of a route that is gone.
+//! Every route and every other trigger of a function has a sample event, and every sample belongs to an existing
+//! route.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +26,7 @@ fn every_route_and_trigger_has_a_sample_event() {
             };
             assert!(found, "no sample in events/{} for {}", function.binary, event.name);
         }
-        assert!(sampled.is_empty(), "{} has no such routes: {sampled:?}", function.binary);
+        assert!(sampled.is_empty(), "{} does not have the routes of these samples: {sampled:?}", function.binary);
         for (path, sample) in samples.iter().filter(|(_, sample)| sample.get("routeKey").is_some()) {
             let context = &sample["requestContext"];
             let method_and_path = (&context["http"]["method"], &context["http"]["path"]);

@@ -4,7 +4,7 @@ use serde_json::json;
 use tidemark_tests::world;
 
 #[tokio::test]
-async fn counts_are_by_author_most_recent_post_first() {
+async fn counts_are_listed_by_author_with_the_most_recent_post_first() {
     world(async |world| {
         let reader = world.user(1);
         for author in [10, 20, 30] {

@@ -1,5 +1,6 @@
-//! Every operation, its write disturbed in three ways: the answer is lost, comes too late, or the process is killed right after it. Then the same request once more: its
-//! answer is right, and the views equal the facts. A sync task and the projector write no facts: one of their reads is disturbed.
+//! Disturbs a write of every operation in three ways: the response is lost, the response is late, or the process is
+//! killed after the write. Then the test sends the same request again. Its response must be right, and the views must
+//! agree with the facts. A `sync` task and the projector write no facts, so one of their reads is disturbed.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{Answer, LegacyRedis, World, world_with};
 
-/// How a write is disturbed.
+/// The disturbance of a write.
 #[derive(Debug, Clone, Copy)]
 enum Disturbance {
     LostAnswer,
@@ -18,36 +19,37 @@ enum Disturbance {
     Killed,
 }
 
-/// An operation: the request, the call to DynamoDB that is disturbed (function, operation and table), and what the last answer must say.
+/// An operation: the request, the disturbed call to DynamoDB (function, operation and table), and the check of the
+/// last response.
 struct Operation {
     name: &'static str,
     write: (&'static str, &'static str, &'static str),
-    /// What comes before, undisturbed.
+    /// Undisturbed requests that precede the operation.
     before: Option<fn(Cast) -> Step>,
     request: fn(Cast) -> Step,
     right: fn(&Answer) -> bool,
 }
 
-/// Users and platform of one cell. Each cell has its own.
+/// The users and the platform of a cell. Cells do not share users or platforms.
 #[derive(Clone, Copy)]
 struct Cast {
     reader: u64,
     author: u64,
     other: u64,
-    /// An author whom the reader does not follow, and who has no posts.
+    /// An author without posts whom the reader does not follow.
     new: u64,
     platform: u64,
 }
 
-/// What an operation begins with.
+/// The request of an operation.
 enum Step {
-    /// A request to the API.
     Api(Request),
-    /// The author's first post is marked read in the facts and in no view, as by a function that was killed.
+    /// Marks the author's first post read in the facts but in no view, as a killed function leaves it.
     Fact(Cast),
-    /// A `sync` task of reader and author comes into the queue. The answer is what the reader sees after it.
+    /// Sends a `sync` task of reader and author to the queue. The response is the reader's view of the result.
     Task(Cast),
-    /// Legacy keys say that the reader follows the new author, who has three posts, and has read one of them: `migrate` is invoked until it is done or fails.
+    /// Legacy keys in which the reader follows the new author, who has three posts, and has read one of them. The
+    /// test invokes `migrate` until it is done or fails.
     Import(Cast),
 }
 
@@ -71,7 +73,6 @@ fn marks(cast: Cast, body: Value) -> Step {
     Step::Api(Request { body: Some(body), ..request(cast.reader, Method::POST, "/v1/reads".to_owned()) })
 }
 
-/// The author's fourth post.
 fn publish(cast: Cast) -> Step {
     Step::Api(Request {
         headers: &[("idempotency-key", "once")],
@@ -90,7 +91,7 @@ fn total(answer: &Answer, expected: u64) -> bool {
 
 const MARK: (&str, &str, &str) = ("mark-read", "UpdateItem", "ReadsTable");
 
-/// A reader follows an author with three posts and another with one; four posts are unread.
+/// The reader follows an author with three posts and another with one. Four posts are unread.
 const OPERATIONS: [Operation; 17] = [
     Operation {
         name: "mark one read",
@@ -217,7 +218,7 @@ const OPERATIONS: [Operation; 17] = [
 ];
 
 #[tokio::test]
-async fn a_disturbed_write_and_the_same_request_once_more_end_right() {
+async fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
     let configure = |options: &mut tidemark_local::Options| {
         options.environment.insert("AWS_ATTEMPT_TIMEOUT_MS".to_owned(), "1500".to_owned());
         options.environment.insert("AWS_OPERATION_TIMEOUT_MS".to_owned(), "6000".to_owned());
@@ -237,7 +238,7 @@ async fn a_disturbed_write_and_the_same_request_once_more_end_right() {
     .await;
 }
 
-/// What all cells share.
+/// State that all cells share.
 struct Stage<'a> {
     world: &'a World,
     legacy: LegacyRedis,
@@ -330,7 +331,7 @@ fn answer(result: Result<Value, String>) -> Answer {
     }
 }
 
-/// Four unread posts of two authors, two notices, and everything in the views.
+/// The state before an operation: four unread posts of two authors and two notices, all of them in views.
 async fn prepare(world: &World, cast: Cast) {
     let reader = world.user(cast.reader);
     for (author, posts) in [(cast.author, 3), (cast.other, 1)] {
@@ -348,7 +349,7 @@ async fn prepare(world: &World, cast: Cast) {
     assert_eq!(seen[1]["total"], 4, "{seen}");
 }
 
-/// All that the reader sees.
+/// All data that the API shows the reader.
 async fn seen(world: &World, cast: Cast) -> Value {
     let reader = world.user(cast.reader);
     let feed = reader.get("/v1/feed?limit=100").await.ok();

@@ -1,5 +1,6 @@
-//! Random histories in a storm: stores that fail, lose answers, throttle, repeat and delay; invocations killed in flight; Redis emptied or back
-//! with older data. Every caller repeats a request until it is answered. When it is calm again, everything must be as the model says.
+//! Random histories in a storm: stores fail, lose responses, throttle, repeat and delay; invocations are killed in
+//! flight; Redis loses its data or returns with older data. Every caller repeats a request until it has a final
+//! response. When the weather is calm again, all data must agree with the model.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -22,28 +23,28 @@ use crate::{
     operations::{self, Callers, OPERATIONS, compare},
 };
 
-/// Histories that share a stack at the same time: in `make chaos`, and in the suite.
+/// The number of concurrent histories that share a stack, in `make chaos` and in the suite.
 const TOGETHER: u64 = 32;
 const TOGETHER_IN_SHORT: u64 = 8;
-/// Operations of a history.
+/// The number of operations of a history.
 const LENGTH: usize = 50;
-/// Users of a history: few, so that much happens between any two.
+/// The number of users of a history. It is small, so that many operations affect the same pair.
 const USERS: u64 = 4;
 
-/// Items of a page when a feed is compared. Small pages have tests of their own.
+/// The page size of the comparison of feeds. Other tests cover small pages.
 const PAGE: usize = 40;
 
-/// How long a stack may be busy after a storm.
+/// The time limit of the work that a storm leaves.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_histories_in_a_storm_end_as_the_model_says() {
+async fn random_histories_in_a_storm_end_in_agreement_with_the_model() {
     chaos(1, TOGETHER_IN_SHORT, Duration::ZERO).await;
 }
 
-/// `make chaos`: rounds until the time is over, the first of them with the seed that is given.
+/// `make chaos`: runs rounds until the given time is over. The first round uses the given seed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "as long as it is asked to be: make chaos"]
+#[ignore = "runs for a given time: make chaos"]
 async fn chaos_for_a_while() {
     let time = Duration::from_secs(number_from("TIDEMARK_CHAOS_SECONDS", 60));
     chaos(number_from("TIDEMARK_CHAOS_SEED", 1), number_from("TIDEMARK_CHAOS_TOGETHER", TOGETHER), time).await;
@@ -70,23 +71,23 @@ async fn chaos(first: u64, together: u64, time: Duration) {
     world.finish().await;
 }
 
-/// What the histories of a round share.
+/// State that the histories of a round share.
 struct Round<'a> {
     world: &'a World,
     findings: &'a Mutex<Vec<String>>,
     seed: u64,
     together: u64,
-    /// Operations done.
+    /// The number of finished operations.
     done: AtomicUsize,
 }
 
-/// What one history has left.
+/// The final state of one history.
 struct Ended {
     seed: u64,
     users: Vec<u64>,
     model: Model,
     notices: notice_model::Model,
-    /// Requests that were not answered.
+    /// The number of attempts without a final response.
     unanswered: usize,
 }
 
@@ -97,7 +98,7 @@ async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
     world.stack.set_weather(Weather::Storm, seed);
     let histories = async {
         let all = join_all((seed..seed + together).map(|seed| caught(&findings, seed, history(&round, seed)))).await;
-        // Whatever waits for more operations waits no longer.
+        // The round has ended. Release all tasks that wait for more operations.
         round.done.store(usize::MAX, Ordering::SeqCst);
         all
     };
@@ -113,7 +114,7 @@ async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
     let fewest = histories.iter().map(|ended| ended.unanswered).min().unwrap_or_default();
     let unanswered: usize = histories.iter().map(|ended| ended.unanswered).sum();
     println!(
-        "seed {seed}: Redis {redis}; {killed} invocations killed, {faults} faults, {unanswered} requests not answered, at least {fewest} of each history; \
+        "seed {seed}: Redis {redis}; {killed} invocations killed, {faults} faults, {unanswered} requests without a final response, at least {fewest} of each history; \
          storm {stormed:.1?}, until idle {:.1?}, comparison {:.1?}",
         calm - stormed,
         started.elapsed() - calm
@@ -121,7 +122,8 @@ async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
     findings.into_inner().unwrap()
 }
 
-/// Compares every reader of a round. If one differs, all are compared once more without their views, which tells differences of the facts from those of the views.
+/// Compares every reader of a round with the model. If a reader differs, compares all again without their views. So
+/// the report separates differences of facts from differences of views.
 async fn compare_round(world: &World, histories: &[Ended], findings: &Mutex<Vec<String>>) {
     let unexpected = findings.lock().unwrap().len();
     join_all(histories.iter().map(|ended| compare_all(world, ended, findings))).await;
@@ -129,11 +131,11 @@ async fn compare_round(world: &World, histories: &[Ended], findings: &Mutex<Vec<
         world.flush_redis().await;
         let of_facts = Mutex::new(Vec::new());
         join_all(histories.iter().map(|ended| compare_all(world, ended, &of_facts))).await;
-        println!("with Redis emptied, {} differences are left: those of the facts", of_facts.into_inner().unwrap().len());
+        println!("without views, {} differences remain: these are in the facts", of_facts.into_inner().unwrap().len());
     }
 }
 
-/// What is noted instead of a panic.
+/// Records a difference instead of a panic.
 async fn caught<T>(findings: &Mutex<Vec<String>>, seed: u64, work: impl Future<Output = T>) -> Option<T> {
     let panic = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(result) => return Some(result),
@@ -144,7 +146,7 @@ async fn caught<T>(findings: &Mutex<Vec<String>>, seed: u64, work: impl Future<O
     None
 }
 
-/// Waits until nothing is left to do, and has what was cut off resumed, as it is every minute.
+/// Waits until no work is left. Resumes interrupted fan-outs, as the minute job does.
 async fn settle(world: &World) {
     world.stack.idle_within(IDLE_WITHIN).await.unwrap();
     world.redis_is_asked_again().await;
@@ -160,7 +162,8 @@ async fn compare_all(world: &World, ended: &Ended, findings: &Mutex<Vec<String>>
     }
 }
 
-/// Kills the invocations in flight of one function after the other: one invocation for every two operations, however fast the machine is. Returns how many.
+/// Kills the invocations in flight of one function after the other, one invocation for every two operations
+/// on any machine. Returns their number.
 async fn kill(round: &Round<'_>) -> usize {
     let mut rng = StdRng::seed_from_u64(round.seed ^ 0x6b69_6c6c);
     let stack = &round.world.stack;
@@ -178,8 +181,9 @@ async fn kill(round: &Round<'_>) -> usize {
     }
 }
 
-/// Redis is emptied, restarted from an older dump, replaced by a replica that was cut off, or left to the storm. Returns which. Then, twice, it lets nobody in for a second or
-/// two and keeps its views: workers fail too, and what they left undone would stay so, since no rebuild of all views comes after it.
+/// Disturbs Redis: empties it, restarts it from an older dump, replaces it by a replica that was cut off, or leaves
+/// it to the storm. Returns the kind. Afterwards Redis refuses all clients twice, for one or two seconds each, and
+/// keeps its views. Workers then fail too, and no rebuild of all views follows that could hide what they left undone.
 async fn disturb_redis(round: &Round<'_>) -> &'static str {
     let (mut rng, stack) = (StdRng::seed_from_u64(round.seed ^ 0x7265_6469), &round.world.stack);
     let last = round.together as usize * LENGTH;
@@ -191,7 +195,7 @@ async fn disturb_redis(round: &Round<'_>) -> &'static str {
             while stack.dump_redis().await.is_err() {}
             reached(round, late).await;
             stack.restart_redis_from_dump().await.unwrap();
-            "back from an older dump"
+            "restarted from an older dump"
         }
         1 if round.world.is_one_node() => {
             while stack.start_redis_replica().await.is_err() {}
@@ -232,14 +236,14 @@ async fn reached(round: &Round<'_>, operations: usize) {
     }
 }
 
-/// One history, on users and a platform of its own.
+/// One history with users and a platform of its own.
 async fn history(round: &Round<'_>, seed: u64) -> Ended {
     let callers = Callers { world: round.world, findings: Some(round.findings), unanswered: Arc::default() };
     let mut rng = StdRng::seed_from_u64(seed);
     let base = 1_000_000 + (seed % (1 << 40)) * 10;
     let users: Vec<u64> = (0..USERS).map(|index| base + index).collect();
     let mut ended = Ended { seed, users, model: Model::default(), notices: notice_model::Model::default(), unanswered: 0 };
-    // Only a view that is there can be wrong later.
+    // Loads the views, so that later changes must update them.
     let all: Vec<String> = ended.users.iter().map(u64::to_string).collect();
     for &user in &ended.users {
         let caller = callers.user(user);

@@ -1,4 +1,4 @@
-//! What one publish costs, counted: the numbers that `docs/fan-out.md` multiplies.
+//! The counted cost of one publish. `docs/fan-out.md` uses these numbers.
 
 use std::{
     collections::BTreeMap,
@@ -14,12 +14,12 @@ use crate::damage::proxy::{Fate, world_behind_a_proxy};
 
 const FOLLOWERS: u64 = 1_200;
 
-/// Calls of Redis functions so far.
+/// The number of calls of Redis functions.
 async fn calls(world: &World) -> u64 {
     world.redis_calls().await.get("fcall").copied().unwrap_or(0)
 }
 
-/// Messages that wait, and their bytes.
+/// The number of waiting messages, and their bytes.
 async fn queued(world: &World) -> (usize, usize) {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
     let name = QueueAttributeName::ApproximateNumberOfMessages;
@@ -30,7 +30,7 @@ async fn queued(world: &World) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn a_small_authors_publish_asks_for_counts_and_head_and_each_shard_once() {
+async fn a_small_authors_publish_reads_counters_head_and_each_shard_once() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=3, 10).await;
         let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
@@ -52,7 +52,7 @@ async fn a_small_authors_publish_asks_for_counts_and_head_and_each_shard_once() 
 #[tokio::test]
 async fn a_publish_costs_what_the_page_says() {
     world(async |world| {
-        // Ids as long as they get: the page says what is most.
+        // The longest possible ids, because the document states the largest cost.
         let first = u64::MAX - FOLLOWERS;
         futures::future::join_all((0..8).map(async |lane| {
             for follower in (0..FOLLOWERS).filter(|follower| follower % 8 == lane) {
@@ -67,13 +67,14 @@ async fn a_publish_costs_what_the_page_says() {
         world.stack.pause("fan-out").await.unwrap();
         world.user(10).publish("counted").await;
         let (messages, bytes) = queued(world).await;
-        assert_eq!(messages, 2, "one message a page of a thousand");
-        assert!((20 * FOLLOWERS..23 * FOLLOWERS).contains(&(bytes as u64)), "some 21 bytes a follower: {bytes}");
+        assert_eq!(messages, 2, "one message for each page of 1,000 followers");
+        assert!((20 * FOLLOWERS..23 * FOLLOWERS).contains(&(bytes as u64)), "about 21 bytes for each follower: {bytes}");
         let before = calls(world).await;
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         let made = calls(world).await - before;
-        // Seventy followers a deliver call, a page's last one not full, and one call a page for its progress.
+        // A deliver call covers 70 followers, the last call of a page fewer. One more call for each page stores the
+        // progress.
         assert!((20..=22).contains(&made), "{made}");
 
         let dynamodb = world.dynamodb().await;

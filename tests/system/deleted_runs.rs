@@ -1,4 +1,4 @@
-//! Authors with long runs of deleted posts: a page, a feed and a rebuild cost what they cost without one.
+//! Authors with long runs of deleted posts. A page, a feed and a rebuild cost as much as without deleted posts.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ type Item = HashMap<String, AttributeValue>;
 const DELETED: u64 = 100_000;
 const LIVE: u64 = 150;
 
-/// When the first post was published; each of the others a millisecond after the one before it.
+/// The time of the first post. Each later post is one millisecond younger.
 pub(super) const FIRST_MS: u64 = 1_700_000_000_000;
 
 fn n(number: u64) -> AttributeValue {
@@ -41,7 +41,7 @@ fn user(id: u64) -> UserId {
     UserId::new(id).unwrap()
 }
 
-/// The item of a post, or of its tombstone.
+/// The item of a post or of its tombstone.
 pub(super) fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> Item {
     let at = Timestamp::from_ms(FIRST_MS + seq);
     let s = |text: &str| AttributeValue::S(text.to_owned());
@@ -64,7 +64,7 @@ pub(super) fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> I
     item
 }
 
-/// The item of an author's head. `archive` is left out when it is `None`, as heads had it before it was kept.
+/// The item of an author's head. `None` for `archive` omits the attribute, as in old heads.
 fn head(author: UserId, head: &AuthorHead, archive: Option<&SeqSet>) -> Item {
     let mut item = schema::head(author);
     item.extend([
@@ -93,7 +93,8 @@ pub(super) async fn write(dynamodb: &Client, items: impl Iterator<Item = Item>) 
     stream::iter(writes).buffer_unordered(8).collect::<()>().await;
 }
 
-/// An author of [`LIVE`] posts, the last of them above as many deleted ones; of these the newest `tombstones` are there.
+/// An author of [`LIVE`] posts, with a run of deleted posts before the last of them. Only the newest `tombstones`
+/// still exist.
 async fn plant(dynamodb: &Client, author: UserId, deleted: u64, tombstones: u64) {
     let latest = LIVE + deleted;
     let mut facts = AuthorHead { latest_seq: latest, ..AuthorHead::default() };
@@ -103,14 +104,14 @@ async fn plant(dynamodb: &Client, author: UserId, deleted: u64, tombstones: u64)
     write(dynamodb, live.chain(tombstones).chain([head(author, &facts, None)])).await;
 }
 
-/// Requests of DynamoDB, and time.
+/// The cost: requests to DynamoDB, and time.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     requests: u64,
     ms: f64,
 }
 
-/// What `what` costs: requests on average, and the median time.
+/// Measures `what`: the average number of requests, and the median time.
 async fn cost(tap: &Tap, times: usize, what: impl AsyncFn()) -> Cost {
     what().await;
     let before = tap.requests.load(Ordering::Relaxed);
@@ -125,7 +126,7 @@ async fn cost(tap: &Tap, times: usize, what: impl AsyncFn()) -> Cost {
     Cost { requests, ms: took[times / 2].as_secs_f64() * 1000.0 }
 }
 
-/// Pages, feeds and rebuilds of an author without deleted posts and of one with, side by side.
+/// Compares pages, feeds and rebuilds of an author with deleted posts and of one without.
 async fn compare(tombstones: u64) {
     let (address, tap) = Tap::start(&Arc::new(Mutex::new(Seen::new()))).await;
     let configure = |options: &mut tidemark_local::Options| {
@@ -186,11 +187,12 @@ async fn compare(tombstones: u64) {
 }
 
 #[tokio::test]
-async fn a_run_of_deleted_posts_costs_a_page_and_a_rebuild_nothing() {
+async fn a_run_of_deleted_posts_adds_no_cost_to_a_page_or_a_rebuild() {
     compare(2_000).await;
 }
 
-/// The same with every tombstone in its place: `cargo test -p tidemark-tests --test system -- --ignored --nocapture deleted_runs`.
+/// The same with all tombstones present: `cargo test -p tidemark-tests --test system -- --ignored --nocapture
+/// deleted_runs`.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn a_hundred_thousand_tombstones() {
@@ -205,11 +207,11 @@ async fn seqs(reader: &User, limit: usize) -> Vec<Value> {
 async fn archived_posts_are_listed_among_deleted_ones_and_are_in_no_feed() {
     world(async |world: &World| {
         let (dynamodb, reader) = (world.dynamodb().await, world.user(1));
-        // 3 and 6 are archived, 4, 5 and 7 deleted.
+        // Posts 3 and 6 are archived, posts 4, 5 and 7 are deleted.
         let archive: SeqSet = [3, 6].into_iter().collect();
         let facts = AuthorHead { latest_seq: 8, deleted: (3..=7).collect(), archived: 2, ..AuthorHead::default() };
         let posts = || (1..=8).map(|seq| post(user(10), seq, [4, 5, 7].contains(&seq), archive.contains(seq)));
-        // A head from before archives were kept lists the same, in pages that may be short.
+        // An old head without archives gives the same list. Its pages may be short.
         for archive in [None, Some(&archive)] {
             write(&dynamodb, posts().chain([head(user(10), &facts, archive)])).await;
             for limit in [1, 2, 100] {
@@ -221,7 +223,7 @@ async fn archived_posts_are_listed_among_deleted_ones_and_are_in_no_feed() {
         reader.put("/v1/following/10").await.ok();
         world.idle().await;
         assert_eq!(reader.feed_ids().await, ["10-8", "10-2", "10-1"]);
-        // An archived post that is deleted leaves the archive with the list.
+        // The deletion of an archived post removes it from the archive and from the list.
         world.user(10).delete("/v1/posts/10-6").await.ok();
         world.idle().await;
         assert_eq!(seqs(&reader, 1).await, [8, 3, 2, 1]);

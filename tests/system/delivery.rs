@@ -1,10 +1,11 @@
-//! Messages twice, late, in another order.
+//! Repeated, late and reordered messages.
 
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tidemark_tests::{User, World, stream_record, world};
 
-/// Takes every message of the fan-out queue, and sends each distinct one `times` times in random order. The queue's function must be paused.
+/// Removes every message from the fan-out queue, and sends each distinct one `times` times in random order. The
+/// queue's function must be paused.
 pub(crate) async fn resend(world: &World, times: usize) -> usize {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
     let mut bodies = Vec::new();
@@ -18,7 +19,7 @@ pub(crate) async fn resend(world: &World, times: usize) -> usize {
             sqs.delete_message().queue_url(&url).receipt_handle(message.receipt_handle().unwrap()).send().await.unwrap();
         }
     }
-    // What was sent twice before is not sent four times now.
+    // A message that was already duplicated is not duplicated again.
     bodies.sort_unstable();
     bodies.dedup();
     let count = bodies.len();
@@ -31,7 +32,7 @@ pub(crate) async fn resend(world: &World, times: usize) -> usize {
 }
 
 #[tokio::test]
-async fn every_message_twice_and_shuffled_changes_nothing() {
+async fn repeated_and_reordered_messages_change_nothing() {
     world(async |world| {
         world.follow(1..=12, 99).await;
         for reader in 1..=12 {
@@ -57,7 +58,7 @@ async fn every_message_twice_and_shuffled_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_again_after_reading_does_not_make_unread() {
+async fn a_repeated_message_does_not_make_a_read_post_unread() {
     world(async |world| {
         let (reader, _, late) = held_delivery(world).await;
         world.stack.resume("fan-out").unwrap();
@@ -70,7 +71,7 @@ async fn a_message_again_after_reading_does_not_make_unread() {
 }
 
 #[tokio::test]
-async fn an_unfollow_that_overtakes_a_delivery_leaves_no_ghost() {
+async fn a_delivery_after_an_unfollow_leaves_no_ghost() {
     world(async |world| {
         let (reader, _, late) = held_delivery(world).await;
         reader.delete("/v1/following/99").await.ok();
@@ -78,7 +79,7 @@ async fn an_unfollow_that_overtakes_a_delivery_leaves_no_ghost() {
         world.idle().await;
         deliver(world, &late).await;
         assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![], 0));
-        // And when the author is followed again, the late one is from before this follow.
+        // After another follow, the late delivery is older than this follow.
         reader.put("/v1/following/99").await.ok();
         deliver(world, &late).await;
         assert_eq!((reader.feed("all").await, reader.unread_total().await), (vec![("99-1".to_owned(), true)], 0));
@@ -87,7 +88,7 @@ async fn an_unfollow_that_overtakes_a_delivery_leaves_no_ghost() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_overtakes_a_delivery_wins() {
+async fn a_delivery_after_a_deletion_does_not_show_the_post() {
     world(async |world| {
         let (reader, author, late) = held_delivery(world).await;
         author.delete("/v1/posts/99-1").await.ok();
@@ -100,7 +101,7 @@ async fn a_deletion_that_overtakes_a_delivery_wins() {
 }
 
 #[tokio::test]
-async fn stream_records_again_and_late_change_nothing() {
+async fn repeated_and_late_stream_records_change_nothing() {
     world(async |world| {
         let reader = world.user(1);
         world.user(99).publish("old").await;
@@ -125,7 +126,7 @@ async fn stream_records_again_and_late_change_nothing() {
     .await;
 }
 
-/// A live reader, an author, and the messages of a post that the author has published while the worker is held.
+/// A live reader, an author, and the messages of the author's new post. The worker is paused.
 async fn held_delivery(world: &World) -> (User, User, Vec<String>) {
     let (reader, author) = (world.user(1), world.user(99));
     reader.put("/v1/following/99").await.ok();
@@ -136,7 +137,7 @@ async fn held_delivery(world: &World) -> (User, User, Vec<String>) {
     (reader, author, late)
 }
 
-/// The bodies of all messages in the queue, which stay there.
+/// The bodies of all messages in the queue. The messages stay there.
 async fn capture(world: &World) -> Vec<String> {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
     let received = sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(0).send().await.unwrap();
@@ -145,7 +146,7 @@ async fn capture(world: &World) -> Vec<String> {
     bodies
 }
 
-/// Hands messages to the worker as its queue would.
+/// Passes messages to the worker as its queue does.
 pub(crate) async fn deliver(world: &World, bodies: &[String]) -> Value {
     let records: Vec<Value> = bodies
         .iter()

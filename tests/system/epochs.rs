@@ -1,4 +1,4 @@
-//! A Redis that comes back with older data is not believed: the first read after it says what the facts say.
+//! A Redis that restarts with older data is not used: the first read after it agrees with the facts.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,11 +18,11 @@ use tidemark_tests::{PATIENCE, World, world, world_with};
 
 use crate::damage::proxy::world_behind_a_proxy;
 
-/// Readers of two authors. On a cluster they live on every master.
+/// Readers of two authors. On a cluster every master has some of them.
 const READERS: std::ops::RangeInclusive<u64> = 1..=6;
 const AUTHORS: [u64; 2] = [10, 20];
 
-/// Every view of a reader, by path, as the API shows it.
+/// Every view of a reader as the API shows it, by path.
 type Views = BTreeMap<(u64, String), Value>;
 
 fn paths(reader: u64) -> Vec<String> {
@@ -47,7 +47,7 @@ fn paths(reader: u64) -> Vec<String> {
     own.into_iter().chain(AUTHORS.into_iter().flat_map(of_author)).collect()
 }
 
-/// One answer, and whether a view gave it.
+/// One response, and true if it came from a view.
 async fn read(world: &World, reader: u64, path: &str) -> (Value, bool) {
     let answer = world.user(reader).get(path).await;
     let from_view = answer.header("degraded").is_none();
@@ -66,20 +66,19 @@ async fn views(world: &World) -> Views {
     views
 }
 
-/// What came of the reads after Redis was back with older data.
+/// The result of the reads after Redis has restarted with older data.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reads {
-    /// Views that were read.
     views: usize,
-    /// Most reads that a view needed until it agreed with the facts.
+    /// The largest number of reads until a view agreed with the facts.
     most: usize,
-    /// Answers that said otherwise.
+    /// Responses from views that did not agree with the facts.
     wrong: usize,
-    /// Answers from the facts, while a node was not there yet.
+    /// Responses from facts, while a node was unavailable.
     degraded: usize,
 }
 
-/// Reads every view until it agrees with what the facts say, and twice more.
+/// Reads every view until it agrees with the facts, and twice more.
 async fn read_until_right(world: &World, facts: &Views) -> Reads {
     world.redis_is_asked_again().await;
     let mut reads = Reads { views: facts.len(), ..Reads::default() };
@@ -87,7 +86,7 @@ async fn read_until_right(world: &World, facts: &Views) -> Reads {
         let started = Instant::now();
         let (mut count, mut agreed) = (0, 0);
         while agreed < 3 {
-            assert!(started.elapsed() < PATIENCE, "{path} of {reader} never agrees");
+            assert!(started.elapsed() < PATIENCE, "{path} of {reader} does not agree with the facts in time");
             let (answer, from_view) = read(world, *reader, path).await;
             count += usize::from(agreed == 0 && from_view);
             if answer == *right {
@@ -103,7 +102,7 @@ async fn read_until_right(world: &World, facts: &Views) -> Reads {
     reads
 }
 
-/// What there is before the moment that Redis comes back with.
+/// The state at the moment to which Redis returns.
 async fn prepare(world: &World) {
     let admin = world.stranger(Some("9 notices:write"));
     for author in AUTHORS {
@@ -119,7 +118,7 @@ async fn prepare(world: &World) {
     views(world).await;
 }
 
-/// What is acknowledged after that moment; every view then.
+/// Acknowledged changes after that moment. Returns every view after them.
 async fn change(world: &World) -> Views {
     let admin = world.stranger(Some("9 notices:write"));
     for reader in READERS {
@@ -138,7 +137,7 @@ async fn change(world: &World) -> Views {
     views(world).await
 }
 
-/// What happens from here on reaches the views that the reads have made, and nothing is left to repair.
+/// Asserts that later changes reach the rebuilt views, and that reconcile finds no difference.
 async fn goes_on(world: &World, facts: &Views) {
     let total = |views: &Views, reader| views[&(reader, "/v1/unread".to_owned())]["total"].as_u64().unwrap();
     world.user(20).publish("six of twenty").await;
@@ -155,20 +154,20 @@ async fn goes_on(world: &World, facts: &Views) {
     assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
 }
 
-/// Every view is right at its first read.
+/// Asserts that every view is right at its first read.
 fn assert_first_reads(reads: &Reads, what: &str) {
     println!("{what}: {reads:?}");
     assert_eq!((reads.most, reads.wrong), (1, 0), "{what}: {reads:?}");
 }
 
 #[tokio::test]
-async fn a_restart_with_an_older_dump_brings_nothing_back() {
+async fn a_restart_from_an_older_dump_shows_no_old_data() {
     world(async |world| {
         prepare(world).await;
         world.stack.dump_redis().await.unwrap();
         let facts = change(world).await;
         world.stack.restart_redis_from_dump().await.unwrap();
-        assert!(world.redis_sum("stats", "total_commands_processed").await < 1_000, "it was restarted");
+        assert!(world.redis_sum("stats", "total_commands_processed").await < 1_000, "the server was restarted");
         assert_first_reads(&read_until_right(world, &facts).await, "older dump");
         goes_on(world, &facts).await;
     })
@@ -176,10 +175,10 @@ async fn a_restart_with_an_older_dump_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_promoted_replica_that_lacks_the_last_writes_brings_nothing_back() {
+async fn a_promoted_replica_without_the_last_writes_shows_no_old_data() {
     world(async |world| {
         if !world.is_one_node() {
-            // tests/system/cluster/failover.rs has the same for a cluster.
+            // tests/system/cluster/failover.rs tests this on a cluster.
             return;
         }
         prepare(world).await;
@@ -193,7 +192,7 @@ async fn a_promoted_replica_that_lacks_the_last_writes_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn masters_of_a_cluster_restarted_with_older_dumps_bring_nothing_back() {
+async fn masters_of_a_cluster_restarted_from_older_dumps_show_no_old_data() {
     const MASTERS: usize = 3;
     let cluster = |options: &mut tidemark_local::Options| {
         let cluster = ClusterSetup { masters: MASTERS, replicas: 0, node_timeout: Duration::from_secs(1) };
@@ -225,7 +224,7 @@ async fn dump_of(world: &World) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn views_of_another_epoch_take_no_delivery_and_no_change() {
+async fn views_of_another_epoch_accept_no_delivery_and_no_change() {
     world(async |world| {
         if !world.is_one_node() {
             return;
@@ -242,7 +241,8 @@ async fn views_of_another_epoch_take_no_delivery_and_no_change() {
         std::fs::write(dump_path(world), dump).unwrap();
         world.stack.start_redis().await.unwrap();
         world.redis_is_asked_again().await;
-        // Nobody has read yet: a delivery of the third post must not make the view look current without the second.
+        // No reader has read yet. A delivery of the third post must not make the view look complete without the
+        // second.
         world.user(10).publish("three").await;
         world.idle().await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
@@ -250,30 +250,31 @@ async fn views_of_another_epoch_take_no_delivery_and_no_change() {
     .await;
 }
 
-/// Authors that each reader of the measurement follows, one of whom all follow, and posts of each.
+/// The number of authors that each reader of the measurement follows, one of them common to all readers, and the
+/// number of posts of each author.
 const FOLLOWED: u64 = 20;
 const POSTS: u64 = 5;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rebuild_after_another_epoch_costs_a_reader_about_what_its_first_read_does() {
+async fn a_rebuild_after_another_epoch_costs_about_as_much_as_a_first_read() {
     rebuild(50, 40).await;
 }
 
-/// The numbers of docs/redis.md.
+/// Measures the numbers in docs/redis.md.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
-async fn what_the_rebuild_of_ten_thousand_readers_costs() {
+async fn the_cost_of_rebuilding_ten_thousand_readers() {
     rebuild(10_000, 400).await;
 }
 
-/// What reads of all readers' feeds cost.
+/// The cost of reading the feeds of all readers.
 struct Cost {
     requests: u64,
     units: f64,
     took: Duration,
 }
 
-/// Measures so many readers, who follow some of `pool` authors besides the one whom all follow.
+/// Measures with this number of readers. Each follows the common author and some of `pool` authors.
 async fn rebuild(readers: u64, pool: u64) {
     world_behind_a_proxy(async |world, proxy| {
         let authors: Vec<u64> = (0..=pool).map(|index| 1_000_000 + index).collect();
@@ -287,7 +288,7 @@ async fn rebuild(readers: u64, pool: u64) {
             .collect::<()>()
             .await;
         follow(world, readers, &authors).await;
-        // The projector looks at every edge.
+        // The edges are written as facts. The projector handles every one.
         world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
         proxy.meter();
         let first = read_all(world, proxy, readers, "first reads").await;
@@ -297,12 +298,13 @@ async fn rebuild(readers: u64, pool: u64) {
         world.redis_is_asked_again().await;
         proxy.meter();
         let again = read_all(world, proxy, readers, "reads after another epoch").await;
-        // How many readers read one head at the same moment is up to the machine. Besides, each process looks for an outage once a second.
+        // The number of readers that share one read of a head depends on the machine. In addition, each process
+        // checks for an outage note once a second.
         let looks = again.took.as_secs() + 10;
         assert!(again.requests <= first.requests * 5 / 4 + looks, "{} requests instead of {}", again.requests, first.requests);
         assert!(again.units <= first.units * 1.25 + looks as f64, "{} units instead of {}", again.units, first.units);
         let warm_again = read_all(world, proxy, readers, "warm reads").await;
-        // Looks for an outage, several at the same moment; no view is rebuilt.
+        // Checks for an outage note, some of them concurrent. No view is rebuilt.
         for warm in [warm, warm_again] {
             assert!(warm.requests < readers + warm.took.as_secs(), "{} requests", warm.requests);
         }
@@ -310,7 +312,7 @@ async fn rebuild(readers: u64, pool: u64) {
     .await;
 }
 
-/// Writes edges to facts: each reader follows the first author and some others.
+/// Writes edges as facts. Each reader follows the first author and some others.
 async fn follow(world: &World, readers: u64, authors: &[u64]) {
     let pool = authors.len() as u64 - 1;
     let user = |id: u64| UserId::new(id).unwrap();
@@ -362,6 +364,6 @@ async fn read_all(world: &World, proxy: &crate::damage::proxy::Proxy, readers: u
         calls.values().sum::<u64>(),
         calls.get("fcall").copied().unwrap_or(0)
     );
-    assert_eq!(wrong, 0, "{what}: wrong answers");
+    assert_eq!(wrong, 0, "{what}: wrong responses");
     Cost { requests, units: meter.units, took }
 }

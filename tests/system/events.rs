@@ -1,4 +1,4 @@
-//! Every sample event is one that its function understands.
+//! Every function accepts its sample events.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tidemark_tests::{LegacyRedis, repository, world};
 
 #[tokio::test]
-async fn every_sample_event_is_understood() {
+async fn every_function_accepts_its_sample_events() {
     world(async |world| {
-        // Holds nothing.
+        // The legacy server is empty.
         let legacy = LegacyRedis::start().await;
         world.user(1).put("/v1/following/2").await.ok();
         world.user(1).feed_ids().await;
@@ -34,7 +34,7 @@ async fn every_sample_event_is_understood() {
     .await;
 }
 
-/// All samples; notices are published first, and what deletes the posts and notices they speak of comes last.
+/// All samples. Samples that publish notices come first, samples that delete posts and notices come last.
 fn samples() -> Vec<PathBuf> {
     let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let mut samples: Vec<PathBuf> = entries(&repository().join("events")).iter().flat_map(|dir| entries(dir)).collect();

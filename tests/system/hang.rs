@@ -1,7 +1,9 @@
-//! Redis hangs and is back, in the weather of AWS: every answer is compared with what was acknowledged before its request was sent.
+//! Redis hangs and recovers, in AWS weather. The test compares every response with the changes that were acknowledged
+//! before its request was sent.
 //!
-//! A line of clients works on users of its own, one request at a time, so the model says exactly what each answer must be. One thing is open: a post whose delivery
-//! has not been seen to be done may be in a feed and its counts or not yet.
+//! Each line of clients works on users of its own, one request at a time, so the model gives exactly one expected
+//! response. One thing is open: a post whose delivery is not yet seen to be done may or may not be in a feed and its
+//! counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,43 +24,44 @@ use tidemark_tests::{Answer, Kind, Model, Post, World, deployed_timeouts, world_
 
 use crate::operations;
 
-/// Lines of clients, and users of each.
+/// The number of lines of clients, and of users in each.
 const LINES: u64 = 12;
 const USERS: u64 = 4;
 
-/// How long everything is well before the hang.
+/// The time of undisturbed traffic before the hang.
 const WELL: Duration = Duration::from_secs(1);
 
-/// How long after the last request a post may wait for its delivery: much less than the queue's visibility timeout.
+/// The longest wait of a post for its delivery after the last request. It is much less than the queue's visibility
+/// timeout.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Items of a page.
+/// Items in a page.
 const PAGE: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_is_wrong_while_redis_hangs_and_after_it() {
+async fn no_response_is_wrong_during_and_after_a_hang_of_redis() {
     hang(Duration::from_secs(4), Duration::from_secs(8)).await;
 }
 
-/// The numbers of docs/redis.md.
+/// Measures the numbers in docs/redis.md.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute"]
-async fn no_answer_is_wrong_while_redis_hangs_for_twenty_seconds_and_after_it() {
+async fn no_response_is_wrong_during_and_after_a_hang_of_twenty_seconds() {
     hang(Duration::from_secs(20), Duration::from_secs(10)).await;
 }
 
-/// An answer and what is wrong with it.
+/// A response, and its error if it has one.
 struct Seen {
     sent: Instant,
     degraded: bool,
     wrong: Option<String>,
 }
 
-/// What the lines share.
+/// State that the lines share.
 struct Run<'a> {
     world: &'a World,
     seen: Mutex<Vec<Seen>>,
-    /// When deliveries were begun and finished.
+    /// The times at which deliveries began and finished.
     delivered: Mutex<Vec<(Timestamp, Timestamp)>>,
     over: AtomicBool,
 }
@@ -82,7 +85,7 @@ async fn hang(time: Duration, after: Duration) {
         let (lines, (began, back)) = futures::join!(lines, disturb);
         let wrong = report(&run, began, back);
         let waiting: usize = lines.iter().map(|line| line.pending.len()).sum();
-        assert_eq!(waiting, 0, "posts are not delivered long after Redis is back");
+        assert_eq!(waiting, 0, "posts are not delivered long after the hang");
         world.stack.set_weather(Weather::Calm, 1);
         world.idle().await;
         world.redis_is_asked_again().await;
@@ -92,12 +95,12 @@ async fn hang(time: Duration, after: Duration) {
             }))
             .await;
         }
-        assert!(wrong.is_empty(), "{} wrong answers, the first: {}", wrong.len(), wrong[0]);
+        assert!(wrong.is_empty(), "{} wrong responses, the first: {}", wrong.len(), wrong[0]);
     })
     .await;
 }
 
-/// Prints the numbers; the wrong answers.
+/// Prints the numbers. Returns the wrong responses.
 fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) -> Vec<String> {
     let seen = run.seen.lock().unwrap();
     let after = |at: Instant| at.saturating_duration_since(back).as_secs_f64();
@@ -107,7 +110,7 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
         let count = |degraded: bool| of().filter(|seen| seen.degraded == degraded).count();
         let wrong = |degraded: bool| of().filter(|seen| seen.degraded == degraded && seen.wrong.is_some()).count();
         println!(
-            "{name} the hang: {} answers, {} of them wrong; {} degraded, {} of them wrong",
+            "{name} the hang: {} responses, {} of them wrong; {} degraded, {} of them wrong",
             count(false),
             wrong(false),
             count(true),
@@ -119,7 +122,7 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
     let delivered = late.max().unwrap_or_default();
     let last = |of: &dyn Fn(&&Seen) -> bool| seen.iter().filter(of).map(|seen| after(seen.sent)).fold(0.0, f64::max);
     println!(
-        "after Redis is back: last wrong answer {:.2} s, last degraded answer {:.2} s, last delivery of a post of before {:.2} s",
+        "after the hang: last wrong response {:.2} s, last degraded response {:.2} s, last delivery of an earlier post {:.2} s",
         last(&|seen| seen.wrong.is_some()),
         last(&|seen| seen.degraded),
         delivered as f64 / 1_000.0
@@ -133,14 +136,14 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
     wrong
 }
 
-/// Users that nobody else touches, and one request after the other of them.
+/// A line: users of its own, with one request at a time.
 struct Line<'a> {
     run: &'a Run<'a>,
     seed: u64,
     rng: StdRng,
     users: Vec<u64>,
     model: Model,
-    /// Posts whose delivery has not been seen to be done.
+    /// Posts whose delivery is not yet seen to be done.
     pending: BTreeSet<Post>,
 }
 
@@ -212,14 +215,14 @@ impl Line<'_> {
         (sent, caller.send(method, path, headers, body.map(|body| body.to_string())).await)
     }
 
-    /// Notes an answer and what is wrong with it.
+    /// Records a response and its error.
     fn note(&self, sent: Instant, answer: &Answer, path: &str, wrong: Option<String>) {
         let degraded = answer.header("degraded").is_some();
         let wrong = wrong.map(|wrong| format!("{path}: {wrong}"));
         self.run.seen.lock().unwrap().push(Seen { sent, degraded, wrong });
     }
 
-    /// What is wrong with a count that may lack these posts.
+    /// Checks a count that may lack these posts. Returns the error.
     fn count(&self, found: &Value, user: u64, authors: &[u64]) -> Option<String> {
         let most: u64 = authors.iter().map(|&author| self.model.unread_of(user, author)).sum();
         let open = |post: &&Post| authors.contains(&post.0) && self.model.is_unread(user, **post);
@@ -300,7 +303,7 @@ impl Line<'_> {
         self.get(user, &format!("/v1/feed?limit={PAGE}"), wrong).await;
     }
 
-    /// What is wrong with the first page of a feed.
+    /// Checks the first page of a feed. Returns the error.
     fn wrong_page(&self, user: u64, page: &Value) -> Option<String> {
         let items: Vec<(Post, bool)> =
             page["items"].as_array()?.iter().map(|item| (operations::post_of(item), item["read"] == true)).collect();
@@ -368,7 +371,7 @@ impl Line<'_> {
         self.get(user, &format!("/v1/authors/{author}/posts?limit={PAGE}"), wrong).await;
     }
 
-    /// Whether a post has been delivered by now.
+    /// Returns true if a post is delivered.
     async fn delivery(&mut self, post: Post) {
         let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
         let (sent, answer) = self.send(post.0, Method::GET, &path, None).await;

@@ -1,5 +1,6 @@
-//! Random histories through the API against the model: deliveries held back, repeated and reordered, Redis flushed, stopped and started, the whole stack
-//! stopped and started, all while others go on.
+//! Random histories through the API, compared with the model. Deliveries are held back, repeated and reordered; Redis
+//! is flushed, stopped and started; the whole stack is stopped and started. Other histories continue during all of
+//! this.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -17,32 +18,33 @@ use crate::{
     operations::{self, Callers, OPERATIONS, compare},
 };
 
-/// Histories in one run; `TIDEMARK_HISTORIES` of the tests' own build asks for more.
+/// The number of histories in a run. A build with `TIDEMARK_HISTORIES` sets another number.
 const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
     Some(_) => 2_000,
     None => 60,
 };
 
-/// Histories that share a stack at the same time, and operations in each.
+/// The number of concurrent histories that share a stack, and the operations in each.
 const TOGETHER: u64 = 20;
 const LENGTH: usize = 60;
 
 const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
 #[tokio::test]
-async fn random_histories_end_as_the_model_says() {
+async fn random_histories_end_in_agreement_with_the_model() {
     histories(HISTORIES, None).await;
 }
 
-/// Two or three followers make an author big, one or none small again: hardly a post is published without the mode changing around it.
+/// Two or three followers make an author big; with one or none the author is small again. The mode changes around
+/// nearly every post.
 #[tokio::test]
-async fn random_histories_across_the_threshold_end_as_the_model_says() {
+async fn random_histories_across_the_threshold_end_in_agreement_with_the_model() {
     histories(HISTORIES.min(200), Some(3)).await;
 }
 
 async fn histories(count: u64, pull_threshold: Option<u64>) {
     let configure = |options: &mut tidemark_local::Options| {
-        // A task that Redis did not take is tried again for longer than it is away.
+        // The attempts of a task last longer than the outage of Redis.
         options.retry_delay = Duration::from_secs(2);
         options.parameters.extend(pull_threshold.map(|threshold| ("PullThreshold".to_owned(), threshold.to_string())));
     };
@@ -51,21 +53,21 @@ async fn histories(count: u64, pull_threshold: Option<u64>) {
         println!("histories with seeds {first} to {}", first + TOGETHER - 1);
         world = batch(world, first).await;
     }
-    // Nothing that any of it has left is a difference to reconcile, and nothing that is right is taken for one.
+    // The histories leave no difference, and reconcile reports none.
     let report = json!(world.walk_over_everybody(true, Duration::ZERO).await);
     assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
     assert!(report["looked_at"].as_u64() > Some(count * 6), "{}", report["looked_at"]);
     world.finish().await;
 }
 
-/// What histories share.
+/// State that histories share.
 struct Shared {
-    /// A task that stops something takes this for writing. It is empty only then.
+    /// The disturbance takes the write lock while it stops the stack. Only then the option is empty.
     world: RwLock<Option<World>>,
-    /// Whether the workers are held; false at every start.
+    /// True if the workers are paused. False after every start.
     held: Mutex<bool>,
     redis_away: Mutex<Option<Away>>,
-    /// Operations done.
+    /// The number of finished operations.
     done: AtomicUsize,
 }
 
@@ -83,7 +85,7 @@ async fn batch(world: World, first: u64) -> World {
         world.stack.resume(worker).unwrap();
     }
     world.idle().await;
-    // What an outage, or a slow moment of Redis, has cut off, the minute's run resumes.
+    // Resumes the fan-outs that an outage or a slow Redis interrupted, as the minute job does.
     let resumed = world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
     println!("unfinished: {}", resumed["found"]);
     world.idle().await;
@@ -99,7 +101,8 @@ async fn batch(world: World, first: u64) -> World {
     world
 }
 
-/// Puts Redis out of reach for a while, with its views lost or not, in one batch, the whole stack in the next, nothing in the third; somewhere in the middle of it all.
+/// Disturbs one batch at a random point: an outage of Redis with or without loss of its views, a restart of the whole
+/// stack, or nothing, in turn.
 async fn disturb(shared: &Shared, seed: u64) {
     let mut rng = StdRng::seed_from_u64(!seed);
     let last = TOGETHER as usize * LENGTH;
@@ -139,7 +142,7 @@ async fn reached(shared: &Shared, operations: usize) {
     }
 }
 
-/// One history, on users of its own: small ids and the greatest there are.
+/// One history with users of its own: the smallest and the largest ids.
 async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut model = Model::default();
@@ -159,14 +162,14 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
             operations::operate(&Callers { world, findings: None, unanswered: Default::default() }, rng, model, users, dice)
                 .await;
         }
-        // It hits the views of all histories: were it frequent, nothing else would ever be wrong in them.
+        // A flush removes the views of all histories. If it were frequent, it would hide most errors in views.
         88..90 => {
             let away = shared.redis_away.lock().await;
             if away.is_none() && rng.random_range(0..TOGETHER * 2) == 0 {
                 world.flush_redis().await;
             }
         }
-        // A worker is held when it has done what it is at, which it cannot without Redis.
+        // A pause waits until the worker has finished its task. The worker cannot finish without Redis.
         90..97 if shared.redis_away.lock().await.is_none() => {
             let mut held = shared.held.lock().await;
             for worker in WORKERS {

@@ -1,11 +1,11 @@
-//! A worker's process killed in the middle.
+//! A worker's process is killed during a delivery.
 
 use std::time::{Duration, Instant};
 
 use tidemark_tests::world_with;
 
 #[tokio::test]
-async fn a_killed_worker_loses_and_doubles_nothing() {
+async fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
     let configure = |options: &mut tidemark_local::Options| {
         options.process_functions.insert("fan-out".to_owned());
         options.bin_dir = Some(binaries());
@@ -50,7 +50,7 @@ async fn a_killed_worker_loses_and_doubles_nothing() {
     .await;
 }
 
-/// Where cargo puts the functions' binaries: `make test` builds them before it runs this.
+/// The folder of the functions' binaries. `make test` builds them before this test runs.
 fn binaries() -> std::path::PathBuf {
     let test = std::env::current_exe().unwrap();
     let dir = test.parent().and_then(|deps| deps.parent()).unwrap().to_owned();

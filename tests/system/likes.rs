@@ -1,4 +1,5 @@
-//! Reactions of many at once, of one user on many devices, cut off halfway, and against views that come and go.
+//! Concurrent reactions of many users, reactions of one user on many devices, interrupted reactions, and reactions
+//! while views are lost and rebuilt.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use tidemark::{
 };
 use tidemark_tests::{World, world};
 
-/// Storms in one run; `TIDEMARK_STORMS` of the tests' own build asks for more.
+/// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
 const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
     Some(_) => 200,
     None => 8,
@@ -32,13 +33,14 @@ async fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
     .await;
 }
 
-/// Each client likes, favorites, repeats and takes back for some of the users, its own and those of others; what the last request for a user said is what counts.
+/// Each client likes, favorites, repeats and removes reactions for some users, its own and those of other clients.
+/// The last request for a user decides the expected state.
 async fn storm(world: &World, seed: u64) -> usize {
     let mut rng = StdRng::seed_from_u64(seed);
     let author = 5_000 + seed;
     let post = world.user(author).publish("liked by many").await;
     let users: Vec<u64> = (0..40).map(|_| rng.random_range(1..=u64::MAX)).collect();
-    // First all at once with repetitions: liking is the same in whatever order.
+    // First all clients like at once, with repetitions. The order does not matter.
     let plans: Vec<Vec<u64>> = (0..CLIENTS).map(|_| (0..30).map(|_| users[rng.random_range(0..users.len())]).collect()).collect();
     let likers: BTreeSet<u64> = plans.iter().flatten().copied().collect();
     let count = async |name: &str| world.user(1).get(&format!("/v1/posts/{post}")).await.ok()[name].as_u64().unwrap();
@@ -51,7 +53,7 @@ async fn storm(world: &World, seed: u64) -> usize {
     .await;
     assert_eq!(count("likes").await, likers.len() as u64, "storm {seed}");
 
-    // Then every client has users of its own, and what it did last with each is what counts.
+    // Then every client has users of its own. The last request for each user counts.
     let plans: Vec<Vec<(u64, bool, bool)>> = (0..CLIENTS)
         .map(|client| {
             let own: Vec<u64> = users.iter().copied().skip(client).step_by(CLIENTS).collect();
@@ -93,7 +95,7 @@ async fn storm(world: &World, seed: u64) -> usize {
 }
 
 #[tokio::test]
-async fn devices_of_one_user_lose_no_reaction_of_each_other() {
+async fn reactions_of_one_user_on_several_devices_are_all_kept() {
     world(async |world| {
         for _ in 0..30 {
             world.user(10).publish("x").await;
@@ -115,7 +117,7 @@ async fn devices_of_one_user_lose_no_reaction_of_each_other() {
 }
 
 #[tokio::test]
-async fn likes_during_a_deletion_do_not_hold_it_up_and_leave_whole_counts() {
+async fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
     world(async |world| {
         let author = world.user(10);
         for round in 1..=5 {
@@ -135,7 +137,7 @@ async fn likes_during_a_deletion_do_not_hold_it_up_and_leave_whole_counts() {
 }
 
 #[tokio::test]
-async fn a_request_cut_off_after_its_transaction_is_mended_by_its_repetition() {
+async fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -150,7 +152,7 @@ async fn a_request_cut_off_after_its_transaction_is_mended_by_its_repetition() {
         let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
         let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true).await.unwrap();
         assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
-        assert_eq!(seen().await, (false, 0), "the views do not know");
+        assert_eq!(seen().await, (false, 0), "the views are stale");
         reader.put(&format!("/v1/posts/{post}/like")).await.ok();
         assert_eq!(seen().await, (true, 1));
     })
@@ -167,7 +169,7 @@ fn views(world: &World) -> Redis {
 }
 
 #[tokio::test]
-async fn facts_read_before_a_view_was_lost_do_not_enter_the_next_one() {
+async fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() {
     world(async |world| {
         let views = views(world);
         let (user, author) = (UserId::MIN, UserId::new(10).unwrap());
@@ -176,15 +178,15 @@ async fn facts_read_before_a_view_was_lost_do_not_enter_the_next_one() {
         for seq in 1..4 {
             states.push(states[states.len() - 1].changed(seq, Reaction::Like, true).unwrap());
         }
-        // Without a view there is nothing to change: a reader who opens one reads the facts afterwards.
+        // Without a view there is nothing to change. A reader who opens a view later reads the facts afterwards.
         views.change(user, author, &states[1]).await.unwrap();
         assert_eq!(known().await, KnownReactions::default());
-        assert_eq!((views.open(user, 7).await.unwrap(), views.open(user, 8).await.unwrap()), (7, 7), "the first token stays");
-        // A change overtakes the fill.
+        assert_eq!((views.open(user, 7).await.unwrap(), views.open(user, 8).await.unwrap()), (7, 7), "both get the first token");
+        // A change happens before the fill.
         views.change(user, author, &states[2]).await.unwrap();
         views.fill(user, 7, &[(author, states[1].clone())].into()).await.unwrap();
         assert_eq!(known().await.of[&author], states[2]);
-        // Everything is lost between the read and the fill, and another caller has opened a view.
+        // The view is lost between the read and the fill, and another caller has opened a new view.
         world.flush_redis().await;
         views.open(user, 9).await.unwrap();
         views.fill(user, 7, &[(author, states[2].clone())].into()).await.unwrap();
@@ -196,7 +198,7 @@ async fn facts_read_before_a_view_was_lost_do_not_enter_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_view_of_too_many_authors_begins_again() {
+async fn a_view_of_too_many_authors_is_emptied() {
     world(async |world| {
         let views = views(world);
         let user = UserId::MIN;

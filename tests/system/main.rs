@@ -1,4 +1,5 @@
-//! What holds across routes: repeated, late, reordered, half done and cut off; Redis lost; the stack started again; random histories against a model.
+//! Tests across routes: repeated, late, reordered and interrupted work; loss of Redis; a restart of the stack; random
+//! histories compared with a model.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod cells;

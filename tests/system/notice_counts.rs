@@ -1,4 +1,5 @@
-//! Notices by the numbers: many readers of any id, every count against one made independently, what a count asks of Redis, and what Redis keeps.
+//! Counts of notices: many readers of any id, every count compared with an independent one, the Redis commands of a
+//! count, and the memory in Redis.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,7 +18,7 @@ const SEED: u64 = 20_261_121;
 const PLATFORMS: [u16; 3] = [1, 2, 65_535];
 const NOTICES: u64 = 100;
 
-/// Readers with ids spread over all 64 bits, and as many with the smallest ids there are.
+/// The number of readers with ids spread over all 64 bits, and of readers with the smallest ids.
 const READERS: u64 = 2_000;
 
 /// Requests at the same time.
@@ -28,12 +29,12 @@ async fn counts(user: &User, platform: u16) -> (u64, u64) {
     (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
 }
 
-/// What Redis has done so far: commands by name, and how often it has read from a connection.
+/// The commands that Redis has run, by name, and the number of reads from its connections.
 async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
     (world.redis_calls().await, world.redis_sum("stats", "total_reads_processed").await)
 }
 
-/// The key that takes most memory, of all there are.
+/// The key with the largest memory usage.
 async fn largest_key(world: &World) -> (u64, String) {
     let (mut redis, mut largest, mut cursor) = (world.redis().await, (0, String::new()), 0_u64);
     loop {
@@ -44,7 +45,7 @@ async fn largest_key(world: &World) -> (u64, String) {
         for key in &keys {
             pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
         }
-        // A step of SCAN may find nothing, and an empty pipeline is an error.
+        // A step of SCAN may return no key, and an empty pipeline is an error.
         let sizes: Vec<Option<u64>> = if keys.is_empty() { Vec::new() } else { pipeline.query_async(&mut redis).await.unwrap() };
         let sizes = sizes.into_iter().zip(keys).filter_map(|(size, key)| Some((size?, key)));
         largest = sizes.chain([largest]).max().unwrap();
@@ -55,7 +56,7 @@ async fn largest_key(world: &World) -> (u64, String) {
     }
 }
 
-/// What everybody has read, as plain sets.
+/// The slots that each reader has read, as plain sets.
 #[derive(Default)]
 struct Ledger {
     live: BTreeSet<(u16, u64)>,
@@ -70,8 +71,8 @@ impl Ledger {
     }
 }
 
-/// One random mark of every reader, many side by side; in the middle of them Redis is flushed, if asked. Only the first time something is marked
-/// through: an older one changes nothing, which is another test's.
+/// One random mark of every reader, many at once. If `again` is set, Redis is flushed halfway. A mark through a
+/// notice happens only once, because another test covers lower ones.
 async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut StdRng, again: bool) {
     let kinds = if again { 3..10 } else { 0..10 };
     let plan: Vec<(u64, u16, u64, u8)> = readers
@@ -103,14 +104,14 @@ async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut St
             3..8 => user.put(&path).await,
             _ => user.delete(&path).await,
         };
-        // What is deleted can be neither read nor unread.
+        // A deleted notice is neither read nor unread.
         assert!(matches!(answer.status, 200 | 404), "{}", answer.body);
     });
     stream::iter(requests).buffer_unordered(LANES).collect::<Vec<()>>().await;
 }
 
 async fn compare(world: &World, ledger: &Ledger, readers: &[u64]) -> u64 {
-    // A busy machine may have left a view to a worker.
+    // On a busy machine the update of a view may have become a task.
     world.idle().await;
     let wanted = readers.iter().flat_map(|&user| PLATFORMS.map(|platform| (user, platform)));
     let compared = stream::iter(wanted.map(async |(user, platform)| {
@@ -120,7 +121,7 @@ async fn compare(world: &World, ledger: &Ledger, readers: &[u64]) -> u64 {
 }
 
 #[tokio::test]
-async fn every_count_equals_an_independent_one_also_after_redis_is_flushed() {
+async fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
     println!("seed {SEED}");
     world(async |world| {
         let mut rng = StdRng::seed_from_u64(SEED);
@@ -136,7 +137,7 @@ async fn every_count_equals_an_independent_one_also_after_redis_is_flushed() {
         marks(world, &mut ledger, &readers, &mut rng, false).await;
         let compared = compare(world, &ledger, &readers).await;
 
-        // Some are deleted, some notified again; then more marks, and in the middle of them everything in Redis is lost.
+        // Some notices are deleted, some get a new slot. Then more marks follow, and Redis is flushed during them.
         for platform in PLATFORMS {
             for seq in [3, 50, 99] {
                 admin.delete(&format!("/v1/notices/{platform}-{seq}")).await.ok();
@@ -161,18 +162,15 @@ async fn every_count_equals_an_independent_one_also_after_redis_is_flushed() {
             .await;
         }
         let (bytes, key) = largest_key(world).await;
-        println!(
-            "{compared} counts and {} numbers of readers as they must be; largest key {key}: {bytes} bytes",
-            ledger.live.len()
-        );
+        println!("{compared} counts and {} numbers of readers are right; largest key {key}: {bytes} bytes", ledger.live.len());
         assert!(bytes < 1 << 20);
     })
     .await;
 }
 
-/// A hundred thousand readers whose views are there, and no facts: whatever asked for those would count wrong.
+/// 100,000 readers with views and without facts. A count from facts would be wrong.
 #[tokio::test]
-async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_readers() {
+async fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers() {
     const MANY: u64 = 100_000;
     const ASKED: u64 = 500;
     println!("seed {SEED}");
@@ -191,7 +189,7 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
             let readers: Vec<NoticeView> = (first..first + 1_000)
                 .map(|number| {
                     let id = if number % 2 == 0 { number + 10 } else { rng.random_range(MANY * 2..u64::MAX) };
-                    // Some have read nothing, some everything, most something.
+                    // Some readers have read nothing, some everything, most a part.
                     let share: f64 = [0.0, 1.0, rng.random(), rng.random()][(number % 4) as usize];
                     let read = (1..=300).filter(|_| rng.random_bool(share)).collect();
                     let reads = NoticeReads { version: 1, read, ..NoticeReads::default() };
@@ -219,7 +217,7 @@ async fn a_count_is_one_round_trip_of_two_commands_among_a_hundred_thousand_read
             .collect();
         println!("{} counts: {made:?}, {} reads of a socket; {each} bytes a reader", asked.len(), trips_after - trips);
         assert_eq!(made, BTreeMap::from([(&"get".to_owned(), asked.len() as u64 * 2)]));
-        // The test's own connections to ask for these numbers come on top.
+        // The test's own connections add a few reads.
         assert!(trips_after - trips <= asked.len() as u64 + 12);
         let (bytes, key) = largest_key(world).await;
         println!("largest key {key}: {bytes} bytes");

@@ -1,5 +1,6 @@
-//! Random histories of notices against a model: notices that come, change, expire and go; readers who read, unread and mark through, on several devices at
-//! once; time that passes, views that are lost, late and repeated.
+//! Random histories of notices, compared with a model. Notices are published, changed and deleted, and expire.
+//! Readers mark notices read, unread and through, on several devices at once. Time passes, and views are lost, late
+//! and repeated.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +29,6 @@ use crate::{
     notices::{board, content, platform, user},
 };
 
-/// A clock that the test moves.
 #[derive(Clone)]
 struct TestClock(Arc<AtomicU64>);
 
@@ -45,7 +45,7 @@ struct History {
     users: Vec<u64>,
     rng: StdRng,
     model: Model,
-    /// Views as they once were.
+    /// Copies of earlier views.
     old: Vec<NoticeView>,
 }
 
@@ -130,12 +130,12 @@ impl History {
         seqs.into_iter().for_each(|seq| self.model.mark(id, seq, true, now));
     }
 
-    /// What was true once comes late, from a handler that was slow or a worker: it changes nothing.
+    /// Stores an old view late, as a slow handler or worker would. It must change nothing.
     async fn late(&mut self) {
         let Some(view) = self.old.choose(&mut self.rng).cloned() else { return };
         match self.rng.random_range(0..3) {
             0 => self.board.stores.notice_views.replace_notices(&view).await.unwrap(),
-            // Without the lease, which it had, and which was taken from it since.
+            // Without the lease: the writer held it, and a change took it away.
             1 => self.board.stores.notice_views.fill_notices(&[view], self.rng.random()).await.unwrap(),
             _ => {
                 let reader = user(self.users[self.rng.random_range(0..self.users.len())]);
@@ -165,7 +165,7 @@ impl History {
 }
 
 #[tokio::test]
-async fn random_histories_of_notices_end_as_the_model_says() {
+async fn random_histories_of_notices_end_in_agreement_with_the_model() {
     const TOGETHER: u64 = 12;
     const OPERATIONS: usize = 150;
     world(async |world| {
@@ -203,7 +203,8 @@ async fn random_histories_of_notices_end_as_the_model_says() {
                 history.board.page(history.platform, user(id), None, 100).await.unwrap();
             }
         }
-        // What was pruned in the future of one history has expired when the last one ends.
+        // Histories have different clocks. A notice that one history has pruned has expired when the last history
+        // ends.
         let clock = histories.into_iter().map(|history| history.clock).max_by_key(Clock::now).unwrap();
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let stores = Stores { clock: Arc::new(clock), ..(*reconcile.readers.stores).clone() };

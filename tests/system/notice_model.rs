@@ -1,4 +1,4 @@
-//! The notices of one platform as a plain program in memory.
+//! A model of the notices of one platform.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,17 @@ use tidemark::domain::Seq;
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) expires_at: Option<u64>,
-    /// The operation that published it or notified again.
+    /// The operation that published the notice or gave it a new slot.
     pub(crate) notified: usize,
     pub(crate) read_by: BTreeSet<u64>,
 }
 
-/// What one platform must answer.
+/// The expected state of one platform.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) latest: Seq,
     pub(crate) notices: BTreeMap<Seq, Live>,
-    /// How far each reader has marked, and in which operation.
+    /// For each reader, the highest marked notice, and the operation that marked it.
     pub(crate) through: BTreeMap<u64, (Seq, usize)>,
 }
 

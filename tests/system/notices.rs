@@ -1,4 +1,5 @@
-//! Notices against everything unlucky: late, repeated and lost views, Redis away, races, interrupted and very large changes, time passing.
+//! Notices under disturbance: late, repeated and lost views, an unavailable Redis, races, interrupted and very large
+//! changes, expiry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use tidemark::{
 };
 use tidemark_tests::{Answer, PATIENCE, User, World, world, world_with};
 
-/// The use cases alone, on a connection that waits for a busy machine: whatever goes to the facts does so because the test wants it.
+/// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
     let patient = RedisOptions {
         connect_timeout: Duration::from_secs(5),
@@ -48,7 +49,7 @@ async fn counts(user: &User, platform: u16) -> Answer {
     user.get(&format!("/v1/notices/unread?platform={platform}")).await
 }
 
-/// A head as a fact, without a notice behind it: what would take thousands of requests.
+/// Writes a head without its notices. Publishing them would take thousands of requests.
 async fn put_head(world: &World, platform: Platform, head: &PlatformHead) {
     let number = |value: u64| AttributeValue::N(value.to_string());
     let mut item = schema::platform_head(platform);
@@ -79,26 +80,26 @@ async fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
             read.map(|read| read.iter().collect::<Vec<_>>())
         };
         views.replace_notices(&state(1, &[1])).await.unwrap();
-        assert_eq!(stored().await, None, "what is not there is filled when it is asked for");
+        assert_eq!(stored().await, None, "a missing view is filled by a read");
 
         assert_eq!(views.lease_notices(&[record], 1).await.unwrap(), [record]);
-        assert_eq!(views.lease_notices(&[record], 2).await.unwrap(), [], "one fills at a time");
+        assert_eq!(views.lease_notices(&[record], 2).await.unwrap(), [], "one caller at a time has the lease");
         views.fill_notices(&[state(9, &[9])], 2).await.unwrap();
-        assert_eq!(stored().await, None, "and nobody else");
+        assert_eq!(stored().await, None, "another caller cannot store");
         views.replace_notices(&state(2, &[1, 2])).await.unwrap();
         views.fill_notices(&[state(1, &[1])], 1).await.unwrap();
-        assert_eq!(stored().await, None, "something changed since the lease was taken");
+        assert_eq!(stored().await, None, "a change takes the lease");
 
         assert_eq!(views.lease_notices(&[record], 3).await.unwrap(), [record]);
         world.flush_redis().await;
         views.fill_notices(&[state(1, &[1])], 3).await.unwrap();
-        assert_eq!(stored().await, None, "everything was lost since");
+        assert_eq!(stored().await, None, "a loss removes the lease");
 
         assert_eq!(views.lease_notices(&[record], 4).await.unwrap(), [record]);
         views.fill_notices(&[state(2, &[1, 2])], 4).await.unwrap();
         assert_eq!(stored().await, Some(vec![1, 2]));
         views.replace_notices(&state(1, &[1])).await.unwrap();
-        assert_eq!(stored().await, Some(vec![1, 2]), "an older version");
+        assert_eq!(stored().await, Some(vec![1, 2]), "an older version is not stored");
         views.replace_notices(&state(3, &[2])).await.unwrap();
         assert_eq!(stored().await, Some(vec![2]));
     })
@@ -131,7 +132,7 @@ async fn damaged_views_are_read_from_the_facts_and_repaired() {
 }
 
 #[tokio::test]
-async fn repeating_a_mark_shows_what_one_that_was_cut_off_did_not() {
+async fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
     world(async |world| {
         let (admin, reader) = (administrator(world), world.user(7));
         admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
@@ -141,7 +142,7 @@ async fn repeating_a_mark_shows_what_one_that_was_cut_off_did_not() {
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
         assert!(facts.put_reads(user(7), platform(3), &before, after).await.unwrap().is_some());
-        assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it told the view");
+        assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it updated the view");
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": 1 }));
         assert_eq!(admin.get("/v1/notices/3-1").await.ok()["readers"], 1, "counted once");
@@ -149,12 +150,12 @@ async fn repeating_a_mark_shows_what_one_that_was_cut_off_did_not() {
     .await;
 }
 
-// ---- Redis away ------------------------------------------------------------
+// ---- Redis unavailable -----------------------------------------------------
 
 async fn redis_is_asked_again(user: &User) {
     let started = std::time::Instant::now();
     while counts(user, 3).await.header("degraded").is_some() {
-        assert!(started.elapsed() < PATIENCE, "Redis is back and not asked");
+        assert!(started.elapsed() < PATIENCE, "Redis is available again and the function does not call it");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -167,9 +168,9 @@ async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {
 }
 
 #[tokio::test]
-async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_of_it() {
+async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
     for views_survive in [true, false] {
-        // As long as a message needs to come five times, Redis is surely back.
+        // Redis is available again before a message is received five times.
         let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(4);
         world_with(patient, async |world| {
             let (admin, reader, idle) = (administrator(world), world.user(7), world.user(8));
@@ -208,8 +209,8 @@ async fn without_redis_notices_go_on_from_the_facts_and_views_that_survive_hear_
 // ---- time ------------------------------------------------------------------
 
 #[tokio::test]
-async fn an_expired_notice_is_gone_at_once_everywhere() {
-    // A machine on which the notice expires before it was looked at gives it a longer life.
+async fn an_expired_notice_disappears_at_once_from_every_response() {
+    // On a slow machine the notice may expire before its first read. Then the test repeats with a longer lifetime.
     for lifetime_ms in [1_500, 6_000, 24_000, 96_000] {
         let mut in_time = false;
         world(async |world| in_time = expires_in_front_of_a_reader(world, lifetime_ms).await).await;
@@ -220,7 +221,7 @@ async fn an_expired_notice_is_gone_at_once_everywhere() {
     panic!("96 s are not enough for five requests");
 }
 
-/// False when the notice had expired before it was looked at.
+/// Returns false if the notice expired before its first read.
 async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
     let (admin, reader) = (administrator(world), world.user(7));
     admin.post("/v1/notices", &json!({ "platforms": [3], "title": "stays" })).await.ok();
@@ -244,8 +245,12 @@ async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
     assert_eq!(reader.get("/v1/notices/3-2").await.status, 404);
     assert_eq!(reader.put("/v1/notices/3-2/read").await.status, 404);
     let body = json!({ "title": "back", "expires_at": "2099-01-01T00:00:00Z" }).to_string();
-    assert_eq!(admin.send(reqwest::Method::PUT, "/v1/notices/3-2", &[], Some(body)).await.status, 404, "it stays gone");
-    assert_eq!(publish().await.ok(), first, "the first answer, though it would be refused now");
+    assert_eq!(
+        admin.send(reqwest::Method::PUT, "/v1/notices/3-2", &[], Some(body)).await.status,
+        404,
+        "an expired notice stays expired"
+    );
+    assert_eq!(publish().await.ok(), first, "the first response, although a new request would be refused");
     assert_eq!(world.user(8).post("/v1/notices/reads", &json!({ "platform": 3, "through": 2 })).await.ok()["changed"], 1);
     true
 }
@@ -253,7 +258,7 @@ async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
 // ---- large -----------------------------------------------------------------
 
 #[tokio::test]
-async fn a_full_platform_refuses_and_nothing_is_published_on_the_others() {
+async fn a_full_platform_refuses_a_notice_and_no_other_platform_gets_it() {
     world(async |world| {
         let admin = administrator(world);
         let mut head = PlatformHead::default();
@@ -275,9 +280,10 @@ async fn a_full_platform_refuses_and_nothing_is_published_on_the_others() {
     .await;
 }
 
-/// Every notice in a counter item of its own: marking all of them takes several transactions, between which others come.
+/// Every notice has a counter item of its own. A mark of all notices needs several transactions, and another caller's
+/// transactions come in between.
 #[tokio::test]
-async fn a_change_too_large_for_one_transaction_is_exact_although_another_caller_comes_between() {
+async fn a_change_of_several_transactions_is_exact_although_another_caller_interferes() {
     const NOTICES: u64 = 300;
     world(async |world| {
         let (board, platform) = (board(world), platform(5));
@@ -305,7 +311,7 @@ async fn a_change_too_large_for_one_transaction_is_exact_although_another_caller
             board.mark(user(7), id, false).await.unwrap();
         }
         assert_eq!(readers().await[0], 2);
-        // Half of the way, as if the function had died there: the next caller resumes it.
+        // Half of the change is done, as after the death of the function. The next caller resumes it.
         let (_, before) = board.stores.notices.state(platform, user(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
         board.stores.notices.put_reads(user(9), platform, &before, half.clone()).await.unwrap().unwrap();
@@ -317,10 +323,10 @@ async fn a_change_too_large_for_one_transaction_is_exact_although_another_caller
     .await;
 }
 
-// ---- reads from elsewhere --------------------------------------------------
+// ---- imported reads ---------------------------------------------------------
 
 #[tokio::test]
-async fn merged_reads_are_a_union_however_often_and_with_whom_they_race() {
+async fn merged_reads_are_a_union_under_repetition_and_races() {
     world(async |world| {
         let (admin, board, platform) = (administrator(world), board(world), platform(3));
         for _ in 0..10 {

@@ -1,4 +1,5 @@
-//! Random operations of a few users through the API, and everything that the API says of a reader, against the model.
+//! Random operations of a few users through the API, and a comparison of everything that the API shows a reader with
+//! the model.
 
 use std::sync::{Arc, Mutex, atomic::AtomicUsize};
 
@@ -8,15 +9,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_tests::{Answer, Kind, Model, User, World};
 
-/// Of a hundred operations so many are [`operate`]'s, the last of them bursts.
+/// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
 
-/// Who calls, and what is done about an answer that the model does not expect.
+/// The callers, and the reaction to a response that differs from the model.
 pub(crate) struct Callers<'a> {
     pub(crate) world: &'a World,
-    /// In weather: every request is repeated until it is answered, and what is wrong is noted here.
+    /// In weather: callers repeat each request until it has a final response, and differences are recorded here.
     pub(crate) findings: Option<&'a Mutex<Vec<String>>>,
-    /// Counts, in weather, the requests that were not answered.
+    /// In weather: counts the attempts without a final response.
     pub(crate) unanswered: Arc<AtomicUsize>,
 }
 
@@ -41,7 +42,7 @@ impl Callers<'_> {
     }
 }
 
-/// One operation; `dice` is below [`OPERATIONS`].
+/// One operation. `dice` is below [`OPERATIONS`].
 pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, users: &[u64], dice: u32) {
     let user = users[rng.random_range(0..users.len())];
     let author = users[rng.random_range(0..users.len())];
@@ -104,8 +105,8 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
-/// A post, with an `Idempotency-Key` or without. Without one, a request that was not answered is not repeated: the next post, which has a
-/// key, says by its number whether it was published.
+/// Publishes a post, with or without an `Idempotency-Key`. A request without a key is not repeated if it has no
+/// response. The number of the next post, which has a key, shows whether it was published.
 async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64) {
     let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
     let (caller, body) = (callers.user(user), json!({ "title": "x" }).to_string());
@@ -126,7 +127,7 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     published(callers, model, user, seq(answer), ghosts);
 }
 
-/// A post has this number; before it there may be so many that nobody was told of.
+/// Checks the number of a post. Up to `ghosts` posts without a response may precede it.
 fn published(callers: &Callers<'_>, model: &mut Model, user: u64, seq: u64, ghosts: u64) {
     let expected = model.latest(user) + 1;
     callers.check((expected..=expected + ghosts).contains(&seq), || format!("{user} published {expected}, and it is {seq}"));
@@ -135,15 +136,16 @@ fn published(callers: &Callers<'_>, model: &mut Model, user: u64, seq: u64, ghos
     }
 }
 
-/// One of the two, and what its path ends with.
+/// Picks one of the two reactions. Returns it with the end of its path.
 fn reaction(rng: &mut StdRng) -> (Kind, &'static str) {
     if rng.random() { (Kind::Like, "like") } else { (Kind::Favorite, "favorite") }
 }
 
-/// What several devices and the author do at once: marks and deletions end the same in whatever order they happen.
+/// Concurrent changes of several devices and the author. Marks and deletions have the same result in any order.
 async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
     let (reader, writer, latest) = (callers.user(user), callers.user(author), model.latest(author));
-    // A like that is repeated after a deletion in between is refused, though it was given before: nobody could say what is right.
+    // A repeated like is refused after a deletion in between, although it was counted before. The expected result
+    // would be unknown.
     let kinds = if callers.findings.is_some() { 8 } else { 10 };
     if latest == 0 {
         return;
@@ -159,7 +161,7 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
         }
     }
     let liked = join_all(plan.into_iter().map(async |(kind, seq)| {
-        // A deletion at the same time may come first.
+        // A concurrent deletion may come first.
         let put = async |what: &str| {
             let status = reader.put(&format!("/v1/posts/{author}-{seq}/{what}")).await.status;
             assert!(matches!(status, 200 | 404), "{status}");
@@ -179,9 +181,9 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     }
 }
 
-/// Everything that the API says of one reader, against the model. Feeds are read in pages of so many items.
+/// Compares everything that the API shows a reader with the model. `page` is the page size of feeds.
 pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, page: usize) {
-    // The counts first: a page that meets a deleted post mends them.
+    // Counts come first, because a page that meets a deleted post corrects them.
     assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
     let (feed, unread) = (caller.walk("/v1/feed", page).await, caller.walk("/v1/feed?status=unread", page).await);
     let expected = model.feed(user);
@@ -227,7 +229,6 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     }
 }
 
-/// The flags of the reader's reactions.
 fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
     for item in items {
         let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
@@ -235,7 +236,7 @@ fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
     }
 }
 
-/// Author and number of the post that is an item.
+/// The author and number of the post in an item.
 pub(crate) fn post_of(item: &Value) -> (u64, u64) {
     let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
     (author.parse().unwrap(), seq.parse().unwrap())

@@ -1,4 +1,4 @@
-//! Redis away: the facts answer.
+//! Redis is unavailable, and responses come from facts.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tidemark_local::{Fault, FaultAction, RedisData, Weather};
 use tidemark_tests::{User, World, world, world_with};
 
 #[tokio::test]
-async fn without_redis_everything_goes_on_from_the_facts() {
+async fn without_redis_every_route_works_from_facts() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         reader.put("/v1/following/10").await.ok();
@@ -43,8 +43,8 @@ async fn without_redis_everything_goes_on_from_the_facts() {
 }
 
 #[tokio::test]
-async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
-    // The task is tried again for longer than Redis is away.
+async fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
+    // The attempts of the task last longer than the outage of Redis.
     let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(3);
     world_with(patient, async |world| {
         let (reader, author) = (world.user(1), world.user(10));
@@ -67,7 +67,7 @@ async fn a_change_while_redis_is_away_reaches_a_view_that_survived() {
 }
 
 #[tokio::test]
-async fn a_change_that_neither_view_nor_queue_takes_is_not_acknowledged_and_its_repetition_shows_it() {
+async fn a_change_that_reaches_neither_view_nor_queue_is_not_acknowledged_and_its_repetition_is_visible() {
     let fault = Fault::new("SendMessageBatch", FaultAction::FailBefore("InternalFailure".to_owned()));
     changes_are_not_acknowledged_and_repetitions_show_them(fault, false).await;
 }
@@ -127,7 +127,7 @@ async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, ta
             world.idle().await;
         }
         world.redis_is_asked_again().await;
-        // The projector, which shows follows too, comes second.
+        // The projector updates views of follows too. It is paused, so the repetition must do it.
         world.stack.pause("relation-projector").await.unwrap();
         for change in &changes {
             let answer = send(change).await;
@@ -158,7 +158,7 @@ async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, ta
 }
 
 #[tokio::test]
-async fn marks_of_many_authors_that_missed_the_view_are_one_task() {
+async fn marks_of_many_authors_that_missed_the_view_make_one_task() {
     world(async |world| {
         let reader = world.user(1);
         for author in 10..30 {
@@ -184,13 +184,14 @@ async fn marks_of_many_authors_that_missed_the_view_are_one_task() {
     .await;
 }
 
-/// How long the note of an outage stands when no worker prolongs it.
+/// How long an outage note stands without a worker that prolongs it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 
-/// Redis is there again right after `change` was acknowledged, and no worker has done anything. What a reader sees then, until an attempt was quick enough to say.
+/// Makes Redis available right after `change` is acknowledged, before any worker runs. Returns a reader's response at
+/// that moment. Repeats until an attempt is fast enough.
 async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn()) -> Value {
     loop {
-        // The reading function has looked for an outage just now, and found none.
+        // The reading function has just checked for an outage note and found none.
         world.redis_is_asked_again().await;
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         world.user(1).get(reads).await.ok();
@@ -210,7 +211,7 @@ async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn(
 }
 
 #[tokio::test]
-async fn a_mark_that_missed_its_view_is_seen_when_it_is_acknowledged() {
+async fn a_mark_that_missed_its_view_is_visible_when_it_is_acknowledged() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -227,7 +228,7 @@ async fn a_mark_that_missed_its_view_is_seen_when_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_publish_that_missed_the_counters_is_counted_when_it_is_acknowledged() {
+async fn a_publish_that_missed_the_counters_counts_when_it_is_acknowledged() {
     world(async |world| {
         let posts = async || world.user(1).get("/v1/users/1/counters").await.ok()["posts"].as_u64().unwrap();
         world.follow([2], 1).await;
@@ -236,15 +237,15 @@ async fn a_publish_that_missed_the_counters_is_counted_when_it_is_acknowledged()
         assert_eq!(posts().await, 1);
         let seen = right_after_an_outage(world, "/v1/users/1/counters", async || drop(world.user(1).publish("more").await)).await;
         world.redis_is_asked_again().await;
-        assert_eq!(seen["posts"], posts().await, "and no worker has forgotten to count it");
+        assert_eq!(seen["posts"], posts().await, "the counter stays the same afterwards");
         assert_eq!(seen["posts"], world.user(2).get("/v1/feed").await.ok()["items"].as_array().unwrap().len());
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_could_not_be_delivered_while_redis_was_away_is_delivered_seconds_after_it() {
-    // The third author's posts are not pushed, the fourth has no followers.
+async fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
+    // The third author's posts are pulled, the fourth author has no followers.
     let few = |options: &mut tidemark_local::Options| {
         options.parameters.insert("PullThreshold".to_owned(), "2".to_owned());
     };
@@ -260,20 +261,20 @@ async fn what_could_not_be_delivered_while_redis_was_away_is_delivered_seconds_a
         for reader in readers {
             world.user(reader).feed_ids().await;
         }
-        // A failed message comes back after the queue's own visibility timeout.
+        // A failed message returns after the queue's visibility timeout.
         world.stack.set_weather(Weather::Aws, 1);
         let refusal = world.refuse_redis().await;
         for author in [10, 30, 40] {
             world.user(author).publish("three").await;
             world.user(author).delete(&format!("/v1/posts/{author}-1")).await;
         }
-        // Long enough for the workers to have tried.
+        // Long enough for attempts of the workers.
         tokio::time::sleep(Duration::from_secs(1)).await;
         refusal.end().await;
         let back = Instant::now();
         world.redis_is_asked_again().await;
         world.stack.idle_within(Duration::from_secs(60)).await.unwrap();
-        println!("delivered {:.1} s after Redis is back", back.elapsed().as_secs_f64());
+        println!("delivered {:.1} s after the outage", back.elapsed().as_secs_f64());
         world.redis_is_asked_again().await;
         for author in [10, 30, 40] {
             let delivery = world.user(author).get(&format!("/v1/posts/{author}-3/delivery")).await;

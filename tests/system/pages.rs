@@ -1,4 +1,5 @@
-//! Pages of long and crowded feeds: each post once and in order, within the view, across its low end, from the facts, and while posts arrive.
+//! Pages of long feeds and of many posts at one time: each post once and in order, in the view, across its end, from
+//! facts, and while posts arrive.
 
 use futures::future::join_all;
 use serde_json::Value;
@@ -9,10 +10,10 @@ use tidemark::{
 use tidemark_local::RedisData;
 use tidemark_tests::{User, World, world};
 
-/// 2026-01-01.
+/// 2026-01-01, in milliseconds since the epoch.
 const PAST: u64 = 1_767_225_600_000;
 
-/// Publishes at these times, one author after the other's clock, as the publish function does with its own clock.
+/// Publishes posts at these times, author by author, as the publish function does with its own clock.
 async fn publish_at(world: &World, author: u64, times: impl IntoIterator<Item = u64>) {
     let app = world.stack.app("publish").unwrap();
     let author = author.to_string().parse().unwrap();
@@ -32,7 +33,7 @@ fn key(item: &Value) -> (String, u64, u64) {
     (item["created_at"].as_str().unwrap().to_owned(), number(author), number(seq))
 }
 
-/// All pages of a feed: how many items, each once and newest first.
+/// Reads all pages of a feed and asserts that each item appears once, newest first. Returns the number of items.
 async fn walked(reader: &User, status: &str, limit: usize) -> usize {
     let items = reader.walk(&format!("/v1/feed?status={status}"), limit).await;
     let keys: Vec<_> = items.iter().map(key).collect();
@@ -41,7 +42,7 @@ async fn walked(reader: &User, status: &str, limit: usize) -> usize {
 }
 
 #[tokio::test]
-async fn a_thousand_posts_of_one_millisecond_are_walked_each_once() {
+async fn a_thousand_posts_of_one_millisecond_appear_once_each() {
     world(async |world| {
         let reader = world.user(1);
         for author in [10, 20, 30] {
@@ -50,7 +51,7 @@ async fn a_thousand_posts_of_one_millisecond_are_walked_each_once() {
         reader.feed_ids().await;
         join_all([(10, 334), (20, 333), (30, 333)].map(|(author, count)| publish_at(world, author, vec![PAST; count]))).await;
         world.idle().await;
-        // As delivered one by one, as rebuilt, and from the facts alone.
+        // From a view made by deliveries, from a rebuilt view, and from facts alone.
         for redis in ["delivered", "rebuilt", "away"] {
             match redis {
                 "rebuilt" => world.flush_redis().await,
@@ -67,7 +68,7 @@ async fn a_thousand_posts_of_one_millisecond_are_walked_each_once() {
 }
 
 #[tokio::test]
-async fn more_posts_of_one_millisecond_than_a_view_holds_are_walked_each_once() {
+async fn more_posts_of_one_millisecond_than_fit_into_a_view_appear_once_each() {
     world(async |world| {
         let reader = world.user(1);
         for author in [10, 20] {
@@ -89,10 +90,10 @@ async fn more_posts_of_one_millisecond_than_a_view_holds_are_walked_each_once() 
 }
 
 #[tokio::test]
-async fn three_thousand_posts_are_walked_across_the_cap_while_fifty_arrive() {
+async fn pages_of_three_thousand_posts_are_complete_while_fifty_posts_arrive() {
     world(async |world| {
         let authors: Vec<u64> = (10..16).collect();
-        // One whose view is built by deliveries, one whose is rebuilt, one without any until the walk.
+        // One reader's view is built by deliveries, one reader's is rebuilt, one reader has none before the pages.
         for reader in 1..=3 {
             for author in &authors {
                 world.user(reader).put(&format!("/v1/following/{author}")).await.ok();
@@ -100,7 +101,7 @@ async fn three_thousand_posts_are_walked_across_the_cap_while_fifty_arrive() {
         }
         world.user(1).feed_ids().await;
         join_all(authors.iter().enumerate().map(|(index, &author)| {
-            // Interleaved, an hour of posts apart, so that every page mixes authors.
+            // The authors' posts alternate at intervals of an hour, so every page has posts of several authors.
             publish_at(world, author, (0..500).map(move |number| PAST + number * 600_000 + index as u64 * 100_000))
         }))
         .await;
@@ -115,7 +116,7 @@ async fn three_thousand_posts_are_walked_across_the_cap_while_fifty_arrive() {
                 let page = reader.get(&format!("/v1/feed?limit=40{cursor}")).await.ok();
                 keys.extend(page["items"].as_array().unwrap().iter().map(key));
                 pages += 1;
-                // Five arrive after each of the first ten pages.
+                // Five posts arrive after each of the first ten pages.
                 if pages <= 10 {
                     join_all((0..5).map(async |index| world.user(authors[index]).publish("meanwhile").await)).await;
                     world.idle().await;
@@ -125,7 +126,7 @@ async fn three_thousand_posts_are_walked_across_the_cap_while_fifty_arrive() {
                 cursor = format!("&cursor={next}");
             }
             assert!(keys.is_sorted_by(|newer, older| newer > older), "each once, newest first");
-            assert_eq!(keys.len(), before, "all that were there; those that arrived lie above");
+            assert_eq!(keys.len(), before, "all earlier posts; new posts are on pages before these");
             assert_eq!(reader.unread_total().await as usize, 3000 + arrived);
             assert_eq!(walked(&reader, "unread", 100).await, 3000 + arrived);
         }

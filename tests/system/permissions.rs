@@ -1,4 +1,5 @@
-//! What every function asks of DynamoDB and SQS, observed on its way there, is what its role allows: nothing less, and nothing more.
+//! Compares the permissions of each function's role with the observed calls to DynamoDB and SQS. Every call must be
+//! allowed, and every permission must be used.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,23 +26,13 @@ use tokio::net::TcpListener;
 
 use super::{damage, migration};
 
-/// Allowed and not seen here, and why it has to be.
+/// Permissions that this test does not observe, with the reason for each.
 const UNSEEN: [(&str, &str, &str, &str); 10] = [
-    ("fan-out", "sqs:GetQueueAttributes", "FanOutQueue", "Lambda itself, while it polls"),
-    ("relation-projector", "sqs:SendMessage", "ProjectorFailuresQueue", "Lambda itself, when it gives a record up"),
-    (
-        "fan-out",
-        "dynamodb:Query",
-        "FollowingTable",
-        "Readers::sync_reads rebuilds a view that keeps claiming to know more than the facts",
-    ),
+    ("fan-out", "sqs:GetQueueAttributes", "FanOutQueue", "used by Lambda while it polls"),
+    ("relation-projector", "sqs:SendMessage", "ProjectorFailuresQueue", "used by Lambda when it gives up a record"),
+    ("fan-out", "dynamodb:Query", "FollowingTable", "Readers::sync_reads rebuilds a view that still has more than the facts"),
     ("fan-out", "dynamodb:Query", "ReadsTable", "the same"),
-    (
-        "migrate",
-        "dynamodb:Query",
-        "FollowingTable",
-        "the same, when imported read marks are shown to a reader who is here already",
-    ),
+    ("migrate", "dynamodb:Query", "FollowingTable", "the same, for imported read marks of an active reader"),
     ("migrate", "dynamodb:Query", "ReadsTable", "the same"),
     ("mark-read", "dynamodb:PutItem", "ReadsTable", "windows of a read state that has outgrown its item"),
     ("migrate", "dynamodb:PutItem", "ReadsTable", "the same"),
@@ -51,12 +42,12 @@ const UNSEEN: [(&str, &str, &str, &str); 10] = [
 
 pub(super) type Seen = BTreeMap<String, Permissions>;
 
-/// Stands before a service and notes who asks for what.
+/// A proxy in front of a service. It records the function and the action of each request.
 pub(super) struct Tap {
     pub(super) service: OnceLock<String>,
     http: reqwest::Client,
     seen: Arc<Mutex<Seen>>,
-    /// Requests so far, each page of a query by itself.
+    /// The requests so far. Each page of a query is one request.
     pub(super) requests: AtomicU64,
 }
 
@@ -90,7 +81,7 @@ async fn forward(State(tap): State<Arc<Tap>>, headers: HeaderMap, body: Bytes) -
     response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
 }
 
-/// What IAM asks for before it lets a request through.
+/// The IAM actions and resources of a request.
 fn asked(target: &str, request: &Value) -> Permissions {
     let operation = target.rsplit('.').next().unwrap();
     let queue = || request["QueueUrl"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
@@ -107,7 +98,7 @@ fn asked(target: &str, request: &Value) -> Permissions {
             Some(index) => one("dynamodb:Query", format!("{}/index/{index}", table(request))),
             None => one("dynamodb:Query", table(request)),
         },
-        // A transaction is as many requests as it has parts.
+        // A transaction needs the permissions of all its parts.
         "TransactWriteItems" => {
             let part = |item: &Value| {
                 let (name, body) = item.as_object().unwrap().iter().find(|(_, body)| !body.is_null()).unwrap();
@@ -121,7 +112,7 @@ fn asked(target: &str, request: &Value) -> Permissions {
 }
 
 #[tokio::test]
-async fn every_function_may_do_what_it_does_and_nothing_else() {
+async fn roles_allow_exactly_the_calls_that_functions_make() {
     let seen = Arc::new(Mutex::new(Seen::new()));
     let (dynamodb, facts) = Tap::start(&seen).await;
     let (sqs, queues) = Tap::start(&seen).await;
@@ -145,11 +136,11 @@ async fn every_function_may_do_what_it_does_and_nothing_else() {
     .await;
 
     if !ran {
-        // Not on this Redis, as has been said.
+        // Not on this kind of Redis, for the printed reason.
         return;
     }
     let seen = std::mem::take(&mut *seen.lock().unwrap());
-    // All of it at once: seeing it takes a while.
+    // Collects all differences first, because a run takes long.
     let mut wrong = Vec::new();
     for (function, statements) in statements(&template_document()) {
         let allowed = permissions(&statements);
@@ -162,21 +153,21 @@ async fn every_function_may_do_what_it_does_and_nothing_else() {
         let told = |of: &mut dyn Iterator<Item = &(String, String)>, what: &str| -> Vec<String> {
             of.map(|(action, resource)| format!("{function} {what}: {action} {resource}")).collect()
         };
-        wrong.extend(told(&mut seen.difference(&allowed), "does what its role does not allow"));
+        wrong.extend(told(&mut seen.difference(&allowed), "makes a call that its role does not allow"));
         let by_code = allowed.iter().filter(|(action, _)| !BY_LAMBDA.contains(&action.as_str()));
         wrong.extend(told(
             &mut by_code.filter(|permission| !seen.contains(*permission) && !excused.contains(*permission)),
-            "was never seen to do what its role allows",
+            "has a permission that no call uses",
         ));
         wrong.extend(told(
             &mut excused.iter().filter(|permission| seen.contains(*permission) || !allowed.contains(*permission)),
-            "was seen to do what is listed as unseen, or may not",
+            "makes a call that is listed as unobserved, or lacks its permission",
         ));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// `forget` empties Redis.
+/// `forget` deletes all data in Redis.
 async fn follow_publish_and_read(world: &World, forget: impl AsyncFn()) {
     let (reader, author) = (world.user(1), world.user(10));
     author.publish("before the follow").await;
@@ -225,7 +216,7 @@ async fn notices(world: &World) {
     editor.delete("/v1/notices/3-1").await;
 }
 
-/// Pages past the first from the facts, and all that is left to workers.
+/// Reads later pages from facts, and does all work that is left to workers.
 async fn without_redis(world: &World) {
     let (reader, editor) = (world.user(1), world.stranger(Some("7 notices:write")));
     for author in [11, 12] {
@@ -243,13 +234,13 @@ async fn without_redis(world: &World) {
     }
     reader.delete("/v1/posts/10-2/read").await.ok();
     reader.put("/v1/posts/10-2/favorite").await.ok();
-    editor.post("/v1/notices", &json!({ "platforms": [4], "title": "while Redis is away" })).await;
+    editor.post("/v1/notices", &json!({ "platforms": [4], "title": "during an outage of Redis" })).await;
     reader.post("/v1/notices/reads", &json!({ "platform": 4, "through": 1 })).await.ok();
-    // What cannot be done is left to a later attempt.
+    // A failed task is left to a later attempt.
     work(world, json!({ "v": 1, "type": "sync", "user": "1", "author": "12" })).await;
     refusal.end().await;
     world.redis_is_asked_again().await;
-    // Each of the two opens the view for one of the authors.
+    // Each reader opens the view of reactions to one of the authors.
     project(world, 11).await;
     work(world, json!({ "v": 1, "type": "sync", "user": "1", "author": "12" })).await;
     for function in ["fan-out", "relation-projector"] {
@@ -270,7 +261,7 @@ async fn work(world: &World, task: Value) {
     assert_eq!(answer["batchItemFailures"], json!([]));
 }
 
-/// What workers do that nobody got round to.
+/// Work that another function must finish.
 async fn what_is_left_to_others(world: &World) {
     let reader = world.user(1);
     reader.delete("/v1/following/10").await.ok();
@@ -285,12 +276,12 @@ async fn what_is_left_to_others(world: &World) {
     world.idle().await;
 }
 
-/// Every repair there is, and every part of a walk.
+/// Every kind of repair, and every part of a walk.
 async fn repairs(world: &World, seen: &Mutex<Seen>) {
     const FUNCTION: &str = "reconcile";
     let before = seen.lock().unwrap().get(FUNCTION).cloned().unwrap_or_default();
     damage::plant_everything(world).await;
-    // Damage is done with the means of reconcile, which is not what it does by itself.
+    // The test does the damage through reconcile's connection. These calls are not counted.
     seen.lock().unwrap().insert(FUNCTION.to_owned(), before);
     let fire = async |job: &str, overdue_ms: u64| {
         let event = json!({ "job": job, "share": 1.0, "settle_ms": 50, "overdue_ms": overdue_ms });
@@ -300,7 +291,7 @@ async fn repairs(world: &World, seen: &Mutex<Seen>) {
     };
     fire("fan-outs", 0).await;
     let mut walk = fire("users", 0).await;
-    // At least one minute, and as many as the walk needs.
+    // At least one run of the minute job, and as many as the walk needs.
     loop {
         let under_way = !walk["next"].is_null();
         walk = fire("minute", 30_000).await["users"].take();
@@ -312,7 +303,7 @@ async fn repairs(world: &World, seen: &Mutex<Seen>) {
 }
 
 #[tokio::test]
-async fn what_functions_ask_of_redis_is_what_their_user_may() {
+async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
     let user = template_document()["Resources"]["RedisUser"]["Properties"].clone();
     let name = user["UserName"].as_str().unwrap().to_owned();
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -333,7 +324,7 @@ async fn what_functions_ask_of_redis_is_what_their_user_may() {
     }
 
     let url = format!("redis://{name}:secret@127.0.0.1:{port}");
-    // The default user, who may do everything here, does what no function does, and asks what was refused.
+    // The default user has all permissions in this test. It runs what no function runs, and repeats refused commands.
     let mut connection = {
         let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
         client.get_multiplexed_async_connection().await.unwrap()

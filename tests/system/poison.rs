@@ -1,4 +1,4 @@
-//! Messages that no attempt can make good.
+//! Messages that fail in every attempt.
 
 use serde_json::json;
 use tidemark_tests::{stream_record, world};
@@ -6,7 +6,7 @@ use tidemark_tests::{stream_record, world};
 use crate::delivery::deliver;
 
 #[tokio::test]
-async fn a_malformed_message_reaches_the_dead_letters_alone() {
+async fn a_malformed_message_becomes_a_dead_letter_alone() {
     world(async |world| {
         let (reader, sqs) = (world.user(1), world.sqs().await);
         let url = world.stack.queue("FanOutQueue").unwrap().url.clone();
@@ -37,7 +37,7 @@ async fn a_malformed_message_reaches_the_dead_letters_alone() {
 }
 
 #[tokio::test]
-async fn a_task_that_no_attempt_can_do_reaches_the_dead_letters_as_it_was_sent() {
+async fn a_task_that_always_fails_becomes_a_dead_letter_unchanged() {
     world(async |world| {
         let queue = world.stack.queue("FanOutQueue").unwrap();
         // Pages that the fan-out does not have.
@@ -49,13 +49,13 @@ async fn a_task_that_no_attempt_can_do_reaches_the_dead_letters_as_it_was_sent()
         let dead = world.stack.queue("FanOutDeadLetters").unwrap().url.clone();
         let dead = sqs.receive_message().queue_url(&dead).max_number_of_messages(10).send().await.unwrap();
         let [message] = dead.messages() else { panic!("{} messages", dead.messages().len()) };
-        assert_eq!(message.body(), Some(body.as_str()), "the same message, and no other was sent in its place");
+        assert_eq!(message.body(), Some(body.as_str()), "the dead letter is the original message");
     })
     .await;
 }
 
 #[tokio::test]
-async fn only_the_failed_messages_are_given_back() {
+async fn only_failed_messages_are_reported() {
     world(async |world| {
         let bodies = ["nonsense".to_owned(), r#"{"v":1,"type":"sync","user":"1","author":"2"}"#.to_owned(), "{}".to_owned()];
         let answer = deliver(world, &bodies).await;
@@ -65,7 +65,7 @@ async fn only_the_failed_messages_are_given_back() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_worked_on_is_named_and_reconcile_sees_what_was_given_up() {
+async fn a_failed_record_is_reported_and_reconcile_counts_abandoned_records() {
     world(async |world| {
         let good = json!({ "user": { "N": "1" }, "author": { "N": "2" } });
         let records = json!({ "Records": [stream_record("1", good.clone()), stream_record("2", json!({ "other": { "S": "x" } })), stream_record("3", good)] });

@@ -1,4 +1,4 @@
-//! Big authors: their posts are not pushed, their readers fetch them.
+//! Big authors: their posts are not pushed, and readers fetch them.
 
 use serde_json::json;
 use tidemark_tests::{User, World, world_with};
@@ -15,7 +15,7 @@ async fn mode(author: &User, post: &str) -> String {
 }
 
 #[tokio::test]
-async fn posts_of_a_big_author_are_fetched_and_count() {
+async fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
     small_world(async |world| {
         let (live, cold, author) = (world.user(1), world.user(2), world.user(10));
         world.follow(1..=3, 10).await;
@@ -26,13 +26,13 @@ async fn posts_of_a_big_author_are_fetched_and_count() {
             world.idle().await;
             modes.push(mode(&author, &post).await);
         }
-        assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that finds the threshold is the last to be pushed");
+        assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that reaches the threshold is the last pushed one");
         for reader in [&live, &cold] {
             assert_eq!(reader.unread_total().await, 4);
             assert_eq!(reader.feed_ids().await, ["10-4", "10-3", "10-2", "10-1"]);
             assert_eq!(reader.put("/v1/posts/10-3/read").await.ok()["unread"], json!({ "author": 3, "total": 3 }));
         }
-        // Deleted: no retraction runs, the next read of each finds out.
+        // A deletion has no retraction here. Each reader's next read finds it.
         author.delete("/v1/posts/10-4").await.ok();
         author.delete("/v1/posts/10-1").await.ok();
         for reader in [&live, &cold] {
@@ -40,7 +40,7 @@ async fn posts_of_a_big_author_are_fetched_and_count() {
             assert_eq!(reader.feed("all").await, [("10-3".to_owned(), true), ("10-2".to_owned(), false)]);
             assert_eq!(reader.feed("unread").await, [("10-2".to_owned(), false)]);
         }
-        // And without what Redis knows.
+        // The same with an empty Redis.
         world.flush_redis().await;
         author.publish("after the flush").await;
         for reader in [&live, &cold] {
@@ -51,7 +51,7 @@ async fn posts_of_a_big_author_are_fetched_and_count() {
 }
 
 #[tokio::test]
-async fn an_author_who_is_small_again_is_pushed_and_nothing_in_between_is_lost() {
+async fn an_author_who_is_small_again_is_pushed_and_no_post_is_lost() {
     small_world(async |world| {
         let (reader, sleeper, author) = (world.user(1), world.user(2), world.user(10));
         world.follow(1..=4, 10).await;
@@ -63,7 +63,7 @@ async fn an_author_who_is_small_again_is_pushed_and_nothing_in_between_is_lost()
         assert_eq!(reader.unread_total().await, 2);
         world.user(3).delete("/v1/following/10").await.ok();
         world.user(4).delete("/v1/following/10").await.ok();
-        // Two are left, less than a fifth below three: three is the last to be pulled, then it is pushed again.
+        // Two followers are left. Post 3 is the last one to be pulled, later posts are pushed.
         let mut modes = Vec::new();
         for title in ["three", "four", "five"] {
             let post = author.publish(title).await;
@@ -71,7 +71,7 @@ async fn an_author_who_is_small_again_is_pushed_and_nothing_in_between_is_lost()
             modes.push(mode(&author, &post).await);
         }
         assert_eq!(modes, ["pull", "push", "push"]);
-        // One has read in between, the other has not read since the first.
+        // One reader has read in between. The other has not read since the first post.
         for reader in [&reader, &sleeper] {
             assert_eq!(reader.unread_total().await, 5);
             assert_eq!(reader.feed_ids().await, ["10-5", "10-4", "10-3", "10-2", "10-1"]);
@@ -81,21 +81,21 @@ async fn an_author_who_is_small_again_is_pushed_and_nothing_in_between_is_lost()
 }
 
 #[tokio::test]
-async fn a_mode_that_changes_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() {
+async fn posts_are_delivered_exactly_once_when_the_mode_changes_during_a_fan_out() {
     small_world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         world.follow(1..=3, 10).await;
         reader.feed_ids().await;
         world.stack.pause("fan-out").await.unwrap();
-        // Pushed and held back, pulled meanwhile.
+        // Pushed and held back. The mode changes to pull in the meantime.
         for _ in 0..3 {
             author.publish("x").await;
         }
-        assert_eq!(reader.unread_total().await, 0, "the view has not heard of the change");
+        assert_eq!(reader.unread_total().await, 0, "the view does not have the change of mode");
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
-        // Small again, and big again, with the fan-out of what lies between held back.
+        // Small again, and big again. The fan-out of the posts in between is held back.
         world.stack.pause("fan-out").await.unwrap();
         world.user(2).delete("/v1/following/10").await.ok();
         world.user(3).delete("/v1/following/10").await.ok();
@@ -104,18 +104,18 @@ async fn a_mode_that_changes_in_the_middle_of_a_fan_out_loses_and_doubles_nothin
         world.follow(2..=3, 10).await;
         author.publish("pushed").await;
         author.publish("pulled").await;
-        assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7), "this view asks");
+        assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7), "this view fetches");
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7));
-        // A reader who followed in between has the posts from then on, and the older ones as read.
+        // A reader who followed in between has later posts as unread and older posts as read.
         assert_eq!((world.user(2).unread_total().await, world.user(2).feed_ids().await.len()), (2, 7));
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_change_of_mode_is_told_although_its_post_is_deleted_before_it_is_delivered() {
+async fn a_change_of_mode_reaches_views_although_its_post_is_deleted_before_delivery() {
     for pulled_before_the_deletion in [false, true] {
         small_world(async |world| {
             let (reader, author) = (world.user(1), world.user(10));
@@ -139,7 +139,7 @@ async fn a_change_of_mode_is_told_although_its_post_is_deleted_before_it_is_deli
 }
 
 #[tokio::test]
-async fn a_deletion_that_is_told_does_not_hide_one_that_has_to_be_asked_for() {
+async fn a_retracted_deletion_does_not_hide_a_pulled_one() {
     small_world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         world.follow(1..=2, 10).await;
@@ -149,7 +149,8 @@ async fn a_deletion_that_is_told_does_not_hide_one_that_has_to_be_asked_for() {
         world.idle().await;
         world.stack.pause("fan-out").await.unwrap();
         author.publish("two, pushed, the last one").await;
-        // Of the first only the head tells; of the second its retraction does, because its delivery has not told of the change of mode.
+        // The first deletion is only in the head. The second is in its retraction, because no delivery has shown the
+        // change of mode.
         author.delete("/v1/posts/10-1").await.ok();
         author.delete("/v1/posts/10-2").await.ok();
         world.stack.resume("fan-out").unwrap();
@@ -160,7 +161,7 @@ async fn a_deletion_that_is_told_does_not_hide_one_that_has_to_be_asked_for() {
 }
 
 #[tokio::test]
-async fn posts_that_were_pulled_and_retracted_do_not_hide_what_else_has_to_be_asked_for() {
+async fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
     small_world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         world.follow(1..=3, 10).await;
@@ -172,7 +173,7 @@ async fn posts_that_were_pulled_and_retracted_do_not_hide_what_else_has_to_be_as
         world.user(2).delete("/v1/following/10").await.ok();
         world.user(3).delete("/v1/following/10").await.ok();
         author.publish("three, the last to be pulled").await;
-        // Retracted from views that have never heard of them.
+        // These posts are retracted from views that never had them.
         author.delete("/v1/posts/10-2").await.ok();
         author.delete("/v1/posts/10-3").await.ok();
         author.publish("four, pushed").await;
@@ -183,7 +184,7 @@ async fn posts_that_were_pulled_and_retracted_do_not_hide_what_else_has_to_be_as
 }
 
 #[tokio::test]
-async fn what_is_read_before_it_was_asked_for_is_in_the_feed() {
+async fn a_post_marked_read_before_it_is_pulled_is_in_the_feed() {
     small_world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         world.follow(1..=3, 10).await;

@@ -1,4 +1,5 @@
-//! One author who crosses the threshold again and again, whose tasks wait, come twice and in any order: at the end of any history each reader has what the model says.
+//! An author crosses the threshold many times. The author's tasks wait, repeat and run in any order. At the end of
+//! each history, every reader must agree with the model.
 
 use std::{
     sync::{Arc, Mutex},
@@ -26,7 +27,7 @@ use tidemark_tests::{Model, World};
 
 use crate::pull::small_world;
 
-/// Histories in one run; `TIDEMARK_HISTORIES` of the tests' own build asks for more.
+/// The number of histories in a run. A build with `TIDEMARK_HISTORIES` sets another number.
 const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
     Some(_) => 2_000,
     None => 80,
@@ -35,7 +36,7 @@ const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
 const TOGETHER: usize = 8;
 const OPERATIONS: usize = 70;
 
-/// A queue whose messages a history takes out as it likes.
+/// A queue whose messages the history takes in any order.
 #[derive(Default)]
 struct Held(Mutex<Vec<Task>>);
 
@@ -56,7 +57,7 @@ impl TaskQueue for Held {
 }
 
 impl Held {
-    /// A message out of the middle; it stays in the queue, too, when it is to come again.
+    /// Takes a random message. With `again` the message also stays in the queue.
     fn take(&self, rng: &mut StdRng, again: bool) -> Option<Task> {
         let mut tasks = self.0.lock().unwrap();
         let index = (!tasks.is_empty()).then(|| rng.random_range(0..tasks.len()))?;
@@ -65,7 +66,7 @@ impl Held {
 }
 
 #[tokio::test]
-async fn any_order_of_what_waits_around_the_threshold_ends_as_the_model_says() {
+async fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
     small_world(async |world| {
         stream::iter(0..HISTORIES)
             .map(|seed| History::new(world, seed).run())
@@ -77,10 +78,10 @@ async fn any_order_of_what_waits_around_the_threshold_ends_as_the_model_says() {
     .await;
 }
 
-/// One author, those who follow it, and what has happened.
+/// One author, the author's followers, and the log of the history.
 struct History<'w> {
     world: &'w World,
-    /// The publish function's, with this history's own queue.
+    /// The use cases of the publish function, with this history's queue.
     app: App,
     held: Arc<Held>,
     rng: StdRng,
@@ -119,7 +120,7 @@ impl<'w> History<'w> {
         }
     }
 
-    /// Two who read, three who only make the author big or small.
+    /// Two readers, and three followers who only make the author big or small.
     fn readers(&self) -> [u64; 2] {
         [self.author.get() + 1, self.author.get() + 2]
     }
@@ -208,7 +209,7 @@ impl<'w> History<'w> {
         self.app.fan_outs.run(task, &|| false).await.unwrap();
     }
 
-    /// What reconcile does with what is not finished, of this author.
+    /// Resumes the author's unfinished fan-outs, as reconcile does.
     async fn resume(&mut self) {
         let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
         let shard = self.author.get() % schema::UNFINISHED_SHARDS;

@@ -1,10 +1,10 @@
-//! Views lost and rebuilt while they serve.
+//! Views are lost and rebuilt under traffic.
 
 use futures::future::join_all;
 use tidemark_tests::world;
 
 #[tokio::test]
-async fn everything_comes_back_from_the_facts() {
+async fn all_views_are_rebuilt_from_facts() {
     world(async |world| {
         let reader = world.user(1);
         for author in 10..20 {
@@ -30,7 +30,7 @@ async fn everything_comes_back_from_the_facts() {
 }
 
 #[tokio::test]
-async fn flushes_in_the_middle_of_traffic_lose_nothing() {
+async fn flushes_during_traffic_lose_nothing() {
     world(async |world| {
         let readers: Vec<u64> = (1..=10).collect();
         for author in 20..25 {
@@ -63,7 +63,7 @@ async fn flushes_in_the_middle_of_traffic_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_lost_feed_or_a_damaged_field_is_noticed_and_rebuilt() {
+async fn a_lost_feed_or_a_damaged_field_is_rebuilt() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
@@ -79,7 +79,7 @@ async fn a_lost_feed_or_a_damaged_field_is_noticed_and_rebuilt() {
 
         redis::cmd("DEL").arg(feed).query_async::<()>(&mut redis).await.unwrap();
         assert_eq!((reader.feed("all").await, reader.unread_total().await), before);
-        // Lost, and a post is delivered before anybody reads: what is left is not taken for the whole.
+        // The feed is lost, and a post is delivered before the next read. The rest must not count as the whole feed.
         redis::cmd("DEL").arg(feed).query_async::<()>(&mut redis).await.unwrap();
         world.user(10).publish("after the loss").await;
         world.idle().await;
@@ -94,13 +94,13 @@ async fn a_lost_feed_or_a_damaged_field_is_noticed_and_rebuilt() {
 }
 
 #[tokio::test]
-async fn an_abandoned_rebuild_is_taken_over_and_said_meanwhile() {
+async fn responses_are_degraded_until_an_abandoned_rebuild_is_taken_over() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();
         world.user(10).publish("one").await;
         world.idle().await;
-        // A rebuild begins and its function dies.
+        // The function dies after it has begun a rebuild.
         let app = world.stack.app("read-feed").unwrap();
         let user = "1".parse().unwrap();
         let now = app.stores.clock.now();
@@ -109,9 +109,9 @@ async fn an_abandoned_rebuild_is_taken_over_and_said_meanwhile() {
         assert_eq!(
             (&page["rebuilding"], &page["unread_total"]),
             (&true.into(), &1.into()),
-            "complete all the same, from the facts"
+            "the response from facts is complete"
         );
-        // Its deadline passes: begin at a time ten seconds ago.
+        // Lets the deadline of the rebuild pass: its begin is set to ten seconds ago.
         world.flush_redis().await;
         let past = tidemark::domain::Timestamp::from_ms(now.ms() - 20_000);
         app.stores.reader_views.begin(user, 7, past, false).await.unwrap();

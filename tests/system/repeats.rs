@@ -1,11 +1,12 @@
-//! A request that ended between its fact and the views: its repetition changes no fact, and shows all the same what the fact says.
+//! A request died between its fact and the views. A repetition changes no fact, and brings the views into agreement
+//! with the facts.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tidemark::domain::{ReadState, UserId};
 use tidemark_tests::{User, World, world};
 
-/// A reader with a live view of two authors, ten posts each.
+/// A reader with a live view of two authors with ten posts each.
 async fn prepared(world: &World) -> User {
     let reader = world.user(1);
     for author in [10, 20] {
@@ -19,7 +20,7 @@ async fn prepared(world: &World) -> User {
     reader
 }
 
-/// Changes the reader's fact of an author, and nothing else.
+/// Changes the reader's fact of an author without any view.
 async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) -> bool) {
     let (user, author) = (UserId::MIN, UserId::new(author).unwrap());
     let reads = &world.stack.app("mark-read").unwrap().stores.reads;
@@ -30,13 +31,13 @@ async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) ->
 }
 
 #[tokio::test]
-async fn every_form_of_mark_shows_what_an_earlier_request_has_left() {
+async fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
     world(async |world| {
         let reader = prepared(world).await;
         let total = |answer: &Value| answer["unread"]["total"].as_u64().unwrap();
 
         fact(world, 10, |reads| reads.mark([3])).await;
-        assert_eq!(reader.unread_total().await, 20, "the view does not know");
+        assert_eq!(reader.unread_total().await, 20, "the view is stale");
         assert_eq!(total(&reader.put("/v1/posts/10-3/read").await.ok()), 19);
         assert_eq!(reader.unread_total().await, 19);
 
@@ -64,7 +65,7 @@ async fn every_form_of_mark_shows_what_an_earlier_request_has_left() {
 }
 
 #[tokio::test]
-async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_view_that_survived() {
+async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
     world(async |world| {
         let reader = world.user(1);
         for author in [10, 20, 30, 40, 50] {
@@ -106,24 +107,24 @@ async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_view_that_surviv
 }
 
 #[tokio::test]
-async fn follow_and_unfollow_show_what_an_earlier_request_has_left() {
+async fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
     world(async |world| {
         let reader = prepared(world).await;
         world.user(30).publish("of thirty").await;
         reader.get("/v1/users/1/following").await.ok();
-        // What the stream would do is held back: it is the repetition that shows the edge.
+        // The projector is paused, so the repetition must update the view.
         world.stack.pause("relation-projector").await.unwrap();
         let app = world.stack.app("follow").unwrap();
         let (user, author) = (UserId::MIN, UserId::new(30).unwrap());
         let heads = app.stores.posts.heads(&[author]).await.unwrap();
         app.stores.edges.follow(user, &[author], &heads, app.stores.clock.now()).await.unwrap();
-        assert_eq!(reader.feed_ids().await.len(), 20, "the view does not know");
+        assert_eq!(reader.feed_ids().await.len(), 20, "the view is stale");
         assert_eq!(reader.put("/v1/following/30").await.ok()["created"], false);
         assert_eq!(reader.feed_ids().await.len(), 21);
         assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 3);
 
         app.stores.edges.unfollow(user, author, app.stores.clock.now()).await.unwrap().unwrap();
-        assert_eq!(reader.feed_ids().await.len(), 21, "the view does not know");
+        assert_eq!(reader.feed_ids().await.len(), 21, "the view is stale");
         assert_eq!(reader.delete("/v1/following/30").await.ok()["following"], false);
         assert_eq!(reader.feed_ids().await.len(), 20);
         assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 2);
@@ -133,7 +134,7 @@ async fn follow_and_unfollow_show_what_an_earlier_request_has_left() {
 }
 
 #[tokio::test]
-async fn all_covers_what_was_made_unread_below_a_watermark() {
+async fn all_covers_posts_that_were_made_unread_below_the_watermark() {
     world(async |world| {
         let reader = prepared(world).await;
         let posts = reader.get("/v1/authors/10/posts").await.ok();
@@ -149,7 +150,7 @@ async fn all_covers_what_was_made_unread_below_a_watermark() {
 }
 
 #[tokio::test]
-async fn two_hundred_devices_of_one_reader_mark_at_once_and_none_is_turned_away() {
+async fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
     world(async |world| {
         let reader = world.user(1);
         reader.put("/v1/following/10").await.ok();

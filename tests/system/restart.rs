@@ -1,9 +1,9 @@
-//! A stack started again has everything it had.
+//! A restart of the stack keeps all facts and messages.
 
 use tidemark_tests::World;
 
 #[tokio::test]
-async fn facts_and_queued_messages_survive() {
+async fn facts_and_queued_messages_survive_a_restart() {
     let world = World::start(|_| {}).await;
     world.user(1).put("/v1/following/2").await.ok();
     world.user(1).feed_ids().await;

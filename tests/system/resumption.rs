@@ -1,4 +1,4 @@
-//! Fan-outs cut off: lost messages, lost progress, a publish that died after its transaction.
+//! Interrupted fan-outs: lost messages, lost progress, and a publish that died after its transaction.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::StreamExt;
@@ -12,7 +12,7 @@ use tidemark_tests::{World, world};
 
 use crate::delivery::resend;
 
-/// Messages that wait in the queue.
+/// The number of waiting messages.
 async fn waiting(world: &World) -> usize {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
     let name = aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
@@ -30,7 +30,7 @@ async fn state(world: &World, post: &str) -> (Value, Value) {
 }
 
 #[tokio::test]
-async fn lost_messages_are_sent_again_and_only_those() {
+async fn only_lost_messages_are_sent_again() {
     world(async |world| {
         world.follow(1..=9, 99).await;
         world.user(1).feed_ids().await;
@@ -73,12 +73,12 @@ async fn a_publish_that_died_after_its_transaction_is_resumed() {
 }
 
 #[tokio::test]
-async fn progress_lost_with_redis_is_made_again() {
+async fn progress_that_redis_lost_is_made_again() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.stack.pause("fan-out").await.unwrap();
         let post = world.user(99).publish("one").await;
-        // The page is done, the fact not yet: its worker died in between, and Redis forgot.
+        // The page is delivered. Its worker died before it stored that in the fact, and Redis lost the progress.
         let app = world.stack.app("fan-out").unwrap();
         app.stores.progress.page_done(tidemark::ports::FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
         assert_eq!(state(world, &post).await, (json!("running"), json!(4)));
@@ -114,7 +114,7 @@ async fn attempts_are_bounded_and_visible() {
         assert_eq!(look(2).await, (0, 1));
         let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("pending"), &json!(2)));
-        // An operator has found the cause and lets it go on.
+        // An operator has removed the cause and resumes the fan-out.
         assert_eq!(look(1000).await, (1, 0));
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
@@ -124,7 +124,7 @@ async fn attempts_are_bounded_and_visible() {
 }
 
 #[tokio::test]
-async fn a_fan_out_that_moves_is_left_to_its_workers() {
+async fn a_fan_out_with_recent_progress_is_not_resumed() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("publish").unwrap();
@@ -137,7 +137,7 @@ async fn a_fan_out_that_moves_is_left_to_its_workers() {
         app.stores.progress.page_done(deliver, post.id, 1, 2).await.unwrap();
         let report = reconcile(world).await;
         assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(1), &json!(0)));
-        // Nothing has moved since: what is missing is sent, and nothing else.
+        // There was no progress since. Only the missing pages are sent.
         let report = reconcile(world).await;
         assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(0), &json!(2)));
         world.idle().await;
@@ -148,12 +148,12 @@ async fn a_fan_out_that_moves_is_left_to_its_workers() {
 }
 
 #[tokio::test]
-async fn a_thousand_that_were_given_up_hold_off_nobody() {
+async fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
     world(async |world| {
         let dynamodb = world.dynamodb().await;
         let number = |number: u64| AttributeValue::N(number.to_string());
         let text = |text: &str| AttributeValue::S(text.to_owned());
-        // Posts of long ago whose pages nobody can do.
+        // Old posts whose pages always fail.
         futures::stream::iter(1..=1_000_u64)
             .map(|author| {
                 let mut item = schema::post(PostId::new(UserId::new(10_000 + author).unwrap(), 1));
@@ -189,8 +189,8 @@ async fn a_thousand_that_were_given_up_hold_off_nobody() {
         assert_eq!(state(world, &later).await, (json!("done"), json!(4)), "{looks:?}");
         let third = reconcile(world).await;
         assert_eq!((&third["given_up"], &third["unfinished"], &third["pages_sent"]), (&json!(1_000), &json!(0), &json!(0)));
-        assert_eq!(third["found"], json!({ "fan-outs-given-up": 1 }), "still told of");
-        // An operator has found the cause.
+        assert_eq!(third["found"], json!({ "fan-outs-given-up": 1 }), "they are still reported");
+        // An operator has removed the cause.
         let all = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": 1000 });
         let report = world.stack.fire("reconcile", Some(all)).await.unwrap();
         assert_eq!((&report["pages_sent"], &report["given_up"]), (&json!(1_000), &json!(0)), "{report}");
@@ -201,7 +201,7 @@ async fn a_thousand_that_were_given_up_hold_off_nobody() {
 }
 
 #[tokio::test]
-async fn a_backlog_is_not_multiplied() {
+async fn a_backlog_does_not_multiply() {
     world(async |world| {
         const MESSAGES: usize = 2_000;
         futures::future::join_all((1..=20).map(|author| world.follow(1..=2, 100 + author))).await;
@@ -227,7 +227,7 @@ async fn a_backlog_is_not_multiplied() {
 }
 
 #[tokio::test]
-async fn a_page_task_sends_no_page_that_is_done() {
+async fn a_list_task_sends_no_page_that_is_done() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("fan-out").unwrap();
@@ -243,7 +243,7 @@ async fn a_page_task_sends_no_page_that_is_done() {
         }
         let fan_out = tidemark::ports::FanOut::of(&post, &head);
         app.fan_outs.run(&tidemark::ports::Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();
-        assert_eq!(waiting(world).await, 2, "the other two");
+        assert_eq!(waiting(world).await, 2, "only the other two pages");
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
     })
@@ -251,7 +251,7 @@ async fn a_page_task_sends_no_page_that_is_done() {
 }
 
 #[tokio::test]
-async fn a_deletion_begins_anew_what_its_delivery_has_used_up() {
+async fn a_deletion_starts_with_new_attempts_after_its_delivery_was_given_up() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.user(1).feed_ids().await;

@@ -1,18 +1,18 @@
-//! Follow and unfollow of the same pair by many clients at once, with stream records repeated and held back.
+//! Many clients follow and unfollow the same pair at once, with repeated and delayed stream records.
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use tidemark_tests::{World, stream_record, world};
 
-/// Storms in one run; `TIDEMARK_STORMS` of the tests' own build asks for more.
+/// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
 const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
     Some(_) => 1_000,
     None => 40,
 };
 
 #[tokio::test]
-async fn after_a_storm_everything_agrees() {
+async fn facts_lists_counters_and_feed_agree_after_a_storm() {
     world(async |world| {
         for seed in 0..STORMS {
             storm(world, seed).await;
@@ -26,7 +26,7 @@ async fn storm(world: &World, seed: u64) {
     let (user, author) = (1_000_000 + seed * 2, 1_000_001 + seed * 2);
     let (reader, writer) = (world.user(user), world.user(author));
     writer.publish("before").await;
-    // Live feed, cached lists and counters in some runs, cold ones in others.
+    // In some runs the feed is live and lists and counters are cached, in others not.
     if rng.random() {
         reader.feed_ids().await;
         reader.get(&format!("/v1/users/{author}/followers")).await.ok();
@@ -60,7 +60,7 @@ async fn storm(world: &World, seed: u64) {
     agree(world, user, author, seed).await;
 }
 
-/// The stream tells of the pair once more.
+/// Sends the stream record of the pair once more.
 async fn repeat(world: &World, user: u64, author: u64) {
     let keys = json!({ "user": { "N": user.to_string() }, "author": { "N": author.to_string() } });
     let record = stream_record("1", keys);
@@ -85,6 +85,6 @@ async fn agree(world: &World, user: u64, author: u64, seed: u64) {
     assert_eq!(
         (size("/v1/feed".to_owned()).await, reader.unread_total().await),
         (edges * 2, edges),
-        "storm {seed}: a post after it"
+        "storm {seed}: a post after the storm"
     );
 }

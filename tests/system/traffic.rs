@@ -1,4 +1,5 @@
-//! Traffic while Redis is stopped, started empty, and hangs: nobody gets an error, nobody a wrong answer, nobody waits for long.
+//! Traffic while Redis is stopped, started empty, and hangs. No request fails, no response is wrong, no request takes
+//! long.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +17,12 @@ const READERS: std::ops::RangeInclusive<u64> = 1..=8;
 const AUTHORS: std::ops::RangeInclusive<u64> = 11..=16;
 const POSTS: u64 = 20;
 
-/// Requests of the slowest kind wait for a few timeouts of Redis at most, one for every call until the breaker opens. On a machine that is busy with something else they
-/// take their time besides: so many times what the slowest took while nothing was wrong.
+/// The slowest requests wait for a few timeouts of Redis at most, one for every call until the breaker opens. A busy
+/// machine needs more: this factor multiplies the slowest time without a failure.
 const WAITS: Duration = Duration::from_secs(3);
 const TIMES: u32 = 4;
 
-/// What happened in one phase.
+/// The counts of one phase.
 #[derive(Default)]
 struct Tally {
     requests: AtomicUsize,
@@ -49,13 +50,14 @@ impl Tally {
         }
     }
 
-    /// Checks a phase in which no request may have taken longer than `bound`; how many were degraded, and what the slowest took.
+    /// Checks a phase. No request may take longer than `bound`. Returns the number of degraded responses and the
+    /// slowest time.
     fn report(&self, phase: &str, bound: Duration) -> (usize, Duration) {
         let [requests, degraded, errors, wrong, slowest] =
             [&self.requests, &self.degraded, &self.errors, &self.wrong, &self.slowest_ms]
                 .map(|count| count.load(Ordering::Relaxed));
         println!("{phase}: {requests} requests, {degraded} degraded, {errors} errors, {wrong} wrong, slowest {slowest} ms");
-        assert!(requests > 0, "there was traffic");
+        assert!(requests > 0, "the phase has requests");
         let slowest = Duration::from_millis(slowest as u64);
         assert!(slowest < bound, "{phase}: {slowest:?}, not {bound:?}");
         assert_eq!((errors, wrong), (0, 0), "{phase}");
@@ -63,12 +65,12 @@ impl Tally {
     }
 }
 
-/// A reader of quiet authors, who knows what every answer must be.
+/// A reader of authors who do not publish. The reader knows every expected response.
 struct Reader {
     user: User,
     id: u64,
     read: BTreeSet<(u64, u64)>,
-    /// How far an author was marked through.
+    /// The number through which each author is marked read.
     through: BTreeMap<u64, u64>,
 }
 
@@ -140,15 +142,15 @@ impl Reader {
     }
 }
 
-/// Others follow and publish meanwhile: none of it may fail.
+/// Other users follow and publish at the same time. None of their requests may fail.
 async fn write(world: &World, number: u64, tally: &Tally) {
     let (reader, author) = (1000 + number % 5, 2000 + number);
     let followed = tally.count(world.user(reader).put(&format!("/v1/following/{author}"))).await;
-    let published = tally.count(world.user(author).post("/v1/posts", &json!({ "title": "while Redis is away" }))).await;
+    let published = tally.count(world.user(author).post("/v1/posts", &json!({ "title": "during an outage of Redis" }))).await;
     tally.check("writes", &json!([followed.status, published.status]), json!([200, 201]));
 }
 
-/// Runs traffic until `until` is over.
+/// Runs traffic until `until` has ended.
 async fn traffic(world: &World, readers: &mut [Reader], writes: &AtomicUsize, until: impl Future<Output = ()>) -> Tally {
     let (tally, over) = (Tally::default(), AtomicBool::new(false));
     let goes_on = || !over.load(Ordering::Relaxed);
@@ -172,7 +174,7 @@ async fn traffic(world: &World, readers: &mut [Reader], writes: &AtomicUsize, un
 }
 
 #[tokio::test]
-async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
+async fn redis_may_stop_hang_and_start_empty_during_traffic() {
     world_with(
         |options| {
             deployed_timeouts(options);
@@ -204,15 +206,16 @@ async fn redis_stopped_in_the_middle_of_traffic_and_started_empty() {
             assert!(degraded > 0);
             world.idle().await;
 
-            // Hanging: connected, and no answer, until the last request of the traffic has its own: a Redis that comes back with what it had is behind until the
-            // tasks of those who could not reach it are done.
+            // Redis hangs, with open connections, until the last request has its response. A Redis that returns with
+            // its data is stale until the tasks of the failed updates are done.
             let hang = world.hang_redis().await;
             let (degraded, _) = traffic(world, &mut readers, &writes, pause()).await.report("hanging", bound);
             hang.end();
             assert!(degraded > 0);
             world.idle().await;
             world.redis_is_asked_again().await;
-            // Tried again for longer than Redis hangs and is not asked: what ends among the dead letters would be missing below.
+            // The attempts of a task last longer than the hang and the open breaker. A dead letter would be missing
+            // below.
             assert_eq!(world.stack.status().unwrap().queues["FanOutDeadLetters"].visible, 0);
             traffic(world, &mut readers, &writes, pause()).await.report("afterwards", bound);
         },

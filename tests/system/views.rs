@@ -1,4 +1,4 @@
-//! The scripts alone: any history of repeated and reordered operations ends where the facts say (V1 to V5).
+//! The scripts alone: any history of repeated and reordered operations ends in agreement with the facts (V1 to V5).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidemark::{
 };
 use tidemark_tests::{World, world};
 
-/// What happens to one reader and one author, as operations on the view.
+/// The events of one reader and one author, as operations on the view.
 #[derive(Clone, Debug)]
 enum Operation {
     Deliver(u64),
@@ -22,7 +22,7 @@ fn at(seq: u64) -> Timestamp {
     Timestamp::from_ms(1_700_000_000_000 + seq * 7_000_000)
 }
 
-/// Views of the test's own, with more time for an answer than a function has.
+/// Views with a longer timeout than a function's.
 fn patient_views(world: &World) -> Arc<dyn ReaderViews> {
     let options = RedisOptions {
         connect_timeout: std::time::Duration::from_secs(2),
@@ -33,7 +33,7 @@ fn patient_views(world: &World) -> Arc<dyn ReaderViews> {
 }
 
 #[tokio::test]
-async fn any_order_of_any_operations_ends_the_same() {
+async fn operations_in_any_order_end_in_the_same_view() {
     world(async |world| {
         let views = patient_views(world);
         for seed in 0..300_u64 {
@@ -51,7 +51,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
     let mut reads = ReadState::default();
 
-    // The true history, and the operations that tell of it.
+    // The true history, and the operations that carry it to the view.
     let mut operations = Vec::new();
     for _ in 0..rng.random_range(1..40) {
         match rng.random_range(0..10) {
@@ -97,7 +97,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
             Operation::Read(facts) => {
                 let state = AuthorState::undelivered(&edge, &facts.0, &facts.1);
                 let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
-                // A stale one is loaded again, as the functions do.
+                // A stale view is loaded again, as functions do.
                 if seeded != (Seeded::Merged { stale: vec![] }) {
                     let state = AuthorState::undelivered(&edge, &head, &reads);
                     views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
@@ -111,13 +111,14 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     for seq in base + 1..=head.latest_seq {
         assert_eq!(state.is_unread(PostId::new(author, seq)), !reads.read.contains(seq) && !head.deleted.contains(seq));
     }
-    // V3: what is live is stored, once and in order, so what counts is. A deleted one may be left, when it was read before it came late.
+    // V3: live posts are stored once and in order, and so are unread ones. A deleted post may be left if it was read
+    // before its late delivery.
     let live: Vec<FeedKey> = (base + 1..=head.latest_seq).rev().filter(|seq| !head.deleted.contains(*seq)).map(key).collect();
     assert!(whole && state.meta.feed != stored.is_empty());
     let stored: Vec<FeedKey> = stored.into_iter().filter(|key| !head.deleted.contains(key.post.seq)).collect();
     assert_eq!(stored, live, "seed {seed}: {repeated:?}");
 
-    // And an unfollow takes all of it, whatever comes after.
+    // An unfollow removes all of it, also before later operations.
     views.drop_author(&Edge { following: false, rev: 11, ..edge.clone() }).await.unwrap();
     for operation in &repeated {
         if let Operation::Deliver(seq) = operation {
@@ -129,7 +130,8 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     assert!(state.authors.is_empty() && entries.is_empty() && !state.meta.feed, "seed {seed}: {state:?}");
 }
 
-/// However many posts lie between the oldest unread one and the newest: the view counts what the facts say, knows the newest posts exactly, and stays small.
+/// With any number of posts between the oldest unread one and the newest, the view has the count of the facts, knows
+/// each of the newest posts, and stays small.
 #[tokio::test]
 async fn a_view_with_an_old_unread_post_stays_exact_and_small() {
     world(async |world| {
@@ -141,8 +143,8 @@ async fn a_view_with_an_old_unread_post_stays_exact_and_small() {
     .await;
 }
 
-/// What a delivery costs Redis, and what a state takes, a million posts after the oldest unread one:
-/// `cargo test -p tidemark-tests --test system -- --ignored --nocapture a_delivery_a_million_posts`.
+/// Measures the time that a delivery takes in Redis and the size of a state, a million posts after the oldest unread
+/// one: `cargo test -p tidemark-tests --test system -- --ignored --nocapture a_delivery_a_million_posts`.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
@@ -214,7 +216,7 @@ async fn long_history(views: &dyn ReaderViews, seed: u64) {
         head.latest_at = at(head.latest_seq);
         let latest = head.latest_seq;
         views.deliver(&[user], key(latest), Modes::default()).await.unwrap();
-        // The first post stays unread; most others are read sooner or later.
+        // The first post stays unread. Most others are read over time.
         match rng.random_range(0..100) {
             0..3 => {
                 reads.mark((latest.saturating_sub(60)..=latest).filter(|seq| *seq > 1));
@@ -246,7 +248,7 @@ async fn compare(views: &dyn ReaderViews, edge: &Edge, head: &AuthorHead, reads:
     let state = async || views.view(user, 0).await.unwrap().unwrap().state.authors[&author].clone();
     let mut known = state().await;
     if known.opening {
-        // A post that was only counted was deleted: the next read asks the facts, as here.
+        // Deletes a post that the view only counts. The next read reads the facts, as functions do.
         let facts = AuthorState::from_facts(edge, head, reads);
         views.seed(user, &Seed { authors: vec![(author, facts)], ..Seed::default() }).await.unwrap();
         known = state().await;

@@ -1,4 +1,4 @@
-//! The stack's own means to be unkind: faults at chosen requests.
+//! Tests of planted faults in the local stack.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::world;
 
 #[tokio::test]
-async fn a_lost_answer_is_a_write_that_was_done_and_a_request_that_is_repeated() {
+async fn a_lost_response_means_a_done_write_and_a_repeated_request() {
     world(async |world| {
         let lost = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::LoseAnswer).of("publish"));
         let other = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::LoseAnswer).of("nobody"));
         world.follow([1], 99).await;
-        assert_eq!(lost.fired(), 0, "follow is another function");
+        assert_eq!(lost.fired(), 0, "the fault does not match follow");
         let post = world.user(99).publish("once").await;
-        assert_eq!((lost.fired(), other.fired(), post.as_str()), (1, 0, "99-1"), "the client repeated it with its token");
+        assert_eq!((lost.fired(), other.fired(), post.as_str()), (1, 0, "99-1"), "the SDK repeated the request with its token");
         world.idle().await;
         assert_eq!(world.user(1).feed_ids().await, ["99-1"]);
         assert!(!world.stack.faults().is_empty());
@@ -25,7 +25,7 @@ async fn a_lost_answer_is_a_write_that_was_done_and_a_request_that_is_repeated()
 }
 
 #[tokio::test]
-async fn errors_before_and_after_a_write_are_the_services_own() {
+async fn planted_errors_happen_before_or_after_the_write() {
     world(async |world| {
         let (table, dynamodb) = ("ReadsTable", world.dynamodb().await);
         assert!(world.stack.template().tables.contains_key(table));
@@ -38,7 +38,7 @@ async fn errors_before_and_after_a_write_are_the_services_own() {
         let throttled = world.stack.faults().add(throttled.times(20));
         let answer = world.user(1).put("/v1/posts/99-1/read").await;
         assert_eq!(answer.problem().0, 503, "{}", answer.body);
-        assert!(throttled.fired() > 1, "the SDK tried again");
+        assert!(throttled.fired() > 1, "the SDK repeated the request");
         assert_eq!(items().await, before, "nothing was written");
         world.stack.faults().clear();
         let done = Fault::new("UpdateItem", FaultAction::FailAfter("InternalServerError".to_owned())).on(table).times(20);
@@ -52,7 +52,7 @@ async fn errors_before_and_after_a_write_are_the_services_own() {
 }
 
 #[tokio::test]
-async fn an_invocation_killed_after_its_write_answers_nothing_and_the_write_stays() {
+async fn an_invocation_killed_after_its_write_returns_nothing_and_the_write_stays() {
     world(async |world| {
         let killed = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::Kill).of("follow"));
         let answer = world.user(1).put("/v1/following/99").await;
@@ -65,7 +65,7 @@ async fn an_invocation_killed_after_its_write_answers_nothing_and_the_write_stay
 }
 
 #[tokio::test]
-async fn a_late_write_happens_though_nobody_waits_and_keeps_the_stack_busy() {
+async fn a_late_write_happens_without_its_caller_and_keeps_the_stack_busy() {
     world(async |world| {
         let dynamodb = world.dynamodb().await;
         let late = Fault::new("PutItem", FaultAction::DoLate(Duration::from_millis(800))).on("CountersTable");
@@ -75,7 +75,7 @@ async fn a_late_write_happens_though_nobody_waits_and_keeps_the_stack_busy() {
         let given_up = tokio::time::timeout(Duration::from_millis(200), put.send()).await;
         assert!(given_up.is_err());
         assert_eq!(late.fired(), 1);
-        assert!(!world.stack.status().unwrap().idle, "the write is still to come");
+        assert!(!world.stack.status().unwrap().idle, "the write has not happened yet");
         world.idle().await;
         let get = dynamodb.get_item().table_name("CountersTable").key("counter", text("test#late"));
         assert!(get.send().await.unwrap().item.is_some());
@@ -86,7 +86,7 @@ async fn a_late_write_happens_though_nobody_waits_and_keeps_the_stack_busy() {
 }
 
 #[tokio::test]
-async fn messages_whose_answer_is_lost_are_sent_and_those_refused_are_not() {
+async fn messages_with_a_lost_response_are_sent_and_refused_ones_are_not() {
     world(async |world| {
         world.follow(1..=3, 99).await;
         world.stack.pause("fan-out").await.unwrap();
@@ -94,7 +94,7 @@ async fn messages_whose_answer_is_lost_are_sent_and_those_refused_are_not() {
         let lost = Fault::new("SendMessageBatch", FaultAction::LoseAnswer).on("FanOutQueue");
         let lost = world.stack.faults().add(lost);
         world.user(99).publish("twice").await;
-        assert_eq!((lost.fired(), waiting()), (1, 2), "sent, and sent again because nobody knew");
+        assert_eq!((lost.fired(), waiting()), (1, 2), "sent twice, because the sender got no response");
         world.stack.faults().add(Fault::new("SendMessageBatch", FaultAction::LeaveUnprocessed).times(20));
         world.user(99).send(reqwest::Method::POST, "/v1/posts", &[], Some(json!({ "title": "unsent" }).to_string())).await;
         assert_eq!(waiting(), 2);
@@ -111,7 +111,7 @@ async fn messages_whose_answer_is_lost_are_sent_and_those_refused_are_not() {
 }
 
 #[tokio::test]
-async fn a_test_can_act_in_the_middle_of_a_request() {
+async fn a_test_can_act_during_a_request() {
     world(async |world| {
         let (reached, go) = (std::sync::Arc::new(tokio::sync::Notify::new()), std::sync::Arc::new(tokio::sync::Notify::new()));
         let signals = (reached.clone(), go.clone());
@@ -133,7 +133,7 @@ async fn a_test_can_act_in_the_middle_of_a_request() {
         };
         let (answer, seen) = futures::join!(follow, meanwhile);
         answer.ok();
-        assert_eq!(seen["items"][0]["user"], "1", "the write was there before its answer");
+        assert_eq!(seen["items"][0]["user"], "1", "the write was done before its response");
         planted.has_fired(1).await;
     })
     .await;

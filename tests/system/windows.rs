@@ -1,4 +1,4 @@
-//! Read states and heads that do not fit into one item of DynamoDB, which holds 400 KB.
+//! Read states and heads that are larger than one item of DynamoDB (400 KB).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ type Item = HashMap<String, AttributeValue>;
 const READER: u64 = 1;
 const AUTHOR: u64 = 10;
 
-/// Windows of 65,536 posts that the author has.
+/// The number of windows (65,536 posts each) that the author has.
 const WINDOWS: u64 = 70;
 const LATEST: Seq = WINDOWS * 65_536 - 1;
 
@@ -26,7 +26,7 @@ fn user(id: u64) -> UserId {
     UserId::new(id).unwrap()
 }
 
-/// Half of the numbers of these windows, in no order that a bitmap could compress: 8 KiB each.
+/// Half of the numbers of these windows, in an order that a bitmap cannot compress: 8 KiB for each window.
 fn half(windows: std::ops::Range<u64>, salt: u64) -> SeqSet {
     let numbers = windows.start.max(1) * 65_536 - 65_535 * u64::from(windows.start == 0)..windows.end * 65_536;
     numbers.filter(|seq| (seq ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1).collect()
@@ -45,7 +45,8 @@ async fn put(world: &World, table: &str, mut key: Item, attributes: impl IntoIte
     world.dynamodb().await.put_item().table_name(table).set_item(Some(key)).send().await.unwrap();
 }
 
-/// An author with so many posts, of which these are deleted; of the posts themselves those of a feed and a few older ones are there.
+/// An author with this number of posts and these deletions. Only the posts of a feed and a few older ones exist as
+/// items.
 async fn plant_author(world: &World, latest: Seq, deleted: &SeqSet, there: &[Seq]) {
     let posts = [("latest_seq", n(latest)), ("latest_at", n(FIRST_MS + latest)), ("posts", n(latest - deleted.len()))];
     let deletions = [("deleted", bytes(deleted)), ("deletions", n(deleted.len()))];
@@ -59,7 +60,7 @@ async fn reads(app: &App) -> ReadState {
     app.stores.reads.reads(user(READER), &[user(AUTHOR)]).await.unwrap().remove(&user(AUTHOR)).unwrap_or_default()
 }
 
-/// Bytes of the largest item of a table.
+/// The size of the largest item of a table, in bytes.
 async fn largest(world: &World, table: &str) -> usize {
     let items = world.dynamodb().await.scan().table_name(table).into_paginator().items().send();
     let items: Vec<Item> = items.collect::<Result<_, _>>().await.unwrap();
@@ -68,19 +69,19 @@ async fn largest(world: &World, table: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
+async fn a_read_state_of_half_a_megabyte_accepts_every_form_of_mark() {
     world(async |world| {
         world.user(READER).put(&format!("/v1/following/{AUTHOR}")).await.ok();
         let there = [5, 3 * 65_536 + 1];
         plant_author(world, LATEST, &SeqSet::default(), &there).await;
-        // As one item held it until now, almost full.
+        // The state of an old version: one item, almost full.
         let mut model = half(0..46, 0);
         let marks = [("version", n(1)), ("through", n(0)), ("read", bytes(&model))];
         put(world, "ReadsTable", schema::reads(user(READER), user(AUTHOR)), marks).await;
         assert!(largest(world, "ReadsTable").await > 370_000);
 
         let app = world.stack.app("mark-read").unwrap();
-        // Marks of more windows than a transaction could write, in two callers at a time.
+        // Marks in more windows than one transaction can write, by two concurrent callers.
         for round in 0..12 {
             let seqs = |salt: u64| (0..90).map(move |i| (i * 51_787 + round * 7_919 + salt) % LATEST + 1).collect::<Vec<Seq>>();
             let (read, unread) = (seqs(0), seqs(1));
@@ -94,7 +95,7 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
         assert_eq!(reads(app).await.read, model);
         assert!(largest(world, "ReadsTable").await < 200_000, "{}", largest(world, "ReadsTable").await);
 
-        // A state as migration writes it, with every window changed: it takes some attempts, and loses nothing.
+        // Migration writes a state with a change in every window. It needs some attempts and loses nothing.
         let more = half(40..WINDOWS, 77);
         for attempt in 0.. {
             let state = reads(app).await;
@@ -108,7 +109,7 @@ async fn a_read_state_of_half_a_megabyte_takes_marks_of_every_kind() {
         assert_eq!(reads(app).await.read, model);
         assert!(largest(world, "ReadsTable").await < 300_000);
 
-        // What a reader sees of it, from facts and from the view.
+        // The reader's responses from facts and from the view.
         let reader = world.user(READER);
         assert_eq!(reader.unread_total().await, LATEST - model.len());
         world.flush_redis().await;
@@ -147,7 +148,7 @@ async fn an_author_with_two_million_deleted_posts_can_publish_and_delete() {
         let head = app.stores.posts.heads(&[user(AUTHOR)]).await.unwrap().remove(&user(AUTHOR)).unwrap();
         assert_eq!((head.latest_seq, head.posts), (LATEST + 1, LATEST + 1 - deleted.len()));
         assert_eq!(head.deleted, deleted);
-        // A window that is not the one its head names is damage of that head alone.
+        // A window that its head does not name is damage of this head only.
         let window = schema::window(&schema::head(user(AUTHOR)), "deleted", 0).unwrap();
         world.dynamodb().await.delete_item().table_name("PostsTable").set_key(Some(window)).send().await.unwrap();
         assert!(app.stores.posts.heads(&[user(AUTHOR)]).await.is_err());
@@ -156,7 +157,7 @@ async fn an_author_with_two_million_deleted_posts_can_publish_and_delete() {
 }
 
 #[tokio::test]
-async fn the_last_post_that_has_a_number_is_the_last() {
+async fn an_author_cannot_publish_after_the_last_sequence_number() {
     world(async |world| {
         let (author, reader) = (world.user(AUTHOR), world.user(READER));
         plant_author(world, u64::from(u32::MAX) - 1, &SeqSet::default(), &[]).await;

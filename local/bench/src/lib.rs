@@ -1,4 +1,4 @@
-//! Measurements of Tidemark's own code on this machine, beside what it replaces.
+//! Measurements of Tidemark's own code and of the layouts that it replaces, on this machine.
 
 pub mod big_author;
 pub mod measure;

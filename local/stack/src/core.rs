@@ -1,4 +1,4 @@
-//! What the gateway, the pollers and the status page share: the functions, and the state of everything that feeds them.
+//! State that the gateway, the pollers and the status page share: the functions and the sources of their events.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::{
     weather::{Surroundings, Weather},
 };
 
-/// A function with what runs it and what holds its sources back.
+/// A function, its runner, and the gate that can hold back its sources.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) function: Function,
@@ -35,41 +35,37 @@ pub(crate) struct Unit {
 /// How far one function has read one table's stream.
 #[derive(Debug)]
 pub(crate) struct Position {
-    /// Logical id of the function.
     pub(crate) function: String,
-    /// Logical id of the table.
     pub(crate) table: String,
-    /// The table's own name.
+    /// The physical name of the table.
     pub(crate) table_name: String,
     pub(crate) sequence: AtomicI64,
 }
 
-/// The running system.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) template: Template,
-    /// Functions by logical id.
     pub(crate) units: BTreeMap<String, Unit>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) log: Arc<StreamLog>,
     pub(crate) store: Arc<Store>,
     pub(crate) positions: Vec<Arc<Position>>,
-    /// How often any gate has been entered.
+    /// The number of times that any gate was entered.
     pub(crate) entries: Arc<AtomicU64>,
     pub(crate) surroundings: Surroundings,
-    /// Told whenever an invocation has ended, because it may have written to a table with a stream.
+    /// Notified after each invocation, because the invocation may have written to a table with a stream.
     pub(crate) wrote: Notify,
-    /// How long something that failed waits in calm.
+    /// In calm weather, the delay before a failed message is tried again.
     pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
     pub(crate) redis_url: String,
 }
 
-/// What is going on, as `GET /_local/status` answers.
+/// The response of `GET /_local/status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// Nothing is queued, in flight or behind. Queues that no function consumes do not count.
+    /// True if nothing is queued, in flight or unread. Queues that no function consumes do not count.
     pub idle: bool,
     /// Message counts by the queue's logical id.
     pub queues: BTreeMap<String, Counts>,
@@ -77,46 +73,42 @@ pub struct Status {
     pub streams: BTreeMap<String, Behind>,
     /// Functions by the name of their binary.
     pub functions: BTreeMap<String, FunctionStatus>,
-    /// Process ids of the functions that do not run in the stack's own process.
+    /// Process ids of the functions that run as processes.
     pub processes: BTreeMap<String, Vec<u32>>,
-    /// What the stores are like.
     pub weather: Weather,
-    /// Where Redis is.
     pub redis_url: String,
-    /// Where DynamoDB is.
     pub dynamodb_endpoint: String,
-    /// Where SQS is.
     pub sqs_endpoint: String,
 }
 
-/// How far the slowest reader of a stream is behind.
+/// The backlog of the slowest reader of a stream.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Behind {
-    /// Records not yet handled.
+    /// Records that the reader has not handled. The count stops at 100,000.
     pub behind: u64,
 }
 
 /// What a function is doing.
 #[derive(Clone, Debug, Serialize)]
 pub struct FunctionStatus {
-    /// Whether its sources are held back.
+    /// True if the function's sources are held back.
     pub paused: bool,
-    /// Invocations by its sources that are going on.
+    /// Invocations that the function's sources started and that have not ended.
     pub in_flight: usize,
 }
 
 impl Core {
-    /// The function with this binary name or logical id.
+    /// Finds a function by binary name or logical id.
     pub(crate) fn unit(&self, name: &str) -> Option<&Unit> {
         self.template.function(name).and_then(|function| self.units.get(&function.logical_id))
     }
 
-    /// The weather and its seed.
+    /// Returns the weather and its seed.
     pub(crate) fn weather(&self) -> (Weather, u64) {
         (self.surroundings.conditions.weather(), self.surroundings.conditions.seed())
     }
 
-    /// Changes the weather; returning to calm ends the long waits of messages that failed.
+    /// Changes the weather. A change to calm also ends the long waits of failed messages.
     pub(crate) fn set_weather(&self, weather: Weather, seed: u64) {
         self.surroundings.conditions.set(weather, seed);
         if weather == Weather::Calm {
@@ -139,7 +131,8 @@ impl Core {
         answer
     }
 
-    /// Invokes a function the way its schedule would, with another input if one is given. `None` when it has no schedule.
+    /// Invokes a function as its schedule does, with `input` instead of the schedule's input if given. Returns `None`
+    /// if the function has no schedule.
     pub(crate) async fn fire(&self, unit: &Unit, input: Option<Value>) -> Option<Result<Value, InvokeError>> {
         let mut inputs = unit.function.events.iter().filter_map(|event| match &event.source {
             EventSource::Schedule(schedule) => Some(schedule.input.clone()),
@@ -150,12 +143,13 @@ impl Core {
         Some(self.invoke(unit, input.unwrap_or(own)).await)
     }
 
-    /// Looks at everything twice removed from a race.
+    /// Reports what the stack is doing. The order of the reads excludes a race.
     ///
-    /// Work moves from a stream record or message through an invocation to further records and messages, and each link holds on to
-    /// its input until its output exists. So when streams, then queues, then gates are all found empty, work can only have slipped
-    /// through if an invocation began in between, which the count of entries shows. A request that is delayed on its way to a store may
-    /// outlive the invocation that sent it, so those are counted before anything else.
+    /// Work moves from a stream record or a message through an invocation to further records and messages. Each step
+    /// keeps its input until its output exists. This method therefore reads streams first, then queues, then gates.
+    /// Work can escape all three reads only if an invocation begins in between, and the count of entries shows that.
+    /// A delayed request to a store may outlive its invocation, so this method counts open requests before anything
+    /// else.
     pub(crate) fn status(&self) -> rusqlite::Result<Status> {
         let entries = self.entries.load(Ordering::SeqCst);
         let open_requests = self.surroundings.open.count();
@@ -208,7 +202,7 @@ impl Core {
     }
 }
 
-/// An invocation's failure as Lambda describes it to its caller.
+/// Renders a failed invocation as Lambda describes it to its caller.
 pub(crate) fn error_payload(error: &InvokeError) -> Value {
     match error {
         InvokeError::Failed { kind, message } => json!({ "errorType": kind, "errorMessage": message }),

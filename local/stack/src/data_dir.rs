@@ -9,10 +9,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use tokio::time::Instant;
 
-/// How long a start waits for the lock: a killed stack takes a moment to be gone.
+/// How long a start waits for the lock. A killed stack needs a moment to release it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A data directory that belongs to this stack until it is dropped. The lock goes with the process, however it ends.
+/// A locked data directory. The operating system releases the lock when the process ends.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Takes the directory, creating it when it does not exist.
+    /// Locks the directory and creates it if it does not exist.
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
         std::fs::create_dir_all(path).with_context(|| format!("cannot create the data directory {shown}"))?;

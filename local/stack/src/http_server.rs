@@ -1,4 +1,5 @@
-//! A small HTTP server on a loopback port that can also close a connection instead of answering, as a network does.
+//! A small HTTP server on a loopback port. It can close a connection instead of sending a response, as a network may
+//! do.
 
 use std::time::Duration;
 
@@ -13,26 +14,26 @@ use tokio::{
 
 use crate::stop::Stop;
 
-/// How long requests that are still open may take when the server ends.
+/// How long open requests may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The pause after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a request is answered with. `None` closes the connection without an answer.
+/// The response to a request. `None` closes the connection without a response.
 pub(crate) type Reply = Option<Response<Body>>;
 
-/// Answers requests.
 pub(crate) trait Answer: Clone + Send + Sync + 'static {
-    /// Answers one request. The future is dropped when the caller closes the connection.
+    /// Handles one request. The future is dropped when the client closes the connection.
     fn answer(&self, parts: Parts, body: Bytes) -> impl Future<Output = Reply> + Send;
 }
 
-/// The connection is closed without an answer.
+/// The error that closes a connection without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer")]
 struct NoAnswer;
 
-/// Serves on `listener` until `stop`, then lets open requests end for a moment. Bodies over `limit` bytes get 413.
+/// Serves on `listener` until `stop`, then waits for open requests for a short time. A body over `limit` bytes gets
+/// 413.
 pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Answer, stop: Stop) {
     let mut connections = JoinSet::new();
     loop {
@@ -68,7 +69,7 @@ async fn connection(stream: TcpStream, limit: usize, service: impl Answer, stop:
         }
     });
     let mut connection = std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), respond));
-    // An error is a caller that went away, or an answer that was to be lost.
+    // An error means that the client closed the connection, or that the response is to be lost.
     tokio::select! {
         _ = connection.as_mut() => {}
         () = stop.cancelled() => {
@@ -78,18 +79,16 @@ async fn connection(stream: TcpStream, limit: usize, service: impl Answer, stop:
     }
 }
 
-/// The access key that a request is signed with: functions sign with the name of their binary.
+/// Returns the access key that signs a request. Functions sign with the name of their binary.
 pub(crate) fn access_key(parts: &Parts) -> Option<&str> {
     let authorization = parts.headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
     authorization.split_once("Credential=")?.1.split('/').next()
 }
 
-/// The operation that a request of the AWS JSON protocol names.
 pub(crate) fn operation(parts: &Parts) -> Option<&str> {
     parts.headers.get("x-amz-target")?.to_str().ok()?.rsplit('.').next()
 }
 
-/// A response of the AWS JSON protocol.
 pub(crate) fn json_response(status: u16, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -98,8 +97,8 @@ pub(crate) fn json_response(status: u16, body: impl Into<Body>) -> Response<Body
     response
 }
 
-/// Runs to its end even if the caller goes away meanwhile, as a service that has taken a request does.
+/// Runs `work` to its end even if the client closes the connection, as a service does after it accepted a request.
 pub(crate) async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
-    // A panic is logged by the runtime; the caller sees a closed connection.
+    // The runtime logs a panic; the client sees a closed connection.
     tokio::spawn(work).await.unwrap_or_default()
 }

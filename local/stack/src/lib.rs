@@ -1,11 +1,12 @@
-//! The local stack: everything `template.yaml` declares, on one machine, without a cloud or a container.
+//! The local stack runs everything that `template.yaml` declares on one machine, without a cloud or a container.
 //!
-//! The template is read and embodied: its tables and streams by an embedded DynamoDB, its queues by an SQS
-//! endpoint with a journal, its routes by a gateway that speaks API Gateway's event format, its event sources by pollers with Lambda's
-//! semantics. Functions run in this process through the `handle` their own `main.rs` uses, or as the deployed binaries behind an
-//! emulated Lambda Runtime API. What runs here is what deploys, and a mistake in the template fails here first.
+//! It reads the template. An embedded DynamoDB holds the tables and streams. An SQS endpoint with a journal holds the
+//! queues. A gateway serves the routes with API Gateway's event format. Pollers serve the event sources with Lambda's
+//! semantics. A function runs in this process through the `handle` of its own `main.rs`, or as the deployed binary
+//! behind an emulated Lambda Runtime API. The stack runs the template that is deployed, so a mistake in it fails here
+//! first.
 //!
-//! | module | embodies |
+//! | module | purpose |
 //! |---|---|
 //! | [`template`] | the template, resolved and typed |
 //! | `dynamodb` | `AWS::DynamoDB::Table`, streams, expiry |
@@ -13,9 +14,9 @@
 //! | `redis` | ElastiCache |
 //! | `gateway` | `AWS::Serverless::HttpApi`, `/_local/…`, the page at `/` |
 //! | `pollers` | event source mappings and schedules |
-//! | `runner` | Lambda itself |
-//! | `weather` | what makes the real services less kind than these; faults that tests ask for |
-//! | `stack` | all of it: [`Stack`] |
+//! | `runner` | Lambda |
+//! | `weather` | latency, limits and failures of the real services; faults that tests plant |
+//! | `stack` | [`Stack`], which starts and stops all of these |
 
 mod clock;
 mod core;

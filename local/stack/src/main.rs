@@ -1,4 +1,4 @@
-//! `make run`: starts the local stack and keeps it running until Ctrl-C or SIGTERM.
+//! `make run`: starts the local stack and runs it until Ctrl-C or SIGTERM.
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -8,56 +8,56 @@ use tidemark_local::{Options, RedisSetup, Stack, Weather};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// Everything template.yaml declares, on this machine.
+/// Runs everything that template.yaml declares on this machine.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Where the API is served.
+    /// Address of the API.
     #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000")]
     addr: SocketAddr,
-    /// Where everything is kept; started again on it, the stack has everything it had.
+    /// Data directory. A stack that starts on it again has the data of the earlier run.
     #[arg(long, env = "TIDEMARK_DATA", default_value = "./.tidemark")]
     data: PathBuf,
-    /// The template to embody.
+    /// Path of the template.
     #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
     template: PathBuf,
-    /// A Redis to use instead of a child process.
+    /// URL of a Redis to use instead of a child process.
     #[arg(long, env = "REDIS_URL")]
     redis_url: Option<String>,
-    /// Whether that is a cluster; the URL names any of its nodes, or several separated by commas.
+    /// The URL belongs to a cluster. It names any of the nodes, or several separated by commas.
     #[arg(long, env = "REDIS_CLUSTER", action = ArgAction::Set, default_value_t = false)]
     redis_cluster: bool,
-    /// Certificates (PEM) to trust there instead of the system's.
+    /// Certificates (PEM) to trust for that Redis instead of the system's.
     #[arg(long, env = "REDIS_CA_FILE")]
     redis_ca_file: Option<PathBuf>,
-    /// Whether what may be a moment old is read from replicas of a cluster.
+    /// Functions read from replicas of a cluster where stale data is allowed.
     #[arg(long, env = "REDIS_REPLICA_READS", action = ArgAction::Set, default_value_t = false)]
     redis_replica_reads: bool,
-    /// What to start without a URL: node, tls, cluster or tls-cluster.
+    /// Redis to start if there is no URL: node, tls, cluster or tls-cluster.
     #[arg(long, env = "TIDEMARK_REDIS", default_value = "node")]
     redis: RedisSetup,
     /// Functions to run as processes, by binary name and separated by commas, or `all`.
     #[arg(long, env = "TIDEMARK_PROCESS_FUNCTIONS", value_delimiter = ',')]
     process_functions: Vec<String>,
-    /// Where the functions' binaries are.
+    /// Directory of the functions' binaries.
     #[arg(long, env = "TIDEMARK_BIN_DIR")]
     bin_dir: Option<PathBuf>,
-    /// How many processes each function that runs as such has.
+    /// Number of processes for each function that runs as processes.
     #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     processes: usize,
-    /// What the stores are like: calm, aws (its latencies, limits and timeouts) or storm (faults too).
+    /// Weather of the stores: calm, aws (its latencies, limits and timeouts) or storm (faults too).
     #[arg(long, env = "TIDEMARK_WEATHER", default_value = "calm")]
     weather: Weather,
-    /// Where the randomness of the weather starts.
+    /// Seed of the weather's randomness.
     #[arg(long, env = "TIDEMARK_WEATHER_SEED")]
     weather_seed: Option<u64>,
-    /// Milliseconds that a failed message, in calm, or a failed stream batch waits for its next attempt.
+    /// Milliseconds before a failed message (in calm weather) or a failed stream batch is tried again.
     #[arg(long, env = "TIDEMARK_RETRY_DELAY_MS", default_value_t = 1_000)]
     retry_delay_ms: u64,
-    /// A template parameter, as `Name=value`; the variable TIDEMARK_PARAM_<Name> does the same.
+    /// A template parameter, as `Name=value`. The variable TIDEMARK_PARAM_<Name> has the same effect.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
-    /// What is logged, in the syntax of `tracing_subscriber::EnvFilter`.
+    /// Log filter, in the syntax of `tracing_subscriber::EnvFilter`.
     #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error")]
     log: String,
 }

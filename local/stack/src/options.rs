@@ -1,4 +1,4 @@
-//! What can be chosen when a stack is started.
+//! The options of a stack.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,55 +11,56 @@ use tidemark::views::RedisOptions;
 
 use crate::{redis::RedisSetup, weather::Weather};
 
-/// How to start a [`Stack`](crate::Stack). [`Options::new`] has the defaults.
+/// Options of a [`Stack`](crate::Stack). [`Options::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the API is served; port 0 picks a free one.
+    /// Address of the API. Port 0 picks a free port.
     pub addr: SocketAddr,
-    /// Where everything is kept. A RAM-backed folder is faster where durability is not wanted.
+    /// The data directory. A directory in RAM is faster if durability is not needed.
     pub data: PathBuf,
-    /// The template to embody.
+    /// Path of the template.
     pub template: PathBuf,
     /// A Redis to use instead of child processes: one node, or a cluster's nodes separated by commas.
     pub redis_url: Option<String>,
-    /// Whether that is a cluster.
+    /// True if `redis_url` names a cluster.
     pub redis_cluster: bool,
-    /// Certificates to trust there instead of the system's.
+    /// Certificates to trust for `redis_url` instead of the system's.
     pub redis_ca_file: Option<PathBuf>,
-    /// Whether functions read from replicas of a cluster what may be a moment old.
+    /// True if functions read from replicas of a cluster where stale data is allowed.
     pub redis_replica_reads: bool,
-    /// What is started otherwise.
+    /// The Redis to start if `redis_url` is `None`.
     pub redis: RedisSetup,
-    /// The `redis-server` to start.
+    /// Path of the `redis-server` binary.
     pub redis_server: PathBuf,
-    /// Values for template parameters, over their defaults.
+    /// Values of template parameters. They override the defaults.
     pub parameters: BTreeMap<String, String>,
-    /// Environment of all functions, over the template's and the stack's own.
+    /// Environment of all functions. It overrides the environment of the template and of the stack.
     pub environment: BTreeMap<String, String>,
-    /// Binary names of functions to run as processes instead of in this one.
+    /// Binary names of the functions that run as processes. The others run in this process.
     pub process_functions: BTreeSet<String>,
     /// Run every function as processes.
     pub all_processes: bool,
-    /// Where the functions' binaries are; needed for functions run as processes.
+    /// Directory of the functions' binaries. Required for functions that run as processes.
     pub bin_dir: Option<PathBuf>,
-    /// How many processes each such function has.
+    /// Number of processes for each such function.
     pub processes: usize,
-    /// Seconds that every function may take at least, whatever the template says: tests on a slow machine ask for more.
+    /// The shortest timeout of a function in seconds. It overrides shorter timeouts of the template for slow
+    /// machines.
     pub least_timeout_seconds: u64,
-    /// How long a failed message, in calm, or a failed stream batch waits for its next attempt.
+    /// The delay before a failed message (in calm weather) or a failed stream batch is tried again.
     pub retry_delay: Duration,
-    /// What the stores are like at first.
+    /// The weather at the start.
     pub weather: Weather,
-    /// Where the randomness of the weather starts; without one, anywhere.
+    /// The seed of the weather's randomness. Without it, the stack picks one.
     pub weather_seed: Option<u64>,
-    /// Threads that serve DynamoDB.
     pub dynamodb_threads: usize,
-    /// Whether schedules fire by themselves. They can be fired on demand all the same.
+    /// True if schedules fire at their times. They can be fired on demand in either case.
     pub schedules: bool,
 }
 
 impl Options {
-    /// The defaults: `template.yaml` of the working directory, a free port, a Redis of its own, everything in process.
+    /// The defaults: `template.yaml` of the working directory, a free port, a Redis child process, all functions in
+    /// this process.
     #[must_use]
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
@@ -87,7 +88,6 @@ impl Options {
         }
     }
 
-    /// The Redis to use, when one is given.
     pub(crate) fn external_redis(&self) -> Option<RedisOptions> {
         let mut options = RedisOptions::new(self.redis_url.clone()?);
         options.cluster = self.redis_cluster;

@@ -8,12 +8,11 @@ use time::{OffsetDateTime, Weekday};
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// When a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
-    /// Every so often, counted from the start of the stack.
+    /// A fixed period, counted from the start of the stack.
     Rate(Duration),
-    /// At the minutes a cron pattern names.
+    /// The minutes that match a cron pattern.
     Cron(Box<Cron>),
 }
 
@@ -29,7 +28,8 @@ pub struct Cron {
 }
 
 impl Expression {
-    /// How long to wait for the next firing after `now` (seconds since the epoch); `None` when there is none any more.
+    /// Returns the time from `now` (seconds since the epoch) to the next firing. `None` means that the schedule does
+    /// not fire again.
     #[must_use]
     pub fn next_after(&self, now: i64) -> Option<Duration> {
         match self {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_repeat_after_their_period() {
+    fn a_rate_fires_after_each_period() {
         assert_eq!(seconds("rate(1 minute)"), Some(60));
         assert_eq!(seconds("rate(2 hours)"), Some(7_200));
         assert_eq!(seconds("rate(1 day)"), Some(86_400));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_event_bridge_refuses_is_refused() {
+    fn expressions_that_eventbridge_refuses_are_errors() {
         for wrong in [
             "rate(0 minutes)",
             "rate(1 minutes)",

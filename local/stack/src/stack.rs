@@ -1,4 +1,4 @@
-//! The stack as a whole: starting it in order, and ending it in the opposite one.
+//! The whole stack: starts its parts in order, and stops them in the opposite order.
 
 use std::{
     collections::BTreeMap,
@@ -39,15 +39,15 @@ use crate::{
     weather::{Faults, OpenRequests, Surroundings, Weather, any_seed},
 };
 
-/// How long [`Stack::idle`] waits.
+/// The time limit of [`Stack::idle`].
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
-/// How long a server may take to answer what it is at when the stack ends.
+/// How long a server may take to finish open requests when the stack stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running local stack.
 ///
-/// Any number of them can run in one process, each on its own data directory. Dropping one ends its children and threads without
-/// ceremony; [`Stack::stop`] ends it cleanly.
+/// Several stacks can run in one process, each on its own data directory. [`Stack::stop`] ends a stack cleanly. A
+/// drop ends its children and threads at once.
 #[derive(Debug)]
 pub struct Stack {
     core: Arc<Core>,
@@ -60,21 +60,17 @@ pub struct Stack {
     pollers: JoinSet<()>,
     gateway: JoinHandle<()>,
     queue_server: JoinHandle<()>,
-    /// Ends the gateway.
     closing: StopOnDrop,
-    /// Ends the pollers.
     stopping: StopOnDrop,
-    /// Ends the emulated services.
     ending: StopOnDrop,
     data: DataDir,
 }
 
 impl Stack {
-    /// Starts everything the template declares and returns when requests can be sent.
+    /// Starts everything that the template declares. Returns when the stack accepts requests.
     ///
-    /// # Errors
-    /// When the template has a mistake, the data directory is in use, the address is taken, Redis is missing, or a function does not
-    /// start. Whatever was started is ended again.
+    /// # Errors Fails if the template has a mistake, the data directory is in use, the address is taken, Redis is
+    /// missing, or a function does not start. The parts that were started are stopped again.
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let (queue_listener, sqs_endpoint) = sqs::bind().await?;
@@ -132,7 +128,10 @@ impl Stack {
 
         let mut positions = Vec::new();
         for (function, source) in stream_sources(&template) {
-            let table = template.tables.get(source.table.as_str()).ok_or_else(|| anyhow!("no table `{}`", source.table))?;
+            let table = template
+                .tables
+                .get(source.table.as_str())
+                .ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
             let key = position_key(&function.logical_id, &source.table);
             let sequence = match known.get(&key) {
                 Some(sequence) => *sequence,
@@ -170,8 +169,9 @@ impl Stack {
         });
         let stopping = StopOnDrop::new();
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.clone(), retry_delay: options.retry_delay };
-        let arn =
-            |table: &str| dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("no table `{table}`"))?);
+        let arn = |table: &str| {
+            dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("the template has no table `{table}`"))?)
+        };
         let mut pollers = pollers::start(&context, options.schedules, arn)?;
         if redis.is_own() {
             for node in redis.nodes() {
@@ -204,61 +204,57 @@ impl Stack {
         format!("http://{}", self.address)
     }
 
-    /// Where Redis is.
     #[must_use]
     pub fn redis_url(&self) -> &str {
         &self.core.redis_url
     }
 
-    /// How the functions reach Redis.
+    /// The options with which the functions connect to Redis.
     #[must_use]
     pub fn redis_options(&self) -> &RedisOptions {
         &self.redis_options
     }
 
-    /// How each node of Redis is reached for itself. Of a cluster of the stack's own the masters come first, then a replica of each, and so on.
+    /// Connection options for each single Redis node. In a cluster of the stack's own, the masters come first, then
+    /// one replica of each, and so on.
     #[must_use]
     pub fn redis_nodes(&self) -> &[RedisOptions] {
         &self.redis_nodes
     }
 
-    /// Where DynamoDB is.
     #[must_use]
     pub fn dynamodb_endpoint(&self) -> &str {
         &self.core.dynamodb_endpoint
     }
 
-    /// Where SQS is.
     #[must_use]
     pub fn sqs_endpoint(&self) -> &str {
         &self.core.sqs_endpoint
     }
 
-    /// The data directory.
     #[must_use]
     pub fn data_dir(&self) -> &Path {
         self.data.path()
     }
 
-    /// The template that the stack embodies.
     #[must_use]
     pub fn template(&self) -> &Template {
         &self.core.template
     }
 
-    /// The queue with this logical id.
     #[must_use]
     pub fn queue(&self, logical_id: &str) -> Option<&Queue> {
         self.core.template.queues.get(logical_id)
     }
 
-    /// The state of a function that runs in this process, by its binary name or logical id.
+    /// The state of a function, by binary name or logical id. `None` if it does not run in this process.
     #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
         self.core.unit(function)?.runner.app()
     }
 
-    /// The processes of a function that runs as such. Killing one fails the invocation it is at; another takes its place.
+    /// The process ids of a function that runs as processes. If one is killed, its invocation fails and another
+    /// process replaces it.
     #[must_use]
     pub fn process_ids(&self, function: &str) -> Vec<u32> {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
@@ -270,57 +266,59 @@ impl Stack {
         self.core.surroundings.open.clone()
     }
 
-    /// Kills the invocations in flight of a function, by its sources or by requests, as if their processes were killed; returns how many.
+    /// Kills the invocations in flight of a function, as if their processes were killed. This includes invocations by
+    /// requests. Returns their number.
     #[must_use]
     pub fn kill_invocations(&self, function: &str) -> usize {
         self.core.surroundings.faults.kill(function)
     }
 
-    /// What the stores are like, and the seed of its randomness.
+    /// The weather and the seed of its randomness.
     #[must_use]
     pub fn weather(&self) -> (Weather, u64) {
         self.core.weather()
     }
 
-    /// How many faults storms have caused since the stack started: requests that failed, lost their answer or were left unprocessed, messages that were repeated, delayed or
-    /// reordered, and disturbances of Redis.
+    /// The number of faults that storms have caused since the start of the stack. It counts requests that failed,
+    /// lost their response or were left unprocessed, messages that were repeated, delayed or reordered, and
+    /// disturbances of Redis.
     #[must_use]
     pub fn storm_faults(&self) -> u64 {
         self.core.surroundings.conditions.faults()
     }
 
-    /// Changes what the stores are like, and starts its randomness from this seed. In calm, messages that failed in other weather come
-    /// back after the stack's retry delay.
+    /// Changes the weather and starts its randomness from `seed`. In calm weather, messages that failed in other
+    /// weather return after the stack's retry delay.
     pub fn set_weather(&self, weather: Weather, seed: u64) {
         self.core.set_weather(weather, seed);
     }
 
-    /// Faults at chosen requests to DynamoDB and SQS.
+    /// The planted faults of requests to DynamoDB and SQS.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.core.surroundings.faults
     }
 
-    /// What is going on.
+    /// Returns what the stack is doing.
     ///
     /// # Errors
-    /// When the stream records cannot be read.
+    /// Fails if the stream records cannot be read.
     pub fn status(&self) -> Result<Status> {
         self.core.status().context("cannot read the streams")
     }
 
-    /// Waits until nothing is queued, in flight or behind, for up to a minute.
+    /// Waits up to a minute until nothing is queued, in flight or unread.
     ///
     /// # Errors
-    /// When it takes longer; the error says what is left.
+    /// Fails if it takes longer. The error contains the status.
     pub async fn idle(&self) -> Result<()> {
         self.idle_within(IDLE_WITHIN).await
     }
 
-    /// As [`Stack::idle`], with another limit.
+    /// Does the same as [`Stack::idle`] with another limit.
     ///
     /// # Errors
-    /// When it takes longer; the error says what is left.
+    /// Fails if it takes longer. The error contains the status.
     pub async fn idle_within(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -335,47 +333,48 @@ impl Stack {
         }
     }
 
-    /// Holds back a function's queues, streams and schedules; returns when none of its invocations by them goes on any more.
+    /// Holds back a function's queues, streams and schedules. Returns when none of the invocations that they started
+    /// is in flight.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// Fails if the function does not exist.
     pub async fn pause(&self, function: &str) -> Result<()> {
         self.unit(function)?.gate.pause().await;
         Ok(())
     }
 
-    /// Lets a function's sources go on.
+    /// Lets a function's sources continue.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// Fails if the function does not exist.
     pub fn resume(&self, function: &str) -> Result<()> {
         self.unit(function)?.gate.resume();
         Ok(())
     }
 
-    /// Fires a function's schedule now, with another input if one is given, and returns the function's answer.
+    /// Fires a function's schedule now and returns the function's result. `input` replaces the schedule's input.
     ///
     /// # Errors
-    /// When there is no such function or schedule, or the function fails.
+    /// Fails if the function does not exist, has no schedule, or fails.
     pub async fn fire(&self, function: &str, input: Option<Value>) -> Result<Value> {
         let fired = self.core.fire(self.unit(function)?, input).await;
         let answer = fired.ok_or_else(|| anyhow!("`{function}` has no schedule"))?;
         answer.map_err(|error| anyhow!("{}", error_payload(&error)))
     }
 
-    /// Invokes a function directly with any event and returns its answer.
+    /// Invokes a function with any event and returns its result.
     ///
     /// # Errors
-    /// When there is no such function, or it fails.
+    /// Fails if the function does not exist, or if it fails.
     pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
         let answer = self.core.invoke(self.unit(function)?, event).await;
         answer.map_err(|error| anyhow!("{}", error_payload(&error)))
     }
 
-    /// Ends the child Redis.
+    /// Stops the child Redis.
     ///
     /// # Errors
-    /// When it cannot be ended.
+    /// Fails if it cannot be stopped.
     pub async fn stop_redis(&self, data: RedisData) -> Result<()> {
         self.redis.lock().await.stop(data).await
     }
@@ -383,89 +382,90 @@ impl Stack {
     /// Starts the child Redis again, at the same address.
     ///
     /// # Errors
-    /// When it does not start, or Redis is not this stack's own.
+    /// Fails if it does not start, or if the stack does not own Redis.
     pub async fn start_redis(&self) -> Result<()> {
         self.redis.lock().await.restart().await
     }
 
-    /// Lets the stack's own Redis hang for so long and returns when it does: connections are accepted and nothing is answered. Commands
-    /// that are sent meanwhile are run at the end.
+    /// Makes the stack's Redis hang for `time` and returns when the hang has begun. The server accepts connections
+    /// and does not respond. It runs commands that it receives meanwhile at the end of the hang.
     ///
     /// # Errors
-    /// When Redis is down, or not this stack's own.
+    /// Fails if Redis is down, or if the stack does not own it.
     pub async fn hang_redis(&self, time: Duration) -> Result<()> {
         self.redis.lock().await.hang(time).await
     }
 
-    /// Closes every connection to the stack's own Redis; returns how many there were.
+    /// Closes all connections to the stack's Redis. Returns their number.
     ///
     /// # Errors
-    /// When Redis does not answer, or is not this stack's own.
+    /// Fails if Redis does not respond, or if the stack does not own it.
     pub async fn drop_redis_connections(&self) -> Result<u64> {
         self.redis.lock().await.drop_connections().await
     }
 
-    /// Keeps a snapshot of what the stack's own Redis has now, on every node, for [`Stack::restart_redis_from_dump`].
+    /// Saves a snapshot of the stack's Redis, on every node, for [`Stack::restart_redis_from_dump`].
     ///
     /// # Errors
-    /// When Redis does not answer, or is not this stack's own.
+    /// Fails if Redis does not respond, or if the stack does not own it.
     pub async fn dump_redis(&self) -> Result<()> {
         self.redis.lock().await.dump().await
     }
 
-    /// Kills the stack's own Redis and starts it, at the same address, with the data of [`Stack::dump_redis`]. The snapshot stays.
+    /// Kills the stack's Redis and starts it at the same address with the data of [`Stack::dump_redis`]. The snapshot
+    /// stays.
     ///
     /// # Errors
-    /// When there is no snapshot, Redis does not start, or is not this stack's own.
+    /// Fails if no snapshot exists, if Redis does not start, or if the stack does not own it.
     pub async fn restart_redis_from_dump(&self) -> Result<()> {
         self.redis.lock().await.restart_from_dump(None).await
     }
 
-    /// As [`Stack::restart_redis_from_dump`] for one node, by its place in [`Stack::redis_nodes`].
+    /// Does the same as [`Stack::restart_redis_from_dump`] for one node, by its index in [`Stack::redis_nodes`].
     ///
     /// # Errors
-    /// The same.
+    /// Fails under the same conditions.
     pub async fn restart_redis_node_from_dump(&self, node: usize) -> Result<()> {
         self.redis.lock().await.restart_from_dump(Some(node)).await
     }
 
-    /// Starts a replica of the only node, waits until it has all data, and cuts it off: later writes do not reach it.
+    /// Starts a replica of the only node, waits until it has all data, and cuts it off. Later writes do not reach it.
     ///
     /// # Errors
-    /// When Redis is a cluster, down, or not this stack's own, or there is a replica already.
+    /// Fails if Redis is a cluster or down, if the stack does not own it, or if a replica exists already.
     pub async fn start_redis_replica(&self) -> Result<()> {
         self.redis.lock().await.start_replica().await
     }
 
-    /// Kills the node and puts the replica of [`Stack::start_redis_replica`] in its place, at the same address: a Redis that comes back
-    /// without the last writes.
+    /// Kills the node and starts the replica of [`Stack::start_redis_replica`] in its place, at the same address. The
+    /// result is a Redis without the last writes.
     ///
     /// # Errors
-    /// When there is no replica, or it cannot take the place.
+    /// Fails if no replica exists, or if it cannot take the place.
     pub async fn promote_redis_replica(&self) -> Result<()> {
         self.redis.lock().await.promote_replica().await
     }
 
-    /// Kills one node of the stack's own Redis, by its place in [`Stack::redis_nodes`].
+    /// Kills one node of the stack's Redis, by its index in [`Stack::redis_nodes`].
     ///
     /// # Errors
-    /// When there is none such.
+    /// Fails if the node does not exist.
     pub async fn kill_redis_node(&self, node: usize) -> Result<()> {
         self.redis.lock().await.kill_node(node).await
     }
 
-    /// Starts it again, at the same address.
+    /// Starts the node again, at the same address.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub async fn start_redis_node(&self, node: usize) -> Result<()> {
         self.redis.lock().await.start_node(node).await
     }
 
-    /// Ends the stack: no new requests, invocations in flight run to their end, everything is written and closed.
+    /// Stops the stack: accepts no new requests, lets invocations in flight finish, writes and closes everything.
     ///
     /// # Errors
-    /// When Redis cannot be ended; everything else is ended all the same.
+    /// Fails if Redis cannot be stopped. All other parts are stopped in that case too.
     pub async fn stop(mut self) -> Result<()> {
         self.closing.give();
         drain(&mut self.gateway, "the gateway").await;
@@ -494,13 +494,13 @@ impl Stack {
     }
 
     fn unit(&self, function: &str) -> Result<&Unit> {
-        self.core.unit(function).ok_or_else(|| anyhow!("there is no function `{function}`"))
+        self.core.unit(function).ok_or_else(|| anyhow!("the template has no function `{function}`"))
     }
 }
 
 async fn drain(server: &mut JoinHandle<()>, name: &str) {
     if tokio::time::timeout(DRAIN_WITHIN, &mut *server).await.is_err() {
-        tracing::warn!("{name} still has requests open; leaving them");
+        tracing::warn!("{name} still has open requests; the stack ends without them");
         server.abort();
     }
 }
@@ -523,7 +523,7 @@ async fn start_runner(
     let folder = options
         .bin_dir
         .as_ref()
-        .ok_or_else(|| anyhow!("functions can only run as processes when the folder of their binaries is given"))?;
+        .ok_or_else(|| anyhow!("functions can run as processes only if the folder of their binaries is given"))?;
     let logs = data.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let settings = WorkerSettings {

@@ -1,8 +1,8 @@
-//! A signal that everything should end, which can be given once and heard any number of times.
+//! A stop signal. It is given once, and any number of tasks can wait for it.
 
 use tokio::sync::watch;
 
-/// The signal; clones share it.
+/// The signal. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     sender: watch::Sender<bool>,
@@ -13,24 +13,22 @@ impl Stop {
         Self { sender: watch::Sender::new(false) }
     }
 
-    /// Gives the signal.
     pub(crate) fn give(&self) {
         self.sender.send_replace(true);
     }
 
-    /// Whether it has been given.
     pub(crate) fn given(&self) -> bool {
         *self.sender.borrow()
     }
 
-    /// Returns once it has been given.
+    /// Waits for the signal. Returns at once if it was given before.
     pub(crate) async fn cancelled(&self) {
-        // An error means that no sender is left, and this one is.
+        // An error would mean that there is no sender, and `self` holds one.
         let _ = self.sender.subscribe().wait_for(|given| *given).await;
     }
 }
 
-/// Gives the signal when it is dropped, so that whatever waits for it never outlives its owner.
+/// Gives the signal when it is dropped, so that no waiting task outlives the owner.
 #[derive(Debug)]
 pub(crate) struct StopOnDrop(Stop);
 

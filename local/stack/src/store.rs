@@ -1,7 +1,9 @@
-//! The stack's own durable state: one SQLite file with a single writer thread that commits whatever has queued up in one
-//! transaction. It holds undelivered queue messages and how far each stream has been read.
+//! The stack's own durable state: undelivered queue messages, and the position up to which each stream was read.
 //!
-//! WAL with `synchronous=NORMAL`: a killed process loses nothing that was acknowledged; a power cut may lose the last moments.
+//! It is one SQLite file. A single writer thread commits all queued writes in one transaction.
+//!
+//! The file uses WAL with `synchronous=NORMAL`: a killed process loses nothing that was acknowledged, a power failure
+//! may lose the last writes.
 
 use std::{
     path::Path,
@@ -13,7 +15,7 @@ use anyhow::{Context as _, Result};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::oneshot;
 
-/// Most jobs that share one commit.
+/// The largest number of writes that share one commit.
 const GROUP: usize = 512;
 
 const SCHEMA: &str = "
@@ -39,7 +41,7 @@ struct Job {
     done: Option<oneshot::Sender<()>>,
 }
 
-/// A handle to the writer thread; dropping it (or [`Store::close`]) ends the thread after it has written everything.
+/// A handle to the writer thread. A drop (or [`Store::close`]) ends the thread after it has written everything.
 pub(crate) struct Store {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -52,7 +54,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens or creates the file and gives `load` a look at what it holds before the writer takes it over.
+    /// Opens or creates the file. Calls `load` on its content before the writer thread starts.
     pub(crate) fn open<T>(path: &Path, load: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<(Self, T)> {
         let open = || -> rusqlite::Result<(Connection, T)> {
             let connection = Connection::open(path)?;
@@ -68,19 +70,19 @@ impl Store {
         Ok((Self { jobs: Mutex::new(Some(jobs)), writer: Mutex::new(Some(writer)) }, loaded))
     }
 
-    /// Queues a write without waiting for it; writes happen in the order of the calls.
+    /// Queues a write without waiting for it. Writes run in the order of the calls.
     pub(crate) fn post(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static) {
         self.submit(Box::new(work), None);
     }
 
-    /// Writes, and returns once it is committed.
+    /// Writes, and returns when the write is committed.
     pub(crate) async fn commit(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
     ) -> Result<()> {
         let (done, committed) = oneshot::channel();
         self.submit(Box::new(work), Some(done));
-        committed.await.context("the local store could not write")
+        committed.await.context("the local store cannot write")
     }
 
     fn submit(&self, work: Work, done: Option<oneshot::Sender<()>>) {
@@ -91,7 +93,7 @@ impl Store {
         }
     }
 
-    /// Writes what is queued and ends the writer. Later writes are lost.
+    /// Writes everything that is queued and ends the writer. Later writes are lost.
     pub(crate) fn close(&self) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -121,11 +123,11 @@ fn write(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
         match group() {
             Ok(()) => {
                 for done in acknowledge {
-                    // Nobody waits any more when the request was given up.
+                    // The caller may have given up. Then no task waits.
                     let _ = done.send(());
                 }
             }
-            Err(error) => tracing::error!(%error, "the local store could not write"),
+            Err(error) => tracing::error!(%error, "the local store cannot write"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the stack answers. The tools write, kill and flush, so they speak to this machine only.
+//! The address of the stack. The tools write, kill and flush, so they accept only addresses of this machine.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,8 +31,8 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// Takes `host:port`, with or without `http://`. `localhost` and the unspecified addresses (0.0.0.0, where a stack may
-    /// listen) mean this machine; every other host is refused.
+    /// Accepts `host:port`, with or without `http://`. `localhost` and the unspecified addresses (such as 0.0.0.0, on
+    /// which a stack may listen) mean this machine. Fails for every other host.
     fn from_str(text: &str) -> Result<Self, String> {
         let bare = text.trim().trim_start_matches("http://").trim_end_matches('/');
         let numeric = match bare.strip_prefix("localhost:") {
@@ -53,16 +53,16 @@ impl FromStr for Address {
     }
 }
 
-/// Passes a URL that a stack reported (`redis_url`, `sqs_endpoint`) if it has the scheme and a loopback host.
+/// Returns a URL that a stack reported (`redis_url`, `sqs_endpoint`) if it has the scheme and a loopback host.
 pub fn require_loopback(url: &str, scheme: &str) -> anyhow::Result<()> {
-    let parsed = reqwest::Url::parse(url).with_context(|| format!("the stack reports {url:?}, which is no URL"))?;
+    let parsed = reqwest::Url::parse(url).with_context(|| format!("the stack reports {url:?}, which is not a URL"))?;
     if parsed.scheme() != scheme {
         bail!("{url} is not a {scheme}:// address");
     }
     let host = parsed.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !loopback {
-        bail!("{url} is not on this machine; only loopback addresses are touched");
+        bail!("{url} is not on this machine; only loopback addresses are accepted");
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_in_every_spelling_is_accepted() {
+    fn every_notation_of_a_loopback_address_is_accepted() {
         for (given, url) in [
             ("127.0.0.1:3000", "http://127.0.0.1:3000"),
             ("http://127.0.0.1:3000/", "http://127.0.0.1:3000"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn other_hosts_and_nonsense_are_refused() {
+    fn other_hosts_and_invalid_texts_are_refused() {
         for given in ["10.0.0.1:3000", "example.com:80", "127.0.0.1", "https://127.0.0.1:3000", "", "[2001:db8::1]:80"] {
             assert!(given.parse::<Address>().is_err(), "{given}");
         }

@@ -1,4 +1,4 @@
-//! A client of the public API: keep-alive, a caller per request, bounded retries.
+//! A client of the public API with keep-alive connections, a caller for each request, and bounded retries.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use super::address::Address;
 
-/// How often one request is sent at most.
+/// The largest number of attempts for a request.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A stack that asks for a longer pause than this is taken at its word only so far.
+/// The longest pause that the client accepts from `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One request. Build it from a method, then add the caller, a body, an idempotency key.
+/// A request. Start with a method, then add the caller, a body, an idempotency key.
 #[derive(Debug, Clone)]
 pub struct Call {
     method: Method,
@@ -34,39 +34,33 @@ impl Call {
         Self { method, path: path.into(), caller: None, body: None, key: None }
     }
 
-    /// `GET path`.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// `PUT path`.
     pub fn put(path: impl Into<String>) -> Self {
         Self::new(Method::PUT, path)
     }
 
-    /// `DELETE path`.
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)
     }
 
-    /// `POST path`.
     pub fn post(path: impl Into<String>) -> Self {
         Self::new(Method::POST, path)
     }
 
-    /// The user on whose behalf it is sent.
+    /// Sets the calling user.
     pub fn caller(mut self, user: u64) -> Self {
         self.caller = Some(user);
         self
     }
 
-    /// The JSON body.
     pub fn json(mut self, body: Value) -> Self {
         self.body = Some(body);
         self
     }
 
-    /// The `Idempotency-Key`.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -83,16 +77,15 @@ impl fmt::Display for Call {
     }
 }
 
-/// What came back, whatever its status.
+/// A response of any status.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
-    /// The JSON body; `Null` if there was none.
+    /// The JSON body. `Null` if there was none.
     pub body: Value,
-    /// How many times the request was sent again before this answer.
+    /// The number of repetitions before this response.
     pub retries: u32,
-    /// From the sending of the last attempt to the end of its body.
+    /// The time from sending the last attempt to the end of its body.
     pub took: Duration,
     retry_after: Option<Duration>,
 }
@@ -103,11 +96,11 @@ impl Answer {
         slug(self.body["type"].as_str().unwrap_or_default())
     }
 
-    /// The body if the status is the expected one, else an error that quotes the problem.
+    /// Returns the body if the status is the expected one. Otherwise returns an error that quotes the problem.
     pub fn expect_status(self, status: u16) -> anyhow::Result<Value> {
         if self.status != status {
             let detail = self.body["detail"].as_str().unwrap_or_default();
-            bail!("answered {} {} {detail}", self.status, self.slug());
+            bail!("returned {} {} {detail}", self.status, self.slug());
         }
         Ok(self.body)
     }
@@ -118,13 +111,14 @@ pub fn slug(kind: &str) -> &str {
     kind.rsplit('/').next().unwrap_or(kind)
 }
 
-/// No attempt was answered. The text carries no address or number that varies, so that equal failures count together.
+/// No attempt had a response. The text contains no address or number that varies, so that equal failures count
+/// together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unanswered(pub String);
 
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no answer: {}", self.0)
+        write!(f, "no response: {}", self.0)
     }
 }
 
@@ -143,7 +137,7 @@ impl From<reqwest::Error> for Unanswered {
     }
 }
 
-/// The client; share it by reference.
+/// The client. Share it by reference.
 #[derive(Debug)]
 pub struct Api {
     http: reqwest::Client,
@@ -152,7 +146,8 @@ pub struct Api {
 }
 
 impl Api {
-    /// A client for the stack at `address`. Proxies of the environment are not used: the stack is on this machine.
+    /// A client for the stack at `address`. It ignores proxies of the environment, because the stack is on this
+    /// machine.
     pub fn new(address: &Address) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -164,12 +159,12 @@ impl Api {
         Ok(Self { http, base: address.base_url(), retried: AtomicU64::new(0) })
     }
 
-    /// How many requests were sent again so far.
+    /// The number of repeated requests so far.
     pub fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// One attempt.
+    /// Sends a request once.
     pub async fn once(&self, call: &Call) -> Result<Answer, Unanswered> {
         let mut request = self.http.request(call.method.clone(), format!("{}{}", self.base, call.path));
         if let Some(user) = call.caller {
@@ -195,8 +190,8 @@ impl Api {
         Ok(Answer { status, body, retries: 0, took, retry_after })
     }
 
-    /// Sends an idempotent request until it is answered with something other than 429 or 503, at most eight times. The last
-    /// answer is returned whatever it is; an error means that not even the last attempt was answered.
+    /// Sends an idempotent request at most eight times, until the response is not 429 or 503. Returns the last
+    /// response of any status. Fails if the last attempt had no response.
     pub async fn send(&self, call: Call) -> Result<Answer, Unanswered> {
         for retries in 0.. {
             let outcome = self.once(&call).await;
@@ -218,26 +213,26 @@ impl Api {
         Err(Unanswered("never sent".to_owned()))
     }
 
-    /// Sends and insists on a status; the error names the request.
+    /// Sends a request and requires a status. The error names the request.
     pub async fn fetch(&self, call: Call, status: u16) -> anyhow::Result<Value> {
         let name = call.to_string();
         self.send(call).await.map_err(anyhow::Error::from).and_then(|answer| answer.expect_status(status)).context(name)
     }
 
-    /// Whether a stack answers, without retries.
+    /// Returns true if a stack responds. Does not retry.
     pub async fn health(&self) -> Result<Answer, Unanswered> {
         self.once(&Call::get("/v1/health")).await
     }
 
-    /// Fails with one clear line if no stack answers.
+    /// Fails with a one-line error if no stack responds.
     pub async fn require_stack(&self) -> anyhow::Result<()> {
         let at = &self.base;
         match self.health().await {
             Err(Unanswered(reason)) => {
-                bail!("no stack answers at {at} ({reason}); start one with `make run`")
+                bail!("no stack responds at {at} ({reason}); start one with `make run`")
             }
             Ok(answer) if answer.body["status"].is_string() => Ok(()),
-            Ok(answer) => bail!("what answers at {at} is no Tidemark stack (GET /v1/health: {})", answer.status),
+            Ok(answer) => bail!("the server at {at} is not a Tidemark stack (GET /v1/health: {})", answer.status),
         }
     }
 }

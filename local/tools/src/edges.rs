@@ -1,4 +1,5 @@
-//! Edge files as SNAP publishes graphs: `follower followee` a line, `#` comments, plain or gzip. Read as a stream.
+//! Reads edge files in the format of SNAP's graphs as a stream: `follower followee` on each line, `#` comments, plain
+//! or gzip.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,33 +10,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use flate2::bufread::MultiGzDecoder;
 
-/// Two ids take 41 bytes; a longer line than this is malformed and never held in memory.
+/// Two ids take 41 bytes. A line longer than this limit is malformed and is never held in memory.
 const LONGEST_LINE: u64 = 1024;
-/// How many malformed lines are remembered with their numbers.
+/// The number of malformed lines that are kept with their line numbers.
 const SHOWN: usize = 5;
 
 /// `follower` follows `author`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
-    /// Who follows.
     pub follower: u64,
-    /// Who is followed.
     pub author: u64,
 }
 
-/// What a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// An edge.
     Edge(Edge),
-    /// A comment or a blank line.
     Skipped,
-    /// Neither.
+    /// Malformed.
     Malformed,
 }
 
 impl Line {
-    /// Reads one line, with or without its end. Ids are those of the contract: decimal, 1 to 2^64-1, no leading zeros.
+    /// Parses one line, with or without its line end. Ids are decimal numbers from 1 to 2^64-1 without leading zeros,
+    /// as in the API.
     pub fn parse(bytes: &[u8]) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Self::Malformed;
@@ -59,22 +56,19 @@ fn user_id(text: &str) -> Option<u64> {
     if canonical { text.parse().ok() } else { None }
 }
 
-/// What the lines read so far were.
+/// Counts of the lines read so far.
 #[derive(Debug, Clone, Default)]
 pub struct LineCounts {
-    /// All of them.
     pub lines: u64,
-    /// Those with an edge.
     pub edges: u64,
-    /// Comments and blank lines.
     pub skipped: u64,
-    /// Lines that could not be read.
+    /// Malformed lines.
     pub malformed: u64,
-    /// The numbers and beginnings of the first malformed ones.
+    /// The line numbers and first characters of the first malformed lines.
     pub first_malformed: Vec<(u64, String)>,
 }
 
-/// A stream of edges out of a file.
+/// A stream of the edges of a file.
 pub struct EdgeReader {
     input: Box<dyn BufRead + Send>,
     consumed: Arc<AtomicU64>,
@@ -85,7 +79,7 @@ pub struct EdgeReader {
 }
 
 impl EdgeReader {
-    /// Opens a file; gzip is told by its first bytes, not by its name. `limit` is a number of lines.
+    /// Opens a file. Detects gzip by the first bytes, not by the name. `limit` is a number of lines.
     pub fn open(path: &Path, limit: Option<u64>) -> anyhow::Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().map(|meta| meta.len()).unwrap_or(0);
@@ -102,7 +96,7 @@ impl EdgeReader {
         Ok(Self { input, consumed, size, limit, counts: LineCounts::default(), ended: false })
     }
 
-    /// The next edge; `None` at the end of the file or of the limit.
+    /// Returns the next edge, or `None` at the end of the file or at the limit.
     pub fn next_edge(&mut self) -> anyhow::Result<Option<Edge>> {
         let mut line = Vec::with_capacity(64);
         while self.counts.lines < self.limit && !self.ended {
@@ -132,12 +126,12 @@ impl EdgeReader {
         Ok(None)
     }
 
-    /// What was read so far.
+    /// The counts of the lines read so far.
     pub fn counts(&self) -> &LineCounts {
         &self.counts
     }
 
-    /// How many lines there will be: known at the end, until then guessed from the bytes read.
+    /// The total number of lines: exact at the end, until then estimated from the bytes read.
     pub fn expected_lines(&self) -> u64 {
         let read = self.counts.lines;
         if self.ended {
@@ -149,7 +143,7 @@ impl EdgeReader {
     }
 }
 
-/// Reads up to and with the next line end. A line over the bound is cut, skipped to its end, and reported as not whole.
+/// Reads a line with its end. If the line exceeds the limit, skips it to its end and returns false.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let read = input.by_ref().take(LONGEST_LINE).read_until(b'\n', line)?;
     let whole = line.ends_with(b"\n") || (read as u64) < LONGEST_LINE;
@@ -189,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_blank_lines_tabs_and_crlf_are_fine() {
+    fn comments_blank_lines_tabs_and_crlf_are_accepted() {
         let (edges, counts) = read(b"# FromNodeId ToNodeId\n\n1 2\n3\t4\r\n  5   6  \n7 8", None);
         assert_eq!(edges, [(1, 2), (3, 4), (5, 6), (7, 8)]);
         assert_eq!((counts.lines, counts.edges, counts.skipped, counts.malformed), (6, 4, 2, 0));
@@ -205,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_id_is_an_id() {
+    fn the_largest_id_is_valid() {
         let max = Edge { follower: u64::MAX, author: 1 };
         assert_eq!(Line::parse(b"18446744073709551615 1"), Line::Edge(max));
     }
 
     #[test]
-    fn a_line_without_an_end_does_not_fill_the_memory() {
+    fn a_line_without_an_end_does_not_exhaust_memory() {
         let mut bytes = vec![b'7'; 100_000];
         bytes.extend_from_slice(b"\n1 2\n");
         let (edges, counts) = read(&bytes, None);
@@ -225,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_recognised_by_its_first_bytes_members_too() {
+    fn gzip_is_detected_by_its_first_bytes_also_with_several_members() {
         let mut bytes = Vec::new();
         for part in ["1 2\n", "3 4\n"] {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -236,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_gzip_file_is_an_error_and_not_a_short_graph() {
+    fn a_truncated_gzip_file_is_an_error() {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         encoder.write_all(b"1 2\n3 4\n").unwrap();
         let mut bytes = encoder.finish().unwrap();

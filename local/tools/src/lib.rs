@@ -1,6 +1,6 @@
-//! The command-line tools: clients of the running stack's public API and its `/_local` routes.
+//! The command-line tools. They are clients of the running stack's public API and of its `/_local` routes.
 //!
-//! This crate does not link the product. What `verify` counts is counted independently of the code that it checks.
+//! This crate does not link the product. `verify` counts independently of the code that it checks.
 
 pub mod address;
 pub mod api;
@@ -18,24 +18,25 @@ use std::process::ExitCode;
 
 use address::Address;
 
-/// The arguments that every tool takes.
+/// The arguments of every tool.
 #[derive(Debug, Clone, clap::Args)]
 pub struct StackArgs {
-    /// Where the stack answers; loopback only.
+    /// Address of the stack. Only loopback addresses are accepted.
     #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000", value_name = "HOST:PORT")]
     pub addr: Address,
 }
 
-/// How a tool that ran to its end judges what it found.
+/// The result of a tool that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Exit code 0.
     Good,
-    /// Exit code 1: it ran, and something failed or did not match.
+    /// Exit code 1: the tool ran, and something failed or did not match.
     Bad,
 }
 
-/// Turns a tool's result into its exit code: 0 good, 1 bad, 2 it could not run, with one line on stderr saying why.
+/// Converts a tool's result to its exit code: 0 good, 1 bad, 2 if the tool could not run. Then prints the reason on
+/// stderr in one line.
 pub fn exit(tool: &str, result: anyhow::Result<Verdict>) -> ExitCode {
     match result {
         Ok(Verdict::Good) => ExitCode::SUCCESS,

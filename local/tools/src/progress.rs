@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
+//! Progress on stderr: a bar on a terminal, a line from time to time elsewhere.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::text::{rate, thousands};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// How far one piece of work has come.
+/// The progress of one piece of work.
 #[derive(Debug)]
 pub struct Progress {
     title: String,
@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts one; `unit` is what is counted ("lines").
+    /// Starts a progress. `unit` is the counted thing ("lines").
     pub fn start(title: impl Into<String>, unit: &'static str) -> Self {
         let title = title.into();
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -32,7 +32,7 @@ impl Progress {
         Self { title, unit, bar, started: Instant::now(), last_line: Instant::now() }
     }
 
-    /// `done` of `total` (an estimate may change), with a remark.
+    /// Shows `done` of `total` with a remark. `total` may be an estimate and may change.
     pub fn set(&mut self, done: u64, total: u64, remark: &str) {
         let speed = thousands(rate(done, self.started.elapsed()));
         if let Some(bar) = &self.bar {
@@ -47,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// Ends it, clears the bar, and says how long it took.
+    /// Ends the progress and clears the bar. Returns the elapsed time.
     pub fn finish(self) -> Duration {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -11,57 +11,50 @@ use super::progress::Progress;
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// What `GET /_local/status` answers, as far as the tools use it.
+/// The parts of the response of `GET /_local/status` that the tools use.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Status {
-    /// Nothing is queued, in flight or behind.
+    /// True if nothing is queued, in flight or unread.
     pub idle: bool,
-    /// Queues by name.
     #[serde(default)]
     pub queues: BTreeMap<String, QueueDepth>,
-    /// Where Redis is.
     pub redis_url: String,
-    /// Where SQS is.
     pub sqs_endpoint: String,
-    /// Streams by table name.
     #[serde(default)]
     pub streams: BTreeMap<String, StreamLag>,
-    /// The process ids of functions that run as processes.
     #[serde(default)]
     pub processes: BTreeMap<String, Vec<u32>>,
 }
 
-/// How far the readers of a stream are behind.
+/// The backlog of the slowest reader of a stream.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct StreamLag {
-    /// Records not yet handled.
+    /// Records that the reader has not handled.
     pub behind: u64,
 }
 
-/// How many messages a queue holds.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct QueueDepth {
-    /// Ready to be received.
     pub visible: u64,
-    /// Received, neither deleted nor given back.
+    /// Messages received and neither deleted nor visible again.
     pub in_flight: u64,
-    /// Not yet visible.
+    /// Messages sent with a delay that has not passed.
     #[serde(default)]
     pub delayed: u64,
 }
 
 impl QueueDepth {
-    /// Everything that is not done.
+    /// All messages that are not done.
     pub fn total(&self) -> u64 {
         self.visible + self.in_flight + self.delayed
     }
 }
 
 impl Status {
-    /// Asks the stack.
+    /// Fetches the status of the stack.
     pub async fn of(api: &Api) -> anyhow::Result<Self> {
         let body = api.fetch(Call::get("/_local/status"), 200).await?;
-        serde_json::from_value(body).context("GET /_local/status answers in an unexpected form")
+        serde_json::from_value(body).context("GET /_local/status has an unexpected form")
     }
 
     fn left_total(&self) -> u64 {
@@ -73,10 +66,10 @@ impl Status {
         let queues = self.queues.iter().filter(|(_, depth)| depth.total() > 0);
         let streams = self.streams.iter().filter(|(_, stream)| stream.behind > 0);
         let queues = queues.map(|(name, depth)| format!("{name}: {} visible, {} in flight", depth.visible, depth.in_flight));
-        queues.chain(streams.map(|(name, stream)| format!("{name}: {} behind", stream.behind))).collect()
+        queues.chain(streams.map(|(name, stream)| format!("{name}: {} unread", stream.behind))).collect()
     }
 
-    /// The name and depth of the queue that fan-out drains.
+    /// The name and depth of the queue that the fan-out function consumes.
     pub fn fan_out_queue(&self) -> anyhow::Result<(&str, QueueDepth)> {
         let is_fan_out = |name: &str| {
             let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
@@ -88,7 +81,7 @@ impl Status {
     }
 }
 
-/// Waits until the stack is idle, seen twice in a row, and says how long it took. Fails after `limit`.
+/// Waits until the stack is idle in two consecutive looks. Returns the elapsed time. Fails after `limit`.
 pub async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
     let mut progress = Progress::start("wait until idle", "messages and records");
     let started = Instant::now();
@@ -100,7 +93,7 @@ pub async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
             return Ok(progress.finish());
         }
         if started.elapsed() >= limit {
-            bail!("the stack was not idle within {} s ({})", limit.as_secs(), status.left().join("; "));
+            bail!("the stack is not idle after {} s ({})", limit.as_secs(), status.left().join("; "));
         }
         let left = status.left_total();
         most = most.max(left);
@@ -109,12 +102,11 @@ pub async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
     }
 }
 
-/// Holds (`pause`) or releases (`resume`) the events of one function.
+/// Pauses (`pause`) or resumes (`resume`) the sources of one function.
 pub async fn source(api: &Api, function: &str, verb: &str) -> anyhow::Result<()> {
     post(api, &format!("/_local/sources/{function}/{verb}")).await
 }
 
-/// Fires a schedule now.
 pub async fn fire(api: &Api, function: &str) -> anyhow::Result<()> {
     post(api, &format!("/_local/schedules/{function}")).await
 }
@@ -122,7 +114,7 @@ pub async fn fire(api: &Api, function: &str) -> anyhow::Result<()> {
 async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
     let answer = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
     if !(200..300).contains(&answer.status) {
-        bail!("POST {path} answered {} {}", answer.status, answer.body["detail"].as_str().unwrap_or_default());
+        bail!("POST {path} returned {} {}", answer.status, answer.body["detail"].as_str().unwrap_or_default());
     }
     Ok(())
 }
@@ -132,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fan_out_queue_is_told_from_its_dead_letters() {
+    fn the_fan_out_queue_is_not_confused_with_its_dead_letter_queue() {
         let body = serde_json::json!({
             "idle": false, "redis_url": "redis://127.0.0.1:1", "dynamodb_endpoint": "x", "sqs_endpoint": "y",
             "queues": {

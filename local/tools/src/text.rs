@@ -1,4 +1,4 @@
-//! Numbers and times as people read them.
+//! Numbers and times in readable form.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`.
+/// A duration in a suitable unit: `850 µs`, `12.3 ms`, `4.56 s`.
 pub fn short(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     if micros < 1e3 {
@@ -27,7 +27,7 @@ pub fn short(duration: Duration) -> String {
     }
 }
 
-/// `count` per second of `took`, rounded.
+/// `count` for each second of `took`, rounded.
 pub fn rate(count: u64, took: Duration) -> u64 {
     (count as f64 / took.as_secs_f64().max(1e-9)).round() as u64
 }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_choose_their_unit() {
+    fn durations_have_a_suitable_unit() {
         assert_eq!(short(Duration::from_micros(850)), "850 µs");
         assert_eq!(short(Duration::from_micros(12_340)), "12.3 ms");
         assert_eq!(short(Duration::from_millis(4_560)), "4.56 s");

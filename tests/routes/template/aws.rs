@@ -1,4 +1,5 @@
-//! What only AWS does, as its documentation says: names, filters of logs, recursion, limits of an account. None of it shows on one machine.
+//! Behaviour of AWS that the local stack does not have, checked against its documentation: names, log filters,
+//! recursion, account limits.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +20,15 @@ use tracing_subscriber::EnvFilter;
 
 use super::resolved;
 
-/// Levels of Lambda's filter, least detailed first.
+/// The levels of Lambda's log filter, least detailed first.
 const LEVELS: [&str; 6] = ["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
 
 fn detail(level: &str) -> Option<usize> {
     LEVELS.iter().position(|known| known.eq_ignore_ascii_case(level))
 }
 
-/// Whether Lambda's filter lets a line through: what has no level, or no timestamp in RFC 3339, counts as `INFO`.
+/// Returns true if Lambda's filter passes a line. A line without a level, or without an RFC 3339 timestamp, counts as
+/// `INFO`.
 fn passes(line: &Value, filter: &str) -> bool {
     let level = line["level"].as_str().and_then(detail);
     let dated = line["timestamp"].as_str().and_then(Timestamp::parse);
@@ -47,7 +49,7 @@ impl Write for Buffer {
     }
 }
 
-/// What a function prints at this `RUST_LOG`.
+/// The lines that a function prints at this `RUST_LOG`.
 fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
     let buffer = Buffer::default();
     let to = buffer.clone();
@@ -56,7 +58,7 @@ fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Messages that metric filters look for, with the level at which the code logs them.
+/// The messages of the metric filters, with the level at which the code logs them.
 fn watched_messages() -> BTreeMap<String, String> {
     let files = ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"];
     let code: String = files.map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).concat();
@@ -73,7 +75,7 @@ fn watched_messages() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_alarms_look_for_reaches_the_log_at_every_level_that_may_be_chosen() {
+fn messages_of_metric_filters_are_logged_at_every_allowed_log_level() {
     let document = template_document();
     let messages = watched_messages();
     assert_eq!(messages.len(), 3);
@@ -96,9 +98,9 @@ fn what_alarms_look_for_reaches_the_log_at_every_level_that_may_be_chosen() {
                 _ => tracing::info!("{message}"),
             });
             let [line] = &lines[..] else { panic!("{chosen}: {message} is not logged") };
-            assert_eq!(line["fields"]["message"], **message, "where the filter looks");
+            assert_eq!(line["fields"]["message"], **message, "the field that the filter reads");
             assert!(passes(line, &filter), "{chosen}: {message}");
-            // By itself too, in case an operator filters by LogLevel after all.
+            // The line passes on its level alone too, in case an operator sets a filter by LogLevel.
             assert!(passes(line, chosen) && detail(line["level"].as_str().unwrap()) == detail(level), "{chosen}: {line}");
         }
     }
@@ -107,7 +109,7 @@ fn what_alarms_look_for_reaches_the_log_at_every_level_that_may_be_chosen() {
 }
 
 #[test]
-fn a_chain_of_page_tasks_is_no_endless_loop() {
+fn only_functions_that_send_to_their_own_queue_allow_recursive_loops() {
     let document = template_document();
     let template = resolved();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
@@ -127,7 +129,7 @@ fn a_chain_of_page_tasks_is_no_endless_loop() {
 }
 
 #[test]
-fn nothing_has_a_name_that_a_second_stack_of_the_account_would_have_too() {
+fn no_resource_has_a_name_that_a_second_stack_would_share() {
     let document = template_document();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
         for (name, event) in function["Properties"]["Events"].as_object().into_iter().flatten() {
@@ -155,7 +157,7 @@ fn nothing_has_a_name_that_a_second_stack_of_the_account_would_have_too() {
 }
 
 #[test]
-fn a_stack_counts_in_a_namespace_of_its_own() {
+fn each_stack_has_its_own_metrics_namespace() {
     let document = template_document();
     let own = json!({ "Fn::Sub": "Tidemark/${AWS::StackName}" });
     assert_eq!(document["Globals"]["Function"]["Environment"]["Variables"]["METRICS_NAMESPACE"], own);
@@ -175,7 +177,7 @@ fn a_stack_counts_in_a_namespace_of_its_own() {
     assert_eq!(dashboard.matches("Tidemark").count(), dashboard.matches("Tidemark/${AWS::StackName}").count());
 }
 
-/// Every namespace of metrics below a value.
+/// Every metrics namespace below a value.
 fn collect(value: &Value, found: &mut Vec<Value>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, field)| {

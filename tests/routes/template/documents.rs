@@ -1,4 +1,4 @@
-//! Parameters and alarms against docs/deployment.md and docs/operations.md, log messages against the code.
+//! Compares parameters and alarms with docs/deployment.md and docs/operations.md, and log messages with the code.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// The template without its comments: what is named there is not used there.
+/// The template without comments. A name in a comment does not count as used.
 fn code() -> String {
     template_text().lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn every_parameter_is_described_grouped_used_and_documented_and_the_other_way_round() {
+fn parameters_are_described_grouped_used_and_documented_and_no_other_is() {
     let template = template_document();
     let parameters: BTreeSet<String> = entries(&template["Parameters"]).keys().cloned().collect();
     let groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn every_parameter_is_described_grouped_used_and_documented_and_the_other_way_ro
 }
 
 #[test]
-fn what_there_is_after_a_deployment_is_counted_right() {
+fn the_deployment_guide_has_the_right_resource_counts() {
     const COUNTED: [(&str, &str, &str); 4] = [
         ("AWS::DynamoDB::Table", "tables", "ten"),
         ("AWS::SQS::Queue", "queues", "three"),
@@ -65,7 +65,7 @@ fn what_there_is_after_a_deployment_is_counted_right() {
 }
 
 #[test]
-fn every_alarm_has_a_topic_and_a_page_in_the_runbook_and_every_page_an_alarm() {
+fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
     const DOCUMENTS: [&str; 6] = [
         "docs/deployment.md",
         "docs/operations.md",
@@ -88,7 +88,7 @@ fn every_alarm_has_a_topic_and_a_page_in_the_runbook_and_every_page_an_alarm() {
     for document in DOCUMENTS {
         let named = quoted_names(&read(document)).into_iter().filter(|name| name.ends_with("Alarm"));
         let unknown: Vec<String> = named.filter(|name| !names.contains(name)).collect();
-        assert!(unknown.is_empty(), "{document} names alarms that are not there: {unknown:?}");
+        assert!(unknown.is_empty(), "{document} names alarms that do not exist: {unknown:?}");
     }
     let listed: BTreeSet<String> =
         table_under(&runbook, "## Alarms").iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
@@ -98,7 +98,10 @@ fn every_alarm_has_a_topic_and_a_page_in_the_runbook_and_every_page_an_alarm() {
         let properties = &alarm["Properties"];
         assert_eq!(properties["AlarmActions"], serde_json::json!([{ "Ref": "AlarmTopic" }]), "{name}");
         assert!(properties["AlarmDescription"].as_str().is_some_and(|words| words.len() > 20), "{name}");
-        assert!(properties["Metrics"].as_array().is_none_or(|metrics| metrics.len() <= 11), "{name}: ten metrics and a result");
+        assert!(
+            properties["Metrics"].as_array().is_none_or(|metrics| metrics.len() <= 11),
+            "{name}: at most ten metrics and a result"
+        );
         assert!(dashboard.contains(&format!("${{{name}.Arn}}")), "{name} is not on the dashboard");
     }
 }
@@ -119,7 +122,7 @@ fn the_dashboard_is_json_with_and_without_redis() {
             let [x, y, width, height] = ["x", "y", "width", "height"].map(|name| widget[name].as_u64().unwrap());
             assert!(x + width <= 24 && height > 0, "{widget}");
             let others = all.iter().filter(|other| other["x"].as_u64() == Some(x) && other["y"].as_u64() == Some(y));
-            assert_eq!(others.count(), 1, "one above the other: {widget}");
+            assert_eq!(others.count(), 1, "two widgets at one position: {widget}");
         }
         widgets.push(all.len());
     }
@@ -127,12 +130,12 @@ fn the_dashboard_is_json_with_and_without_redis() {
 }
 
 #[test]
-fn alarms_over_functions_leave_none_out() {
+fn alarms_on_functions_cover_all_functions() {
     let template = template_document();
     let functions = resources(&template, "AWS::Serverless::Function");
     let has_routes =
         |function: &Value| entries(&function["Properties"]["Events"]).values().any(|event| event["Type"] == "HttpApi");
-    // A function that is invoked by hand answers its caller.
+    // The caller of a function that is invoked by hand sees its error.
     let by_itself = |function: &Value| !entries(&function["Properties"]["Events"]).is_empty();
     let watched = |alarm: &str| -> BTreeSet<String> {
         let metrics = template["Resources"][alarm]["Properties"]["Metrics"].as_array().unwrap();
@@ -148,14 +151,14 @@ fn alarms_over_functions_leave_none_out() {
 }
 
 #[test]
-fn log_filters_look_for_what_the_code_says() {
+fn log_filters_match_messages_of_the_code() {
     let logged =
         ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"].map(read).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     for (id, filter) in &filters {
         let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();
         let message = pattern.strip_prefix("{ $.fields.message = \"").unwrap().strip_suffix("\" }").unwrap();
-        assert!(logged.contains(&format!("\"{message}\")")), "{id}: nothing logs {message}");
+        assert!(logged.contains(&format!("\"{message}\")")), "{id}: the code does not log {message}");
         let metric = &filter["Properties"]["MetricTransformations"][0]["MetricName"];
         let alarms = resources(&template_document(), "AWS::CloudWatch::Alarm");
         assert!(alarms.values().any(|alarm| alarm["Properties"]["MetricName"] == *metric), "{id} has no alarm");
@@ -164,7 +167,7 @@ fn log_filters_look_for_what_the_code_says() {
 }
 
 #[test]
-fn alarms_on_what_reconcile_counts_name_its_metrics_and_jobs() {
+fn alarms_on_reconcile_name_its_metrics_and_jobs() {
     let counted = ["functions/reconcile/src/job/report.rs", "shared/src/telemetry.rs"].map(read).concat();
     let jobs = ["functions/reconcile/src/job/walk.rs", "functions/reconcile/src/job/flow.rs"].map(read).concat();
     let mut watched = BTreeSet::new();
@@ -177,7 +180,7 @@ fn alarms_on_what_reconcile_counts_name_its_metrics_and_jobs() {
         {
             let [name, dimension] = [&metric["MetricName"], &metric["Dimensions"][0]["Name"]].map(|name| name.as_str().unwrap());
             let job = metric["Dimensions"][0]["Value"].as_str().unwrap();
-            assert!(counted.contains(&format!("(\"{name}\", ")), "nothing counts {name}");
+            assert!(counted.contains(&format!("(\"{name}\", ")), "the code does not count {name}");
             assert!(jobs.contains(&format!("\"{job}\"")), "no job {job}");
             assert_eq!((dimension, metric["Dimensions"].as_array().unwrap().len()), ("Job", 1));
             watched.insert((name.to_owned(), job.to_owned()));
@@ -187,7 +190,7 @@ fn alarms_on_what_reconcile_counts_name_its_metrics_and_jobs() {
 }
 
 #[test]
-fn every_guarantee_names_a_test_that_there_is() {
+fn every_guarantee_names_an_existing_test() {
     let mut tests = BTreeSet::new();
     let mut directories = vec![repository().join("tests")];
     while let Some(directory) = directories.pop() {

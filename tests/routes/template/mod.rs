@@ -1,4 +1,4 @@
-//! The template against the code and the documents: routes, and in the modules below what linters do not see.
+//! Compares the template with the code and the documents: routes here, other checks in the modules below.
 
 mod aws;
 mod documents;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
 use tidemark_tests::repository;
 
-/// The template as the local stack resolves it, with every parameter's default.
+/// The template as the local stack resolves it, with the default of every parameter.
 fn resolved() -> Template {
     Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap()
 }
@@ -36,11 +36,11 @@ fn functions_and_template_have_the_same_routes() {
     let of_functions: BTreeSet<String> = functions.into_iter().flatten().map(|route| (*route).to_owned()).collect();
     let of_template: Vec<String> = routes(&resolved()).iter().map(|route| format!("{} {}", route.method, route.path)).collect();
     assert_eq!(of_functions, of_template.iter().cloned().collect());
-    assert_eq!(of_functions.len(), of_template.len(), "no route twice");
+    assert_eq!(of_functions.len(), of_template.len(), "each route once");
 }
 
 #[test]
-fn the_template_resolves_whatever_is_brought_along() {
+fn the_template_resolves_with_every_combination_of_own_resources() {
     let network = [("VpcId", "vpc-1"), ("SubnetIds", "subnet-1,subnet-2")];
     let redis = [("RedisUrl", "rediss://user:secret@redis.example.com:6380"), ("RedisCluster", "true")];
     let others = [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0")];
@@ -62,7 +62,7 @@ fn the_template_resolves_whatever_is_brought_along() {
 }
 
 #[test]
-fn nothing_but_health_is_open_to_strangers_and_no_route_catches_others() {
+fn only_health_needs_no_authorization_and_no_route_is_a_catch_all() {
     for route in routes(&resolved()) {
         assert_eq!(route.authorized, route.path != "/v1/health", "{} {}", route.method, route.path);
         assert!(route.method != "ANY" && !route.path.contains("+}"), "{} {}", route.method, route.path);

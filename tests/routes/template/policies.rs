@@ -18,12 +18,12 @@ fn document() -> String {
     std::fs::read_to_string(repository().join("docs/iam.md")).unwrap()
 }
 
-/// What stands between backticks in a cell.
+/// The names between backticks in a table cell.
 fn names(cell: &str) -> BTreeSet<String> {
     quoted_names(cell)
 }
 
-/// Every file of Rust below a folder.
+/// Every Rust file below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let of = |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![path] };
@@ -31,11 +31,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_statement_is_in_the_document_and_the_other_way_round() {
+fn statements_of_the_template_and_of_iam_md_match() {
     let mut listed: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
     for row in table_under(&document(), "## Statements") {
         let [function, sid, actions, resources, calls] = &row[..] else { panic!("a row of five cells: {row:?}") };
-        assert!(!names(calls).is_empty() || calls.starts_with("Lambda"), "{function} {sid} is needed by nothing");
+        assert!(!names(calls).is_empty() || calls.starts_with("Lambda"), "{function} {sid} has no call that needs it");
         let (files, operations): (Vec<String>, Vec<String>) = names(calls).into_iter().partition(|name| name.ends_with(".rs"));
         let code = files.iter().map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).collect::<String>();
         for operation in operations.iter().filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase())) {
@@ -49,8 +49,8 @@ fn every_statement_is_in_the_document_and_the_other_way_round() {
 }
 
 #[test]
-fn every_call_of_the_sdk_is_in_the_document_and_the_other_way_round() {
-    // What a builder of the SDK begins with, wherever it is.
+fn sdk_calls_of_the_code_and_of_iam_md_match() {
+    // The patterns that a call of the SDK begins with.
     let operations = [
         "batch_get_item",
         "batch_write_item",
@@ -85,16 +85,16 @@ fn every_call_of_the_sdk_is_in_the_document_and_the_other_way_round() {
     assert_eq!(listed, made);
     let allowed = statements(&template_document()).into_values().flatten().flat_map(|statement| statement.actions);
     let by_code: BTreeSet<String> = allowed.filter(|action| !BY_LAMBDA.contains(&action.as_str())).collect();
-    assert_eq!(actions, by_code, "what the calls need is what roles allow");
+    assert_eq!(actions, by_code, "the roles allow exactly the actions of the calls");
 }
 
 #[test]
-fn every_function_has_a_role_of_its_own_with_nothing_but_the_basics_besides() {
+fn every_function_has_its_own_role_and_only_the_shared_basics() {
     let template = template_document();
     let mut roles = BTreeSet::new();
     for (id, function) in resources(&template, "AWS::Serverless::Function") {
         let role = function["Properties"]["Role"]["Fn::GetAtt"].as_str().unwrap().strip_suffix(".Arn").unwrap().to_owned();
-        assert!(function["Properties"]["Policies"].is_null(), "{id} has policies besides its role");
+        assert!(function["Properties"]["Policies"].is_null(), "{id} has policies outside of its role");
         let body = &template["Resources"][&role]["Properties"];
         assert_eq!(body["ManagedPolicyArns"], serde_json::json!([{ "Ref": "FunctionBasics" }]), "{role}");
         assert_eq!(role.strip_suffix("Role"), id.strip_suffix("Function"));
@@ -104,7 +104,7 @@ fn every_function_has_a_role_of_its_own_with_nothing_but_the_basics_besides() {
 }
 
 #[test]
-fn no_wildcard_is_without_its_reason() {
+fn every_wildcard_has_a_reason() {
     let template = template_document();
     for (function, statements) in statements(&template) {
         for statement in statements {
@@ -123,7 +123,7 @@ fn no_wildcard_is_without_its_reason() {
             wildcards += 1;
         }
     }
-    // However it is written: none has slipped through the lines above.
+    // Counts wildcards in any notation, so that the lines above have found all of them.
     assert_eq!(wildcards, count_wildcards(&template["Resources"]));
 }
 
@@ -143,7 +143,7 @@ fn count_wildcards(value: &Value) -> usize {
 }
 
 #[test]
-fn the_endpoints_of_the_network_let_through_what_the_roles_allow() {
+fn the_vpc_endpoints_allow_what_the_roles_allow() {
     let template = template_document();
     let mut through = Permissions::new();
     for endpoint in resources(&template, "AWS::EC2::VPCEndpoint").into_values() {

@@ -1,4 +1,4 @@
-//! Settings that are each right by themselves and have to fit together.
+//! Settings of different resources that must fit together.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,23 +14,25 @@ use tidemark_tests::{
 
 use super::resolved;
 
-/// Longest that the functions wait for one operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION_TIMEOUT_MS` in shared/src/settings.rs).
+/// The longest wait of a function for one operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION_TIMEOUT_MS`
+/// in shared/src/settings.rs).
 const OPERATION_SECONDS: u64 = 8;
 
-/// What API Gateway waits for a function.
+/// The time in seconds that API Gateway waits for a function.
 const GATEWAY_SECONDS: u64 = 30;
 
-/// Lambda's concurrency in an account: what there is to begin with in one or another, and what it wants left unreserved.
+/// Lambda's concurrency of an account: possible initial values, and the part that AWS requires to stay unreserved.
 const ACCOUNT_CONCURRENCY: [u64; 2] = [10, 1_000];
 const UNRESERVED: u64 = 100;
 
-/// Functions with one of their sources each.
+/// Each function with each of its sources.
 fn sources(template: &Template) -> Vec<(&Function, &EventSource)> {
     let functions = template.functions.values();
     functions.flat_map(|function| function.events.iter().map(move |event| (function, &event.source))).collect()
 }
 
-/// What `!If [ConcurrencyReserved, …, !Ref AWS::NoValue]` reserves; nothing when nothing is reserved in any case.
+/// The concurrency that `!If [ConcurrencyReserved, …, !Ref AWS::NoValue]` reserves. `None` if the function never has
+/// a reservation.
 fn reserved(value: &Value) -> &Value {
     if !value.is_null() {
         assert_eq!(
@@ -41,7 +43,7 @@ fn reserved(value: &Value) -> &Value {
     &value["Fn::If"][1]
 }
 
-/// A number in the template; a parameter stands for `most`, its largest value.
+/// A number in the template. For a parameter it is `MaxValue` if `most` is set, and `Default` otherwise.
 fn number(document: &Value, value: &Value, most: bool) -> Option<u64> {
     match value.get("Ref").and_then(Value::as_str) {
         Some(parameter) => document["Parameters"][parameter][if most { "MaxValue" } else { "Default" }].as_u64(),
@@ -54,11 +56,11 @@ fn queue<'a>(template: &'a Template, name: &str) -> &'a Queue {
 }
 
 #[test]
-fn functions_give_up_after_their_calls_and_before_their_callers() {
+fn a_function_times_out_after_its_calls_and_before_its_caller() {
     let template = resolved();
     for (function, source) in sources(&template) {
         let timeout = function.timeout_seconds;
-        assert!(timeout > OPERATION_SECONDS, "{} gives up before DynamoDB does", function.binary);
+        assert!(timeout > OPERATION_SECONDS, "{} times out before its DynamoDB call", function.binary);
         match source {
             EventSource::Http(_) => assert!(timeout < GATEWAY_SECONDS, "{} outlasts API Gateway", function.binary),
             EventSource::Sqs(source) => {
@@ -75,9 +77,9 @@ fn functions_give_up_after_their_calls_and_before_their_callers() {
 }
 
 #[test]
-fn sources_ask_for_no_more_than_what_is_reserved_and_accounts_have_it() {
+fn sources_stay_within_the_reservation_and_the_reservation_within_the_account() {
     let document = template_document();
-    // Without a reservation it deploys in any account, however little that has.
+    // Without a reservation the template deploys in any account.
     assert_eq!(document["Conditions"]["ConcurrencyReserved"]["Fn::Equals"], json!([{ "Ref": "ReserveConcurrency" }, "true"]));
     assert_eq!(document["Parameters"]["ReserveConcurrency"]["Default"], "false");
     assert!(ACCOUNT_CONCURRENCY[0] < UNRESERVED, "where nothing can be reserved");
@@ -95,27 +97,27 @@ fn sources_ask_for_no_more_than_what_is_reserved_and_accounts_have_it() {
                         assert!((2..=own).contains(&most), "{id} may be asked {most} times at once and has {own}");
                     }
                 }
-                "ScheduleV2" => assert_eq!(own, &json!(1), "{id} does not overlap itself where that is reserved"),
+                "ScheduleV2" => assert_eq!(own, &json!(1), "{id} runs alone if concurrency is reserved"),
                 _ => {}
             }
         }
     }
     assert!(sum + UNRESERVED <= ACCOUNT_CONCURRENCY[1], "{sum} reserved");
     let pattern = &document["Parameters"]["FanOutConcurrency"];
-    assert_eq!(pattern["MinValue"], 2, "the least that a queue can be limited to");
+    assert_eq!(pattern["MinValue"], 2, "the smallest MaximumConcurrency of a queue");
 }
 
 #[test]
-fn what_cannot_be_worked_on_ends_in_a_queue_that_keeps_it_longest() {
+fn failed_messages_and_records_end_in_a_queue_with_the_longest_retention() {
     let template = resolved();
     for (function, source) in sources(&template) {
         match source {
             EventSource::Sqs(source) => {
-                assert!(source.report_failures, "{} fails message by message", function.binary);
+                assert!(source.report_failures, "{} reports failures by message", function.binary);
                 assert!(source.batch_size <= 10 || source.batching_window > Duration::ZERO, "{}", function.binary);
                 let from = queue(&template, &source.queue);
                 let redrive = from.redrive.as_ref().unwrap();
-                assert!(redrive.max_receives >= 5, "a worker that is throttled or killed has used up a receive");
+                assert!(redrive.max_receives >= 5, "a throttled or killed worker uses up a receive");
                 let to = queue(&template, &redrive.target);
                 assert!(to.retention_seconds > from.retention_seconds && to.redrive.is_none());
             }
@@ -126,7 +128,7 @@ fn what_cannot_be_worked_on_ends_in_a_queue_that_keeps_it_longest() {
                         && source.maximum_retries.is_some_and(|most| (1..=20).contains(&most))
                 );
                 assert_eq!(queue(&template, source.on_failure.as_ref().unwrap()).retention_seconds, 1_209_600);
-                assert!(source.from_oldest, "what happened before the function was there counts as well");
+                assert!(source.from_oldest, "changes before the function's deployment count as well");
             }
             EventSource::Http(_) | EventSource::Schedule(_) => {}
         }
@@ -138,10 +140,10 @@ fn what_cannot_be_worked_on_ends_in_a_queue_that_keeps_it_longest() {
 }
 
 #[test]
-fn tables_are_kept_restorable_encrypted_and_paid_by_use() {
+fn tables_are_retained_restorable_encrypted_and_billed_by_request() {
     for (id, table) in resources(&template_document(), "AWS::DynamoDB::Table") {
         let properties = &table["Properties"];
-        // A first deployment that fails takes the empty tables with it; nothing else does.
+        // Only the rollback of a failed first deployment deletes the empty tables.
         let policies = (&table["DeletionPolicy"], &table["UpdateReplacePolicy"]);
         assert_eq!(policies, (&json!("RetainExceptOnCreate"), &json!("Retain")), "{id}");
         assert_eq!(properties["BillingMode"], "PAY_PER_REQUEST", "{id}");
@@ -153,13 +155,13 @@ fn tables_are_kept_restorable_encrypted_and_paid_by_use() {
 }
 
 #[test]
-fn functions_are_small_arm_binaries_that_take_over_step_by_step() {
+fn functions_are_small_arm_binaries_with_gradual_deployments() {
     let document = template_document();
     let globals = &document["Globals"]["Function"];
     assert_eq!((&globals["Runtime"], &globals["Architectures"]), (&json!("provided.al2023"), &json!(["arm64"])));
     assert_eq!((&globals["Tracing"], &globals["LoggingConfig"]["LogFormat"]), (&json!("Active"), &json!("JSON")));
     assert_eq!(globals["AutoPublishAlias"], "live");
-    assert!(globals["DeploymentPreference"]["Alarms"].as_array().unwrap().len() <= 10, "what CodeDeploy takes");
+    assert!(globals["DeploymentPreference"]["Alarms"].as_array().unwrap().len() <= 10, "CodeDeploy's limit");
     let mut binaries = BTreeSet::new();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
         for name in ["Runtime", "Architectures", "CodeUri", "LoggingConfig", "DeploymentPreference", "VpcConfig"] {
@@ -172,9 +174,10 @@ fn functions_are_small_arm_binaries_that_take_over_step_by_step() {
     }
 }
 
-/// Cargo puts all binaries of the workspace into one folder, where the second of a name takes the place of the first.
+/// Cargo puts all binaries of the workspace into one folder. A second binary with the same name would replace the
+/// first.
 #[test]
-fn no_two_binaries_have_one_name() {
+fn binaries_have_different_names() {
     let entries = |folder: &str| {
         let entries = std::fs::read_dir(repository().join(folder)).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
@@ -190,13 +193,13 @@ fn no_two_binaries_have_one_name() {
     assert!(twice.is_empty(), "{twice:?}");
 }
 
-/// SAM publishes a version when the template or the code changes, and does not look at the values of parameters.
+/// SAM publishes a version when the template or the code changes. It does not compare the values of parameters.
 #[test]
 fn a_changed_parameter_publishes_new_versions() {
     let document = template_document();
     let configured = document["Globals"]["Function"].to_string();
     let parameters = document["Parameters"].as_object().unwrap();
-    // A secret is in no description, a list cannot be; how to deploy is no configuration.
+    // Secrets and lists cannot be in a description. Deployment settings do not configure a function.
     let named = |name: &str| !["RedisUrl", "SubnetIds", "DeploymentPreference"].contains(&name);
     let wanted: Vec<&String> =
         parameters.keys().filter(|name| named(name) && configured.contains(&format!("{{\"Ref\":\"{name}\"}}"))).collect();
@@ -223,7 +226,7 @@ fn the_password_of_redis_is_in_no_parameter_output_or_dashboard() {
         .filter(|(_, body)| body.to_string().contains("RedisPassword"))
         .map(|(id, _)| id.clone())
         .collect();
-    assert_eq!(users, ["RedisDefaultUser", "RedisUser"], "by reference, as are the functions in Globals");
+    assert_eq!(users, ["RedisDefaultUser", "RedisUser"], "each user refers to the secret, as do the functions in Globals");
     let text = document.to_string();
     assert_eq!(
         text.matches("RedisPassword}").count(),

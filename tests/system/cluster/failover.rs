@@ -1,4 +1,5 @@
-//! A master that is killed: felt only by those whose views it held, and nothing is lost, what its replica had not heard of included.
+//! A killed master affects only the users whose views it had. No data is lost, even data that the replica did not
+//! receive.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use super::{MASTERS, ask, at_home, home_of, pid, signal, with_replicas};
 
 const AUTHOR: u64 = 1_000_000;
 
-/// What a request may take at most: the waits for a lost node until its breaker opens.
+/// The longest time of a request: the waits for the lost node until its breaker opens.
 const BOUND: Duration = Duration::from_secs(3);
 
-/// A cluster that is waited for as long as where it is deployed.
+/// A cluster with the deployed timeouts.
 fn deployed(replicas: usize) -> impl FnOnce(&mut Options) {
     move |options| {
         with_replicas(replicas)(options);
@@ -26,7 +27,7 @@ async fn unread(world: &World, reader: u64) -> (u64, bool) {
     let answer = world.user(reader).get("/v1/unread").await;
     let took = started.elapsed();
     if took >= BOUND {
-        // A machine that is busy with something else takes its time besides.
+        // A busy machine needs additional time.
         let pace = world.pace().await;
         assert!(took < BOUND + 10 * pace, "{took:?}, where a request takes {pace:?}");
     }
@@ -34,18 +35,18 @@ async fn unread(world: &World, reader: u64) -> (u64, bool) {
     (answer.ok()["total"].as_u64().unwrap(), degraded)
 }
 
-/// Waits until a reader's view answers again.
+/// Waits until a reader's view is available again. Returns the time.
 async fn is_served_again(world: &World, reader: u64) -> Duration {
     let started = Instant::now();
     while unread(world, reader).await.1 {
-        assert!(started.elapsed() < PATIENCE, "nobody takes over");
+        assert!(started.elapsed() < PATIENCE, "no replica takes over");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     started.elapsed()
 }
 
 #[tokio::test]
-async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
+async fn a_lost_master_affects_only_the_users_whose_views_it_had() {
     world_with(deployed(0), async |world| {
         let mut readers = Vec::new();
         for master in 0..MASTERS {
@@ -71,7 +72,7 @@ async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
             }
         }
         assert_eq!(world.user(1).get("/v1/health").await.ok()["redis"], "down");
-        // What it misses meanwhile is not done until it is back, and the others have theirs at once.
+        // Deliveries to the lost master wait until it is available. The other readers get theirs at once.
         world.user(AUTHOR).publish("two").await;
         let others: Vec<u64> =
             readers.iter().enumerate().filter(|(master, _)| *master != lost).flat_map(|(_, ids)| ids.clone()).collect();
@@ -93,7 +94,7 @@ async fn a_lost_master_is_felt_only_by_those_whose_views_it_held() {
 }
 
 #[tokio::test]
-async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() {
+async fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
     const READERS: u64 = 150;
     const POSTS: u64 = 40;
     world_with(deployed(1), async |world| {
@@ -122,14 +123,14 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
         let lost = home_of(world, 1).await;
         world.stack.kill_redis_node(lost).await.unwrap();
         let before = left().await;
-        assert!(before > 0, "in the middle");
+        assert!(before > 0, "messages must be left when the master is killed");
         let killed = Instant::now();
-        assert_eq!(unread(world, 1).await.0, POSTS, "right from the facts");
+        assert_eq!(unread(world, 1).await.0, POSTS, "the response from facts is right");
         is_served_again(world, 1).await;
         let served = killed.elapsed();
         world.idle().await;
         let done = killed.elapsed();
-        // What of the progress was on the lost master is done again.
+        // Progress that was on the lost master is made again.
         let finished = async || {
             let mut all = true;
             for seq in 1..=POSTS {
@@ -139,13 +140,13 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
             all
         };
         while !finished().await {
-            assert!(killed.elapsed() < PATIENCE, "fan-outs are not finished");
+            assert!(killed.elapsed() < PATIENCE, "the fan-outs do not finish in time");
             world.stack.fire("reconcile", None).await.unwrap();
             world.idle().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         println!(
-            "killed with {before} of {POSTS} messages left; its readers served by the replica after {} ms, queue empty after {} ms",
+            "killed with {before} of {POSTS} messages left; the replica serves its readers after {} ms, queue empty after {} ms",
             served.as_millis(),
             done.as_millis()
         );
@@ -153,7 +154,7 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
             assert_eq!(world.user(reader).unread_total().await, POSTS, "reader {reader}");
             assert_eq!(world.user(reader).feed_ids().await.len() as u64, POSTS);
         }
-        // The old master comes back as a replica, with nothing of its own.
+        // The old master returns as a replica without data of its own.
         world.stack.start_redis_node(lost).await.unwrap();
         world.user(AUTHOR).publish("after").await;
         world.idle().await;
@@ -163,10 +164,10 @@ async fn a_master_killed_in_the_middle_of_a_fan_out_loses_and_doubles_nothing() 
 }
 
 #[tokio::test]
-async fn what_only_the_lost_master_had_heard_is_not_missed() {
+async fn changes_that_only_the_lost_master_received_are_not_lost() {
     world_with(deployed(1), async |world| {
         let home = home_of(world, AUTHOR).await;
-        // The author's own keys are elsewhere.
+        // An author whose own keys are on another master.
         let lost = (home + 1) % MASTERS;
         let reader = at_home(world, lost, 1, 1).await[0];
         world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
@@ -180,7 +181,7 @@ async fn what_only_the_lost_master_had_heard_is_not_missed() {
         while ask::<i64>(world, lost, &["WAIT", "1", "100"]).await < 1 {
             assert!(heard.elapsed() < PATIENCE);
         }
-        // From here on the replica hears nothing, what waits for it in a socket included.
+        // From here on the replica receives nothing, not even data that waits in a socket.
         let replica_pid = pid(world, replica).await;
         signal(&replica_pid, "STOP");
         ask::<u64>(world, lost, &["CLIENT", "KILL", "TYPE", "replica"]).await;

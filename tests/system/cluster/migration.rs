@@ -1,4 +1,4 @@
-//! A slot that moves to another master, key by key, while its users read, mark and are delivered to.
+//! A slot moves to another master, key by key, while its users read, mark and get deliveries.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use super::{ask, home_of, slot_of, user, with_replicas};
 const AUTHOR: u64 = 1_000_000;
 
 #[tokio::test]
-async fn a_slot_moves_during_traffic_and_nothing_is_lost() {
+async fn a_slot_that_moves_during_traffic_loses_no_data() {
     world_with(with_replicas(0), async |world| {
         // Five readers of one bucket, so that a delivery is one call for all of them.
         let readers: Vec<u64> = (1..).filter(|&id| user(id).bucket() == user(1).bucket()).take(5).collect();
@@ -45,7 +45,7 @@ async fn a_slot_moves_during_traffic_and_nothing_is_lost() {
                 if seq <= published.load(Ordering::Relaxed) {
                     assert_eq!(reader.put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok()["read"], true);
                     let read: BTreeSet<String> = reader.feed("unread").await.into_iter().map(|(id, _)| id).collect();
-                    assert!(!read.contains(&format!("{AUTHOR}-{seq}")), "the reader's own mark is seen at once");
+                    assert!(!read.contains(&format!("{AUTHOR}-{seq}")), "the reader's own mark is visible at once");
                     seq += 1;
                 }
             }
@@ -61,7 +61,7 @@ async fn a_slot_moves_during_traffic_and_nothing_is_lost() {
             loop {
                 let keys: Vec<String> = ask(world, source, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
                 let Some(key) = keys.first() else { break };
-                // While it is half here and half there, two more posts are published.
+                // While the slot is on two masters, two more posts are published.
                 let wanted = published.load(Ordering::Relaxed) + 2;
                 ask::<redis::Value>(world, source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
                 moved += 1;
@@ -81,12 +81,13 @@ async fn a_slot_moves_during_traffic_and_nothing_is_lost() {
         };
         let ((), marked, moved) = futures::join!(publishing, reading, moving);
         world.idle().await;
-        // A mark or a delivery that met a half-moved slot was left to a task, and the note of that stands for some seconds.
+        // A mark or a delivery that met the moving slot became a task. Its outage note stands for some seconds.
         world.redis_is_asked_again().await;
         let published = published.into_inner();
         let (answers, degraded) = (answers.into_inner(), degraded.into_inner());
         println!("{moved} keys moved, {published} posts published, {degraded} of {answers} feeds from the facts");
-        // Those who ask while of their two keys one is here and one there wait for a while, and the facts answer in the end. How many that are is up to the machine.
+        // A reader whose two keys are on different masters waits for a short time and then gets a response from
+        // facts. The number of such responses depends on the machine.
         assert!(degraded < answers, "{degraded} of {answers}");
         assert!(moved >= 10, "a state and a feed for each of five readers");
         for (&reader, marked) in readers.iter().zip(marked) {
@@ -97,7 +98,7 @@ async fn a_slot_moves_during_traffic_and_nothing_is_lost() {
             assert_eq!(reader.feed_ids().await.len(), published);
         }
         let there: u64 = ask(world, target, &["CLUSTER", "COUNTKEYSINSLOT", &slot]).await;
-        assert!(there >= 10, "{there} keys live where the slot is now");
+        assert!(there >= 10, "{there} keys are on the slot's new master");
     })
     .await;
 }

@@ -1,4 +1,5 @@
-//! What may be a moment old comes from replicas, where that is asked for; what a caller can have changed never does.
+//! With replica reads on, data that may be a moment old comes from replicas. Data that the caller can have changed
+//! comes from masters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::{MASTERS, ask, with_replicas};
 
 const READS: [&str; 8] = ["get", "mget", "exists", "hgetall", "hmget", "lrange", "zrange", "zscore"];
 
-/// Reads that replicas have answered so far, by command.
+/// The number of reads that replicas have served, by command.
 async fn read_from_replicas(world: &World) -> BTreeMap<String, u64> {
     let mut reads = BTreeMap::new();
     for replica in MASTERS..2 * MASTERS {
@@ -24,7 +25,7 @@ async fn read_from_replicas(world: &World) -> BTreeMap<String, u64> {
     reads
 }
 
-/// Waits until the replicas have what the masters have, so that what is asked of them is there.
+/// Waits until the replicas have all data of the masters.
 async fn replicas_have_heard(world: &World) {
     for master in 0..MASTERS {
         while ask::<i64>(world, master, &["WAIT", "1", "100"]).await < 1 {}
@@ -32,7 +33,7 @@ async fn replicas_have_heard(world: &World) {
 }
 
 #[tokio::test]
-async fn ones_own_is_read_from_masters_and_others_lists_from_replicas() {
+async fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
     let configure = |options: &mut tidemark_local::Options| {
         with_replicas(1)(options);
         options.redis_replica_reads = true;
@@ -50,7 +51,7 @@ async fn ones_own_is_read_from_masters_and_others_lists_from_replicas() {
         anybody.get("/v1/users/9/followers").await.ok();
         replicas_have_heard(world).await;
 
-        // The caller's own, and everybody's for a caller who has changed something.
+        // The caller's own lists. After a change by the caller, also the lists of others.
         let before = read_from_replicas(world).await;
         assert_eq!(caller.get("/v1/unread").await.ok()["total"], 0);
         for path in ["/v1/users/1/following", "/v1/users/1/counters", "/v1/users/9/followers", "/v1/users/9/counters"] {
@@ -58,19 +59,19 @@ async fn ones_own_is_read_from_masters_and_others_lists_from_replicas() {
         }
         anybody.get("/v1/users/2/following").await.ok();
         assert_eq!(read_from_replicas(world).await, before);
-        // Others' lists and counters, for who has changed nothing.
+        // Lists and counters of others, for a caller without changes.
         let list = anybody.get("/v1/users/9/followers").await.ok();
         assert_eq!(list["items"].as_array().unwrap().len(), 11);
         assert_eq!(anybody.get("/v1/users/9/counters").await.ok()["followers"], 11);
         let after = read_from_replicas(world).await;
         assert_ne!(after.get("zrange"), before.get("zrange"), "a list");
         assert_eq!(after.get("get").copied().unwrap_or(0), before.get("get").copied().unwrap_or(0) + 1, "counters");
-        assert_eq!(after.get("exists"), before.get("exists"), "whether they may is asked of masters");
-        // A like counts, and who gave it sees it.
+        assert_eq!(after.get("exists"), before.get("exists"), "masters say whether a replica may be read");
+        // A like counts at once for the caller who gave it.
         anybody.put("/v1/posts/9-1/like").await.ok();
         assert_eq!(anybody.get("/v1/users/9/counters").await.ok()["likes_received"], 1);
         assert_eq!(read_from_replicas(world).await, after);
-        // Titles of a page come from replicas, its flags and counts do not.
+        // The titles of a page come from replicas, its flags and counts from masters.
         caller.put("/v1/posts/9-1/like").await.ok();
         let page = caller.get("/v1/feed").await.ok();
         assert_eq!((&page["items"][0]["liked"], &page["items"][0]["title"]), (&json!(true), &json!("one")));
@@ -82,7 +83,7 @@ async fn ones_own_is_read_from_masters_and_others_lists_from_replicas() {
 }
 
 #[tokio::test]
-async fn a_caller_sees_each_change_of_its_own_at_once() {
+async fn a_caller_sees_its_own_changes_at_once() {
     let configure = |options: &mut tidemark_local::Options| {
         with_replicas(1)(options);
         options.redis_replica_reads = true;

@@ -1,4 +1,4 @@
-//! The same over TLS: as the deployed cluster is reached.
+//! Redis over TLS, as in a deployment.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ async fn answers(world: &World, change: impl FnOnce(&mut RedisOptions)) -> bool 
 }
 
 #[tokio::test]
-async fn a_feed_is_served_over_tls_by_one_node_and_by_a_cluster_and_strangers_are_not_trusted() {
+async fn tls_works_with_one_node_and_a_cluster_and_unknown_authorities_are_refused() {
     for name in ["tls", "tls-cluster"] {
         world_with(
             |options| options.redis = name.parse().unwrap(),
@@ -29,12 +29,12 @@ async fn a_feed_is_served_over_tls_by_one_node_and_by_a_cluster_and_strangers_ar
                     assert_eq!(page.ok()["unread_total"], 1, "{name}");
                 }
                 assert!(answers(world, |_| {}).await);
-                assert!(!answers(world, |options| options.ca_file = None).await, "its authority is unknown to the system");
+                assert!(!answers(world, |options| options.ca_file = None).await, "the system does not know the authority");
                 assert!(!answers(world, |options| options.url = options.url.replace("rediss", "redis")).await);
                 let mut missing = world.stack.redis_options().clone();
                 missing.ca_file = Some(PathBuf::from("/nowhere/authority.pem"));
                 assert!(Redis::new(&missing).is_err());
-                assert!(!format!("{missing:?}").contains("127.0.0.1"), "a URL may hold a password");
+                assert!(!format!("{missing:?}").contains("127.0.0.1"), "a URL may contain a password");
             },
         )
         .await;

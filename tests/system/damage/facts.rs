@@ -33,10 +33,10 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "follower-since", "user": user, "author": author })]
         })
     }),
-    ("half an unfollow: the edge is gone, the list and both counts are not", |scene| {
+    ("half an unfollow: without the edge, with the list and both counts", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.author());
-            // The walk finds a user who has anything in Redis, although no edge of that user is left.
+            // The user has no edge any more. The walk finds the user by a key in Redis.
             scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
             scene.remove("FollowingTable", schema::edge(user, author)).await;
             vec![
@@ -69,7 +69,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 0, "right": 1 })]
         })
     }),
-    ("followers counted in a shard where nobody is", |scene| {
+    ("followers counted in an empty shard", |scene| {
         Box::pin(async move {
             let (author, shard) = (scene.other(), (scene.reader().shard() + 1) % 16);
             scene.put("CountersTable", schema::followers_counter(author, shard), &[("count", n(3))]).await;
@@ -82,7 +82,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "head-posts", "author": scene.author(), "seen": 9, "right": 5 })]
         })
     }),
-    ("a deletion that the head has forgotten", |scene| {
+    ("a deletion that the head lacks", |scene| {
         Box::pin(async move {
             scene.delete(3).await;
             scene.without_view().await;
@@ -114,7 +114,7 @@ pub(super) const ALL: &[Damage] = &[
             ]
         })
     }),
-    ("favorites of a post counted that nobody gave", |scene| {
+    ("favorites of a post counted without a favorite", |scene| {
         Box::pin(async move {
             scene.put("ReactionsTable", schema::post_reactions(scene.post(3), 5), &[("favorites", n(2))]).await;
             vec![
@@ -162,14 +162,14 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "body-left", "post": scene.post(5) })]
         })
     }),
-    ("an idempotency record that cannot be read", |scene| {
+    ("an unreadable idempotency record", |scene| {
         Box::pin(async move {
             let key = format!("{}#publish#half", scene.author());
             scene.put("IdempotencyTable", schema::record(&key), &[("fingerprint", s("f"))]).await;
             vec![json!({ "kind": "record-damaged", "record": key })]
         })
     }),
-    ("an idempotency record of a post that never was", |scene| {
+    ("an idempotency record of a post that does not exist", |scene| {
         Box::pin(async move {
             let key = format!("{}#publish#ghost", scene.author());
             let expires_at = scene.app.stores.clock.now().seconds() + 3_600;
@@ -178,7 +178,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "record-of-nothing", "record": key })]
         })
     }),
-    ("a tombstone that nothing removes", |scene| {
+    ("a tombstone that is not removed", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.stranger());
             let since = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
@@ -190,7 +190,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
 ];
 
-/// How many of the author's two followers lie in a shard.
+/// The number of the author's two followers in a shard.
 fn followers_of(scene: &super::Scene, shard: u16) -> u64 {
     [scene.reader(), scene.follower()].iter().filter(|user| user.shard() == shard).count() as u64
 }

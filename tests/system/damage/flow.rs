@@ -1,4 +1,4 @@
-//! What was cut off on its way.
+//! Interrupted fan-outs and retractions.
 
 use serde_json::json;
 use tidemark::{
@@ -9,7 +9,7 @@ use tidemark::{
 
 use super::{Damage, Scene};
 
-/// Publishes and dies after the transaction.
+/// Publishes a post. The function dies after the transaction.
 async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut) {
     let new = NewPost { author: scene.author(), title: "cut off".to_owned(), body: None };
     let published = scene.app.stores.posts.publish(&new, followers, None, scene.app.stores.clock.now()).await.unwrap();
@@ -25,7 +25,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 1 })]
         })
     }),
-    ("a fan-out half done", |scene| {
+    ("a half-finished fan-out", |scene| {
         Box::pin(async move {
             let (post, fan_out) = publish(scene, 2_500).await;
             scene.app.fan_outs.run(&Task::List { fan_out, from: 1, to: 2, tries: 0 }, &|| false).await.unwrap();
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })]
         })
     }),
-    ("a fan-out that is done and not noted as done", |scene| {
+    ("a finished fan-out that is not stored as done", |scene| {
         Box::pin(async move {
             let (post, fan_out) = publish(scene, 2).await;
             let users = [scene.reader(), scene.follower()];
@@ -56,7 +56,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "unfinished-missing", "post": post.id })]
         })
     }),
-    ("a stream record that the projector gave up, and the follow it was about", |scene| {
+    ("a stream record that the projector gave up, and its follow", |scene| {
         Box::pin(async move {
             let (sqs, url) = (scene.world.sqs().await, scene.world.stack.queue("ProjectorFailuresQueue").unwrap().url.clone());
             sqs.send_message().queue_url(&url).message_body("{}").send().await.unwrap();

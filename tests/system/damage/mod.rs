@@ -1,4 +1,5 @@
-//! What reconcile lists, repairs and finds no more: every kind of damage planted at once, each among users of its own.
+//! Plants every kind of damage at once, each among users of its own. Reconcile must list and repair all of it, and
+//! must then find no difference.
 
 mod facts;
 mod flow;
@@ -20,14 +21,14 @@ use tidemark_tests::{World, world};
 
 use scene::Scene;
 
-/// One kind of damage: its name, and what plants it into a scene and says what has to be listed.
+/// One kind of damage: its name, and a function that plants it into a scene and returns the expected differences.
 type Damage = (&'static str, for<'a> fn(&'a Scene) -> BoxFuture<'a, Vec<Value>>);
 
 fn damages() -> Vec<Damage> {
     [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL].concat()
 }
 
-/// So many scenes with everything cached that damage may be done to.
+/// Creates scenes in which all data is cached, so that it can be damaged.
 async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
     let mut scenes = Vec::new();
     for index in 0..count as u64 {
@@ -43,7 +44,7 @@ async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
     scenes
 }
 
-/// Plants one kind of damage into each scene; what has to be listed, and of which kind it comes.
+/// Plants one kind of damage into each scene. Returns the expected differences, each with the kind of damage.
 async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'static str> {
     let mut expected = BTreeMap::new();
     for (scene, (name, plant)) in scenes.iter().zip(damages) {
@@ -60,14 +61,14 @@ pub(super) async fn plant_everything(world: &World) {
     plant(&scenes(world, damages.len()).await, &damages).await;
 }
 
-/// A walk over everybody to its end, however long it takes this machine, and a look at every fan-out.
+/// Runs a whole walk over all users without a deadline, and a look at every fan-out.
 async fn run(world: &World, dry_run: bool) -> Vec<Value> {
     let fan_outs = fire(world, json!({ "job": "fan-outs", "dry_run": dry_run, "overdue_ms": 0 })).await;
     assert_eq!(fan_outs["dry_run"], dry_run, "{fan_outs}");
     vec![fan_outs, walk(world, dry_run, 50).await]
 }
 
-/// A walk from the beginning to the end, in as many runs as the machine needs; one report of them all, with each difference once.
+/// Runs a walk in as many invocations as the machine needs. Returns one report with each difference once.
 pub(crate) async fn walk(world: &World, dry_run: bool, settle_ms: u64) -> Value {
     let (mut differences, mut repaired) = (BTreeMap::new(), BTreeMap::<String, u64>::new());
     let mut event = json!({ "job": "users", "dry_run": dry_run, "share": 1.0, "settle_ms": settle_ms, "slice": 500 });
@@ -82,7 +83,7 @@ pub(crate) async fn walk(world: &World, dry_run: bool, settle_ms: u64) -> Value 
         match &report["next"] {
             Value::Null => break,
             next if dry_run => event["from"] = next.clone(),
-            // Noted.
+            // The invocation has stored its position.
             _ => {}
         }
     }
@@ -99,12 +100,13 @@ async fn fire(world: &World, job: Value) -> Value {
     report
 }
 
-/// The differences of reports, as text to be sorted and compared.
+/// The differences of reports as text, sorted.
 fn listed(reports: &[Value]) -> BTreeSet<String> {
     reports.iter().flat_map(|report| report["differences"].as_array().unwrap()).map(Value::to_string).collect()
 }
 
-/// The walk may meet an author in another step than the reader whose edge the author does not list: then the count is off too.
+/// The walk may reach an author and the reader whose edge the author does not list in different steps. Then it
+/// reports a wrong count too.
 fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static str>) {
     let unlisted = |difference: &Value| difference["kind"] == "follower-missing";
     let unlisted: Vec<Value> = expected.keys().map(|text| serde_json::from_str(text).unwrap()).filter(unlisted).collect();
@@ -119,7 +121,7 @@ fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static 
     assert!(missing.is_empty() && more.is_empty(), "not listed: {missing:#?}\nnot planted: {more:#?}");
 }
 
-/// Everything that is stored, in both stores.
+/// All data in both stores.
 async fn everything(world: &World) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let dynamodb = world.dynamodb().await;
@@ -140,7 +142,7 @@ async fn everything(world: &World) -> BTreeMap<String, String> {
     for key in keys {
         let lifetime: i64 = redis::cmd("TTL").arg(&key).query_async(&mut redis).await.unwrap();
         if (0..=60).contains(&lifetime) {
-            // It ends while this goes on.
+            // This key will expire during the comparison.
             continue;
         }
         let dump: Option<Vec<u8>> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
@@ -150,7 +152,7 @@ async fn everything(world: &World) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn every_planted_damage_is_listed_repaired_and_found_no_more() {
+async fn every_kind_of_damage_is_listed_and_repaired() {
     world(async |world| {
         let damages = damages();
         let names: BTreeSet<&str> = damages.iter().map(|(name, _)| *name).collect();
@@ -158,32 +160,32 @@ async fn every_planted_damage_is_listed_repaired_and_found_no_more() {
         assert!(damages.len() >= 50, "{}", damages.len());
 
         let scenes = scenes(world, damages.len()).await;
-        assert_eq!(listed(&run(world, true).await), BTreeSet::new(), "nothing is wrong before");
+        assert_eq!(listed(&run(world, true).await), BTreeSet::new(), "no difference before the damage");
 
         let expected = plant(&scenes, &damages).await;
         let stored = everything(world).await;
         assert_listed(&listed(&run(world, true).await), &expected);
         let after = everything(world).await;
         let changed: Vec<&String> = stored.keys().chain(after.keys()).filter(|key| stored.get(*key) != after.get(*key)).collect();
-        assert!(changed.is_empty(), "a dry run changes nothing, not {changed:?}");
+        assert!(changed.is_empty(), "a dry run must not change {changed:?}");
 
         let reports = run(world, false).await;
         assert_listed(&listed(&reports), &expected);
-        assert_eq!(reports[1]["repaired"], reports[1]["found"], "every repair of the walk has helped");
+        assert_eq!(reports[1]["repaired"], reports[1]["found"], "every repair of the walk has an effect");
         scene::empty_queue(world, "ProjectorFailuresQueue").await;
         world.idle().await;
-        // What the walk has put into the index of unfinished fan-outs, the next minute resumes.
+        // The walk puts fan-outs into the index of unfinished ones. The next minute resumes them.
         let resumed = fire(world, json!({ "job": "fan-outs", "overdue_ms": 0 })).await;
         assert_eq!(resumed["found"], json!({ "delivery-unfinished": 1 }));
         world.idle().await;
 
         let again = run(world, false).await;
-        assert_eq!(listed(&again), BTreeSet::new(), "found no more");
+        assert_eq!(listed(&again), BTreeSet::new(), "no difference after the repair");
         assert_eq!((&again[0]["repaired"], &again[1]["repaired"]), (&json!({}), &json!({})));
         for (scene, (name, _)) in scenes.iter().zip(&damages) {
             scene.agrees(name).await;
         }
-        println!("{} kinds of damage, {} differences: listed, repaired, found no more", damages.len(), expected.len());
+        println!("{} kinds of damage, {} differences: all listed and repaired", damages.len(), expected.len());
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Notices: heads, read states, and the views of both.
+//! Damage of notices: heads, read states, and the views of both.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::notices::content;
 
-/// Publishes four notices on the scene's platform, of which the second is deleted; the reader reads the third and has a view.
+/// Publishes four notices on the scene's platform and deletes the second. The reader reads the third and has a view.
 async fn board(scene: &Scene<'_>) {
     let notices = &scene.app.notices;
     for title in ["one", "two", "three", "four"] {
@@ -40,13 +40,13 @@ async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
     scene.app.notices.stores.notices.state(scene.platform(), scene.reader()).await.unwrap()
 }
 
-/// Puts a view in the place of what is there.
+/// Replaces a view.
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
     let [key, lease] = keys::notice_record(view.record());
     scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
     assert_eq!(scene.app.notices.stores.notice_views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
     scene.app.notices.stores.notice_views.fill_notices(&[view], 7).await.unwrap();
-    // A head is kept a minute: as long as this test needs it.
+    // A cached head lives for a minute, which is long enough for this test.
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }
 
@@ -62,7 +62,7 @@ async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
 }
 
-/// Writes the attributes of a head that a restored backup would have brought.
+/// Writes the attributes of a head as a restored backup would have them.
 async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
     let live = AttributeValue::B(Blob::new(head.encode_live()));
     let set =
@@ -73,7 +73,7 @@ async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
 }
 
 pub(super) const ALL: &[Damage] = &[
-    ("a notice in the head that is not there", |scene| {
+    ("a notice in the head without an item", |scene| {
         Box::pin(async move {
             board(scene).await;
             scene.remove("NoticesTable", schema::notice(notice(scene, 4))).await;
@@ -96,7 +96,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "notice-left", "notice": notice(scene, 5) })]
         })
     }),
-    ("an expired notice that nothing removes", |scene| {
+    ("an expired notice that is not removed", |scene| {
         Box::pin(async move {
             board(scene).await;
             let until = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
@@ -105,14 +105,14 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
         })
     }),
-    ("a head of yesterday, below a slot that was given and read", |scene| {
+    ("an old head, below a slot that was given and read", |scene| {
         Box::pin(async move {
             board(scene).await;
             let (head, _) = fact(scene).await;
             scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap().unwrap();
             scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
             put_back(scene, &head).await;
-            // The head that was shown is gone after a minute; the title of its revision is what a later head would say.
+            // The cached head expires after a minute. A later head would show the title of its revision.
             scene.redis().del::<_, ()>(keys::notice_title(notice(scene, 1), head.version + 1)).await.unwrap();
             vec![json!({ "kind": "slots-behind", "platform": scene.platform(), "seen": 4, "right": 5 })]
         })
@@ -129,7 +129,7 @@ pub(super) const ALL: &[Damage] = &[
             ]
         })
     }),
-    ("a platform marked through further than it goes", |scene| {
+    ("a platform marked through a notice above its last", |scene| {
         Box::pin(async move {
             board(scene).await;
             let set = [("through", n(8)), ("through_slot", n(9))];
@@ -139,10 +139,10 @@ pub(super) const ALL: &[Damage] = &[
             ]
         })
     }),
-    ("an idempotency record of notices that never were", |scene| {
+    ("an idempotency record of notices that do not exist", |scene| {
         Box::pin(async move {
             board(scene).await;
-            // One of notices that were, of which one is gone again, is as it should be.
+            // A record whose notices exist, one of them deleted since, is not damage.
             let record = IdempotencyKey { key: "k".to_owned(), fingerprint: "f".to_owned() };
             let published =
                 scene.app.notices.publish(scene.author(), &[scene.platform()], &content("five", None), Some(&record)).await;
@@ -156,7 +156,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "record-of-nothing", "record": key })]
         })
     }),
-    ("an idempotency record of notices that cannot be read", |scene| {
+    ("an unreadable idempotency record of notices", |scene| {
         Box::pin(async move {
             let key = format!("{}#notices#half", scene.author());
             let says = [("fingerprint", s("f")), ("notices", s("none")), ("at", n(1)), ("expires_at", n(u64::from(u32::MAX)))];
@@ -164,14 +164,14 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "record-damaged", "record": key })]
         })
     }),
-    ("what was read of notices behind the fact", |scene| {
+    ("a notice read view older than the fact", |scene| {
         Box::pin(async move {
             board(scene).await;
             replace_reads(scene, NoticeReads::default()).await;
             vec![json!({ "kind": "notice-reads-behind", "user": scene.reader(), "platform": scene.platform() })]
         })
     }),
-    ("notices read that nobody has read", |scene| {
+    ("notices read in the view and not in the fact", |scene| {
         Box::pin(async move {
             board(scene).await;
             let (_, reads) = fact(scene).await;
@@ -179,7 +179,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
         })
     }),
-    ("what was read of notices of a version that never was", |scene| {
+    ("a notice read view with a version above the fact", |scene| {
         Box::pin(async move {
             board(scene).await;
             let (_, reads) = fact(scene).await;
@@ -187,14 +187,14 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
         })
     }),
-    ("what was read of notices that cannot be read", |scene| {
+    ("an unreadable notice read view", |scene| {
         Box::pin(async move {
             board(scene).await;
             scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
             vec![json!({ "kind": "notice-reads-damaged", "user": scene.reader(), "platform": scene.platform() })]
         })
     }),
-    ("what was read of notices of the wrong type", |scene| {
+    ("a notice read view of the wrong type", |scene| {
         Box::pin(async move {
             board(scene).await;
             let key = reads_key(scene);
@@ -204,7 +204,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "key-of-wrong-type", "key": key })]
         })
     }),
-    ("what was read of notices that never ends", |scene| {
+    ("a notice read view without expiry", |scene| {
         Box::pin(async move {
             board(scene).await;
             let key = reads_key(scene);
@@ -212,7 +212,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "key-without-lifetime", "key": key })]
         })
     }),
-    ("what was read of notices in another bucket than its user's", |scene| {
+    ("a notice read view in another bucket than its user's", |scene| {
         Box::pin(async move {
             board(scene).await;
             let (user, platform) = (scene.reader(), scene.platform());
@@ -221,7 +221,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "key-astray", "key": key })]
         })
     }),
-    ("leases that never end, of a head and of a read state that are not there", |scene| {
+    ("leases without expiry, of a missing head and a missing read state", |scene| {
         Box::pin(async move {
             let records = [NoticeRecord::Head(scene.platform()), NoticeRecord::Reads(scene.reader(), scene.platform())];
             let mut expected = Vec::new();
@@ -232,7 +232,7 @@ pub(super) const ALL: &[Damage] = &[
             expected
         })
     }),
-    ("a head ahead of its platform", |scene| {
+    ("a head view newer than its platform", |scene| {
         Box::pin(async move {
             board(scene).await;
             let (mut head, _) = fact(scene).await;
@@ -241,7 +241,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
         })
     }),
-    ("a head behind its platform, and kept for ever", |scene| {
+    ("a head view older than its platform, without expiry", |scene| {
         Box::pin(async move {
             board(scene).await;
             replace(scene, NoticeView::Head(scene.platform(), PlatformHead::default())).await;
@@ -253,7 +253,7 @@ pub(super) const ALL: &[Damage] = &[
             ]
         })
     }),
-    ("a head that cannot be read", |scene| {
+    ("an unreadable head view", |scene| {
         Box::pin(async move {
             board(scene).await;
             let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
@@ -268,14 +268,14 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "title-wrong", "notice": notice(scene, 1), "revision": 1 })]
         })
     }),
-    ("a title that cannot be read", |scene| {
+    ("an unreadable title", |scene| {
         Box::pin(async move {
             board(scene).await;
             scene.redis().set_ex::<_, _, ()>(keys::notice_title(notice(scene, 3), 3), "x", 3_600).await.unwrap();
             vec![json!({ "kind": "title-damaged", "notice": notice(scene, 3), "revision": 3 })]
         })
     }),
-    ("titles of a revision and of a notice still to come", |scene| {
+    ("titles of a future revision and of a future notice", |scene| {
         Box::pin(async move {
             board(scene).await;
             for (seq, revision) in [(1, 6), (5, 1)] {
@@ -287,7 +287,7 @@ pub(super) const ALL: &[Damage] = &[
             ]
         })
     }),
-    ("a title of the wrong type that never ends", |scene| {
+    ("a title of the wrong type without expiry", |scene| {
         Box::pin(async move {
             board(scene).await;
             let view = View::Title(notice(scene, 4), 4);

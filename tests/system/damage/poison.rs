@@ -1,4 +1,4 @@
-//! One item of every kind that cannot be decoded: every job goes on, tells of it, and repairs all else.
+//! One item of every kind that cannot be decoded. Every job continues, reports it, and repairs all other damage.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::notices::content;
 
 #[tokio::test]
-async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
+async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
     world(async |world| {
         let mut scenes = Vec::new();
         for index in 1..=11 {
@@ -27,13 +27,13 @@ async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
             }
             let notice = tidemark::domain::NoticeId { platform: scene.platform(), seq: 1 };
             scene.app.notices.mark(scene.reader(), notice, true).await.unwrap().unwrap();
-            // Those who have looked at them are found.
+            // The walk finds readers by their views.
             scene.caller(scene.reader()).get(&format!("/v1/notices?platform={}", scene.platform())).await.ok();
         }
         world.idle().await;
         assert_eq!(walk(world, false, 0).await["differences"], json!([]));
 
-        // In each scene one item that cannot be read.
+        // One unreadable item in each scene.
         let wrong = || s("not what it should be");
         let [edge, listed, head, post, pending, reads, reaction, record, notice_head, notice, notice_reads] = &scenes[..] else {
             panic!()
@@ -63,7 +63,7 @@ async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
         for (scene, table, key, name) in items {
             scene.update(table, key, &[(name, wrong())], &[]).await;
         }
-        // And one thing each that can be repaired, of the same users.
+        // And one repairable damage in each scene, of the same users.
         for scene in &scenes {
             let user = scene.follower();
             scene.update("CountersTable", schema::followings_counter(user), &[("count", n(7))], &[]).await;
@@ -84,7 +84,7 @@ async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
         assert_eq!(damaged(&fan_outs).len(), 1, "{fan_outs}");
         world.idle().await;
         let delivery = world.user(90).get(&format!("/v1/posts/{lost}/delivery")).await.ok();
-        assert_eq!(delivery["state"], "done", "the fan-out beside it goes on");
+        assert_eq!(delivery["state"], "done", "the other fan-out continues");
         fire(world, json!({ "job": "marks", "settle_ms": 0 })).await;
         let minute = fire(world, json!({ "job": "minute", "overdue_ms": 0, "settle_ms": 0 })).await;
         assert_eq!(damaged(&minute).len(), 1, "{minute}");
@@ -93,7 +93,7 @@ async fn one_item_of_every_kind_that_cannot_be_read_stops_no_job() {
         assert_eq!(report["found"]["item-damaged"], 10, "{report}");
         assert_eq!(report["found"]["record-damaged"], 1);
         assert_eq!(report["repaired"]["followings-count"], 22, "{report}");
-        assert_eq!(report["repaired"]["item-damaged"], Value::Null, "an operator has to look");
+        assert_eq!(report["repaired"]["item-damaged"], Value::Null, "only an operator can repair it");
         let again = walk(world, false, 0).await;
         assert_eq!(again["found"], json!({ "item-damaged": 10 }), "{again}");
         assert_eq!(again["repaired"], json!({}));

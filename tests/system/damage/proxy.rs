@@ -1,4 +1,5 @@
-//! A proxy before DynamoDB that lets a test act between two requests of a function, lose an answer, or refuse a request.
+//! A proxy in front of DynamoDB. Tests use it to act between two requests of a function, to lose a response, or to
+//! refuse a request.
 
 use std::{
     collections::BTreeMap,
@@ -17,47 +18,45 @@ use serde_json::{Value, json};
 use tidemark_tests::{World, world_with};
 use tokio::net::TcpListener;
 
-/// One request to DynamoDB.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// The function that sends it.
+    /// The binary name of the sending function.
     pub(crate) function: String,
     /// For example `Query`.
     pub(crate) operation: String,
-    /// Its JSON.
+    /// The JSON of the request.
     pub(crate) body: Value,
 }
 
 impl Asked {
-    /// Whether the request comes from this function, is this operation, and names this text.
+    /// Returns true if the request comes from this function, is this operation, and contains this text.
     pub(crate) fn is(&self, function: &str, operation: &str, names: &str) -> bool {
         self.function == function && self.operation == operation && self.body.to_string().contains(names)
     }
 }
 
-/// What the proxy does with a request.
+/// The proxy's action on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Forwards it and returns the answer.
+    /// Forward the request and return the response.
     Forwarded,
-    /// Forwards it and returns this error instead of the answer.
+    /// Forward the request and return this error instead of the response.
     AnswerLost(&'static str),
-    /// Returns this error and forwards nothing.
+    /// Return this error without forwarding the request.
     Refused(&'static str),
 }
 
 type Rule = Arc<dyn Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync>;
 
-/// What functions have asked for.
+/// Counts of the functions' requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
     /// Requests by operation.
     pub(crate) requests: BTreeMap<String, u64>,
-    /// Units that they have consumed, as the service says.
+    /// Consumed units, as the service reports them.
     pub(crate) units: f64,
 }
 
-/// Stands before DynamoDB.
 pub(crate) struct Proxy {
     service: OnceLock<String>,
     http: reqwest::Client,
@@ -65,7 +64,8 @@ pub(crate) struct Proxy {
     meter: Mutex<Option<Meter>>,
 }
 
-/// A world whose functions reach DynamoDB through a proxy. What the test itself asks does not pass it.
+/// Runs a test in a world whose functions reach DynamoDB through a proxy. The test's own requests do not pass the
+/// proxy.
 pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -89,12 +89,12 @@ pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy))
 }
 
 impl Proxy {
-    /// Decides about every request from now on.
+    /// Sets the function that decides about every request.
     pub(crate) fn rule(&self, rule: impl Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync + 'static) {
         *self.rule.lock().unwrap() = Some(Arc::new(rule));
     }
 
-    /// Counts from zero on; what was counted before.
+    /// Resets the counts to zero. Returns the old counts.
     pub(crate) fn meter(&self) -> Meter {
         self.meter.lock().unwrap().replace(Meter::default()).unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl Proxy {
         }
     }
 
-    /// Forwards everything again.
+    /// Forwards all requests again.
     pub(crate) fn forward_all(&self) {
         self.rule.lock().unwrap().take();
     }
@@ -154,7 +154,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
 }
 
 fn error(code: &str) -> Response {
-    let body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "as the test wants it" });
+    let body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "planted by the test" });
     let status = if code == "InternalServerError" { 500 } else { 400 };
     let response = Response::builder().status(status).header("content-type", "application/x-amz-json-1.0");
     response.body(Body::from(body.to_string())).unwrap()

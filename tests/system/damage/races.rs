@@ -1,4 +1,4 @@
-//! Repairs beside traffic, and writes whose answer is lost: each race is driven request by request.
+//! Repairs during traffic, and writes whose response is lost. The test controls each race request by request.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,8 @@ use super::{
     scene::{n, s},
 };
 
-/// Follows while the list is read, and unfollows before the count is read and before it is repaired: list and count never agree, and the count is the same each time.
+/// Follows while the list is read, and unfollows before the count is read and before it is repaired. List and count
+/// differ in every look, and the count is the same each time.
 async fn churn(world: &World, proxy: &Proxy, listing: &'static str, counter: String) {
     let (follower, author) = (world.user(1), "/v1/following/50");
     let counted = Arc::new(AtomicBool::new(false));
@@ -28,7 +29,7 @@ async fn churn(world: &World, proxy: &Proxy, listing: &'static str, counter: Str
         let (follower, counter, counted) = (follower.clone(), counter.clone(), Arc::clone(&counted));
         async move {
             if asked.is("reconcile", "BatchGetItem", &counter) {
-                // A look begins: the count is read without the edge.
+                // The look begins and reads the count without the edge.
                 follower.delete(author).await.ok();
                 counted.store(true, Ordering::SeqCst);
             } else if asked.is("reconcile", "Query", listing) && counted.swap(false, Ordering::SeqCst) {
@@ -48,7 +49,7 @@ async fn churn(world: &World, proxy: &Proxy, listing: &'static str, counter: Str
 }
 
 #[tokio::test]
-async fn a_count_that_is_right_is_not_repaired_while_the_follower_comes_and_goes() {
+async fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
     world_behind_a_proxy(async |world, proxy| {
         world.user(1).put("/v1/following/60").await.ok();
         world.user(2).put("/v1/following/50").await.ok();
@@ -71,7 +72,7 @@ async fn a_count_that_is_right_is_not_repaired_while_the_follower_comes_and_goes
     .await;
 }
 
-/// Everything that counts the author of a scene.
+/// All counters of the author of a scene.
 async fn with_counts(scene: &Scene<'_>, count: aws_sdk_dynamodb::types::AttributeValue) {
     let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
     scene.update("CountersTable", schema::followings_counter(author), &[("count", count.clone())], &[]).await;
@@ -84,7 +85,7 @@ async fn with_counts(scene: &Scene<'_>, count: aws_sdk_dynamodb::types::Attribut
 }
 
 #[tokio::test]
-async fn a_count_below_zero_is_no_error_and_hides_no_follower_and_is_repaired() {
+async fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
     world(async |world| {
         let scenes = [Scene::new(world, 1_000).await, Scene::new(world, 2_000).await];
         world.idle().await;
@@ -120,7 +121,7 @@ async fn counters(scene: &Scene<'_>) -> Value {
 }
 
 #[tokio::test]
-async fn a_count_that_is_no_number_is_no_error_and_is_repaired() {
+async fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
@@ -139,7 +140,8 @@ async fn a_count_that_is_no_number_is_no_error_and_is_repaired() {
     .await;
 }
 
-/// The first transaction of a function is done, and all that its sender hears of it is an error. Transactions that carry the same token are refused with the same.
+/// Lets the first transaction of a function succeed and returns an error for it. Transactions with the same token get
+/// the same error.
 fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
     let token = Arc::new(Mutex::new(None::<Value>));
     proxy.rule(move |asked: Asked| {
@@ -164,7 +166,7 @@ fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
 const UNSURE: [&str; 2] = ["TransactionInProgressException", "InternalServerError"];
 
 #[tokio::test]
-async fn a_publish_whose_answer_is_lost_publishes_once() {
+async fn a_publish_with_a_lost_response_publishes_once() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
         world.user(1).feed_ids().await;
@@ -184,7 +186,7 @@ async fn a_publish_whose_answer_is_lost_publishes_once() {
 }
 
 #[tokio::test]
-async fn a_follow_whose_answer_is_lost_says_created_and_an_unfollow_is_shown() {
+async fn a_follow_with_a_lost_response_returns_created_and_an_unfollow_is_visible() {
     world_behind_a_proxy(async |world, proxy| {
         world.user(99).publish("one").await;
         let reader = world.user(1);
@@ -198,7 +200,7 @@ async fn a_follow_whose_answer_is_lost_says_created_and_an_unfollow_is_shown() {
             lose(proxy, "follow", code);
             reader.delete("/v1/following/99").await.ok();
             proxy.forward_all();
-            assert_eq!(reader.feed_ids().await, [""; 0], "shown by the request itself");
+            assert_eq!(reader.feed_ids().await, [""; 0], "the request itself updates the view");
         }
         world.stack.resume("relation-projector").unwrap();
     })
@@ -206,7 +208,7 @@ async fn a_follow_whose_answer_is_lost_says_created_and_an_unfollow_is_shown() {
 }
 
 #[tokio::test]
-async fn the_last_follow_that_the_limit_allows_is_created_though_its_answer_is_lost() {
+async fn the_last_allowed_follow_is_created_although_its_response_is_lost() {
     world_behind_a_proxy(async |world, proxy| {
         let (edges, user) = (&world.stack.app("follow").unwrap().stores.edges, UserId::new(1).unwrap());
         let limit = world.stack.app("follow").unwrap().settings.following_limit;
@@ -225,7 +227,7 @@ async fn the_last_follow_that_the_limit_allows_is_created_though_its_answer_is_l
 }
 
 #[tokio::test]
-async fn a_deletion_whose_answer_is_lost_is_retracted() {
+async fn a_deletion_with_a_lost_response_is_retracted() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
         world.user(1).feed_ids().await;
@@ -267,7 +269,7 @@ async fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
 
 const CHURN: [&str; 7] = ["follows", "unfollows", "likes", "likes taken back", "marks", "posts", "feeds"];
 
-/// One client's random operations until it is over: how many of each kind in [`CHURN`].
+/// Runs random operations of one client until the time is over. Returns the number of each kind in [`CHURN`].
 async fn churning_client(world: &World, client: u64, over: &AtomicBool) -> [u64; CHURN.len()] {
     let mut rng = StdRng::seed_from_u64(client);
     let mut done = [0; CHURN.len()];
@@ -299,7 +301,7 @@ async fn churning_client(world: &World, client: u64, over: &AtomicBool) -> [u64;
     done
 }
 
-/// For `TIDEMARK_CHURN_SECONDS`; `make churn` asks for more.
+/// Runs for `TIDEMARK_CHURN_SECONDS`. `make churn` sets a longer time.
 #[tokio::test(flavor = "multi_thread")]
 async fn reconcile_repairs_nothing_beside_traffic() {
     world(async |world| {
@@ -313,7 +315,7 @@ async fn reconcile_repairs_nothing_beside_traffic() {
         let look = async {
             let (mut looks, mut repaired, mut found) = (0, Vec::new(), BTreeSet::new());
             while started.elapsed() < lasts {
-                // On a busy machine Redis may not answer in time; what cannot be looked at is not repaired.
+                // On a busy machine Redis may be too slow. Then a look fails, and its object is not repaired.
                 let report = world.stack.fire("reconcile", Some(job.clone())).await.unwrap();
                 looks += 1;
                 if report["repaired"] != json!({}) {
@@ -328,8 +330,8 @@ async fn reconcile_repairs_nothing_beside_traffic() {
         let kinds: Vec<(&str, u64)> =
             CHURN.into_iter().enumerate().map(|(kind, name)| (name, clients.iter().map(|done| done[kind]).sum())).collect();
         let all: u64 = kinds.iter().map(|(_, count)| count).sum();
-        println!("{all} requests of 8 clients on 20 users: {kinds:?}");
-        println!("{looks} looks beside them: repaired {repaired:?}, found {found:?}");
+        println!("{all} requests by 8 clients on 20 users: {kinds:?}");
+        println!("{looks} looks at the same time: repaired {repaired:?}, found {found:?}");
         assert!(repaired.is_empty(), "{repaired:?}: {found:?}");
         world.idle().await;
         let differences = fire(world, job).await["differences"].clone();

@@ -1,4 +1,4 @@
-//! A reader's state and feed.
+//! Damage of a reader's state and feed.
 
 use redis::AsyncCommands;
 use serde_json::{Value, json};
@@ -9,17 +9,17 @@ use tidemark::{
 
 use super::{Damage, Scene, scene::n};
 
-/// A difference of the reader's field of the author.
+/// A difference in the reader's field of the author.
 fn field(scene: &Scene, kind: &str) -> Vec<Value> {
     vec![json!({ "kind": kind, "user": scene.reader(), "author": scene.author() })]
 }
 
-/// A difference of the reader's view as a whole.
+/// A difference in the reader's whole view.
 fn view(scene: &Scene, kind: &str) -> Vec<Value> {
     vec![json!({ "kind": kind, "user": scene.reader() })]
 }
 
-/// A difference of one post in the reader's view.
+/// A difference in one post of the reader's view.
 fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
     json!({ "kind": kind, "user": scene.reader(), "post": scene.post(seq) })
 }
@@ -50,19 +50,19 @@ pub(super) const ALL: &[Damage] = &[
             field(scene, "field-old")
         })
     }),
-    ("a field of a follow that is still to come", |scene| {
+    ("a field of a future follow", |scene| {
         Box::pin(async move {
             scene.field(|field| field.rev += 1_000).await;
             field(scene, "field-ahead")
         })
     }),
-    ("a field that was opened and never filled", |scene| {
+    ("a gate that was opened and never filled", |scene| {
         Box::pin(async move {
             scene.field(|field| field.opening = true).await;
             field(scene, "field-opening")
         })
     }),
-    ("read state behind the fact", |scene| {
+    ("read state older than the fact", |scene| {
         Box::pin(async move {
             scene
                 .field(|field| {
@@ -74,7 +74,7 @@ pub(super) const ALL: &[Damage] = &[
             field(scene, "reads-behind")
         })
     }),
-    ("read state of a version that never was", |scene| {
+    ("read state with a version above the fact", |scene| {
         Box::pin(async move {
             scene.field(|field| field.version += 5).await;
             field(scene, "field-ahead")
@@ -97,7 +97,7 @@ pub(super) const ALL: &[Damage] = &[
             field(scene, "reads-wrong")
         })
     }),
-    ("a base that hides what is unread", |scene| {
+    ("a base that hides unread posts", |scene| {
         Box::pin(async move {
             scene
                 .field(|field| {
@@ -108,7 +108,7 @@ pub(super) const ALL: &[Damage] = &[
             field(scene, "base-wrong")
         })
     }),
-    ("a floor that hides what is to be shown", |scene| {
+    ("a floor that hides posts of the feed", |scene| {
         Box::pin(async move {
             scene.field(|field| field.floor = 2).await;
             field(scene, "floor-wrong")
@@ -127,7 +127,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![post(scene, "undelivered", 4), post(scene, "undelivered", 5)]
         })
     }),
-    ("a delivery forgotten, and its entry with it", |scene| {
+    ("a lost delivery and its lost entry", |scene| {
         Box::pin(async move {
             scene.field(|field| field.through = 4).await;
             let entry = scene.fact(scene.post(5)).await.key().entry();
@@ -135,19 +135,19 @@ pub(super) const ALL: &[Damage] = &[
             vec![post(scene, "undelivered", 5)]
         })
     }),
-    ("deliveries of posts that are still to come", |scene| {
+    ("deliveries of future posts", |scene| {
         Box::pin(async move {
             scene.field(|field| field.through = 9).await;
             field(scene, "delivered-ahead")
         })
     }),
-    ("a bit for a post that is still to come", |scene| {
+    ("a bit for a future post", |scene| {
         Box::pin(async move {
             scene.field(|field| field.tail.set(7)).await;
             field(scene, "delivered-ahead")
         })
     }),
-    ("a change of mode that the view was not told", |scene| {
+    ("a change of mode that the view lacks", |scene| {
         Box::pin(async move {
             let modes = [("mode_changes", n(2)), ("pulled", n(0))];
             scene.update("PostsTable", schema::head(scene.author()), &modes, &[]).await;
@@ -186,7 +186,7 @@ pub(super) const ALL: &[Damage] = &[
             ghost(scene, post, "unfollowed")
         })
     }),
-    ("an entry of a post that never was", |scene| {
+    ("an entry of a post that does not exist", |scene| {
         Box::pin(async move {
             scene.enter(FeedKey { at: scene.app.stores.clock.now(), post: scene.post(77) }).await;
             ghost(scene, scene.post(77), "unknown")
@@ -217,7 +217,7 @@ pub(super) const ALL: &[Damage] = &[
             view(scene, "feed-disordered")
         })
     }),
-    ("a feed that cannot be read", |scene| {
+    ("an unreadable feed", |scene| {
         Box::pin(async move {
             scene.feed(|entries| entries.push(b"nonsense".to_vec())).await;
             view(scene, "feed-damaged")
@@ -237,7 +237,7 @@ pub(super) const ALL: &[Damage] = &[
             view(scene, "feed-orphan")
         })
     }),
-    ("a state that does not know of its feed", |scene| {
+    ("a state without the mark of its feed", |scene| {
         Box::pin(async move {
             let [state, _] = scene.keys();
             let mut meta: Vec<u8> = scene.redis().hget(&state, "@").await.unwrap();
@@ -246,21 +246,21 @@ pub(super) const ALL: &[Damage] = &[
             view(scene, "feed-unannounced")
         })
     }),
-    ("a feed that would end before its state", |scene| {
+    ("a feed that expires before its state", |scene| {
         Box::pin(async move {
             let [_, feed] = scene.keys();
             scene.redis().expire::<_, ()>(feed, 3_600).await.unwrap();
             view(scene, "feed-short-lived")
         })
     }),
-    ("fields that no state holds together", |scene| {
+    ("fields without the rest of the state", |scene| {
         Box::pin(async move {
             let [state, _] = scene.keys();
             scene.redis().hdel::<_, _, ()>(state, "@").await.unwrap();
             view(scene, "state-headless")
         })
     }),
-    ("a state that cannot be read", |scene| {
+    ("an unreadable state", |scene| {
         Box::pin(async move {
             let [state, _] = scene.keys();
             scene.redis().hset::<_, _, _, ()>(state, scene.author().get(), "short").await.unwrap();
@@ -274,7 +274,7 @@ pub(super) const ALL: &[Damage] = &[
             view(scene, "rebuild-abandoned")
         })
     }),
-    ("a read fact lost under the view", |scene| {
+    ("a lost read fact below a view", |scene| {
         Box::pin(async move {
             let key = schema::reads(scene.reader(), scene.author());
             scene.remove("ReadsTable", key).await;

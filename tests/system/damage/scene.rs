@@ -1,4 +1,4 @@
-//! A few users in a small story, and access to what is stored of them.
+//! Scenes: a few users with a short history, and access to their stored data.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use tidemark::{
 };
 use tidemark_tests::{Connection, User, World};
 
-/// An item of DynamoDB.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// A reader with a live view who follows an author of five posts and another of one, and who has read, liked and favorited some of it; another follower without a view; a
-/// stranger of one post whom nobody follows. Each scene has users of its own.
+/// A reader with a live view follows an author with five posts and another with one, and has read, liked and
+/// favorited some of them. Another follower has no view. A stranger with one post has no followers. Scenes do not
+/// share users.
 pub(super) struct Scene<'w> {
     pub(super) world: &'w World,
     pub(super) app: &'w App,
@@ -40,7 +40,7 @@ pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
     AttributeValue::B(Blob::new(seqs.into_iter().collect::<SeqSet>().to_bytes()))
 }
 
-/// Takes all messages out of a queue.
+/// Removes all messages from a queue.
 pub(super) async fn empty_queue(world: &World, queue: &str) {
     let (sqs, url) = (world.sqs().await, world.stack.queue(queue).unwrap().url.clone());
     sqs.purge_queue().queue_url(url).send().await.unwrap();
@@ -92,12 +92,10 @@ impl<'w> Scene<'w> {
         self.world.user(user.get())
     }
 
-    /// The scene's platform.
     pub(super) fn platform(&self) -> Platform {
         Platform::new((self.base / 1_000) as u16).unwrap()
     }
 
-    /// A post of the author.
     pub(super) fn post(&self, seq: u64) -> PostId {
         PostId::new(self.author(), seq)
     }
@@ -106,13 +104,13 @@ impl<'w> Scene<'w> {
         format!("/v1/posts/{}/{what}", self.post(seq))
     }
 
-    /// The author deletes a post, and that is done with.
+    /// Deletes a post of the author and waits until the retraction is done.
     pub(super) async fn delete(&self, seq: u64) {
         self.caller(self.author()).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
         self.world.idle().await;
     }
 
-    /// Asks until a key is there: a server that has a lot to do may answer from the facts.
+    /// Repeats a request until a key exists. A busy server may respond from facts at first.
     pub(super) async fn until_cached(&self, path: &str, key: &str) {
         let started = std::time::Instant::now();
         while !self.redis().exists::<_, bool>(key).await.unwrap() {
@@ -121,7 +119,8 @@ impl<'w> Scene<'w> {
         }
     }
 
-    /// The reader's feed is what the authors' timelines say, which come from the facts, and the reader's notices are what the facts say.
+    /// Asserts that the reader's feed agrees with the authors' timelines, which come from facts, and that the
+    /// reader's notices agree with the facts.
     pub(super) async fn agrees(&self, name: &str) {
         let reader = self.caller(self.reader());
         let feed = reader.walk("/v1/feed", 50).await;
@@ -177,22 +176,22 @@ impl<'w> Scene<'w> {
 
     // ---- Redis -----------------------------------------------------------
 
-    /// A connection to change things with.
+    /// A connection for changes in Redis.
     pub(super) fn redis(&self) -> Connection {
         self.redis.clone()
     }
 
-    /// The key of the reader's state, and of the feed.
+    /// The keys of the reader's state and feed.
     pub(super) fn keys(&self) -> [String; 2] {
         [keys::reader_state(self.reader()), keys::feed(self.reader())]
     }
 
-    /// Forgets the reader's view.
+    /// Deletes the reader's view.
     pub(super) async fn without_view(&self) {
         self.redis().del::<_, ()>(self.keys().to_vec()).await.unwrap();
     }
 
-    /// Changes what the reader's view knows of the author.
+    /// Changes the author's field in the reader's view.
     pub(super) async fn field(&self, change: impl FnOnce(&mut AuthorState)) {
         let [state, _] = self.keys();
         let author = self.author().get();
@@ -213,7 +212,7 @@ impl<'w> Scene<'w> {
         self.redis().pexpire::<_, ()>(&feed, lifetime).await.unwrap();
     }
 
-    /// Puts an entry where it belongs, as the newest if it is.
+    /// Inserts an entry at its place. If it is the newest entry, also updates the view's newest time.
     pub(super) async fn enter(&self, key: FeedKey) {
         self.newest(|newest| newest.max(key.at)).await;
         let entry = key.entry();
@@ -224,7 +223,7 @@ impl<'w> Scene<'w> {
         .await;
     }
 
-    /// Changes what is noted as the time of the newest entry.
+    /// Changes the view's time of the newest entry.
     pub(super) async fn newest(&self, change: impl FnOnce(Timestamp) -> Timestamp) {
         let [state, _] = self.keys();
         let mut meta: Vec<u8> = self.redis().hget(&state, META_FIELD).await.unwrap();

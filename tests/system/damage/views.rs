@@ -1,4 +1,4 @@
-//! Relation lists, counters, reactions, heads, summaries, and keys as such.
+//! Damage of relation lists, counters, reactions, heads, summaries, and keys.
 
 use redis::AsyncCommands;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tidemark::{
 
 use super::{Damage, Scene};
 
-/// Caches a list of a user; its key.
+/// Caches a list of a user. Returns its key.
 async fn cached(scene: &Scene<'_>, list: List) -> String {
     let path = match list {
         List::Following(user) => format!("/v1/users/{user}/following"),
@@ -25,7 +25,6 @@ fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Vec<Value> {
     vec![json!({ "kind": kind, "user": user, "list": list, "member": member })]
 }
 
-/// Replaces the summary of a post.
 async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
     scene.redis().del::<_, ()>(keys::post(post)).await.unwrap();
     let created_at = match scene.app.stores.posts.posts(&[post]).await.unwrap().get(&post) {
@@ -36,7 +35,7 @@ async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
     scene.app.readers.stores.post_views.remember(&[summary]).await.unwrap();
 }
 
-/// Replaces what the reader's view says of the reactions to the author.
+/// Replaces the reactions to the author in the reader's view.
 async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
     let key = keys::reactions(scene.reader());
     scene.redis().hset::<_, _, _, ()>(key, scene.author().get(), value).await.unwrap();
@@ -87,7 +86,7 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "list-damaged", "user": scene.reader(), "list": "following" })]
         })
     }),
-    ("a list with a member that nobody is", |scene| {
+    ("a list with an invalid member", |scene| {
         Box::pin(async move {
             let key = cached(scene, List::Fans(scene.author())).await;
             scene.redis().zadd::<_, _, _, ()>(key, "nobody", 1).await.unwrap();
@@ -113,37 +112,37 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "counters-damaged", "user": scene.author() })]
         })
     }),
-    ("reactions behind the fact", |scene| {
+    ("reactions older than the fact", |scene| {
         Box::pin(async move {
             reactions(scene, ReactionState::default().encode()).await;
             vec![json!({ "kind": "reactions-behind", "user": scene.reader(), "author": scene.author() })]
         })
     }),
-    ("reactions that nobody gave", |scene| {
+    ("reactions without a fact", |scene| {
         Box::pin(async move {
             let state = ReactionState { version: 2, liked: [1, 2, 3].into_iter().collect(), ..ReactionState::default() };
             reactions(scene, state.encode()).await;
             vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
         })
     }),
-    ("reactions of a version that never was", |scene| {
+    ("reactions with a version above the fact", |scene| {
         Box::pin(async move {
             let state = ReactionState { version: 70, ..ReactionState::default() }.changed(5, Reaction::Like, true).unwrap();
             reactions(scene, state.encode()).await;
             vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
         })
     }),
-    ("reactions that cannot be read", |scene| {
+    ("unreadable reactions", |scene| {
         Box::pin(async move {
             reactions(scene, b"bad".to_vec()).await;
             vec![json!({ "kind": "reactions-damaged", "user": scene.reader() })]
         })
     }),
-    ("a head ahead of its author", |scene| {
+    ("a head view newer than its author", |scene| {
         Box::pin(async move {
             let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
             scene.app.readers.stores.head_views.store_head(scene.author(), &head).await.unwrap();
-            // Kept a minute: as long as this test needs it.
+            // A cached head lives for a minute, which is long enough for this test.
             scene.redis().expire::<_, ()>(keys::head(scene.author()), 3_600).await.unwrap();
             vec![json!({ "kind": "head-wrong", "author": scene.author() })]
         })
@@ -161,33 +160,33 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
         })
     }),
-    ("a live post buried", |scene| {
+    ("a live post with the summary of a deleted one", |scene| {
         Box::pin(async move {
             let key = scene.fact(scene.post(2)).await.key();
             scene.app.readers.stores.post_views.bury(key).await.unwrap();
             vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
         })
     }),
-    ("the summary of a post that never was", |scene| {
+    ("the summary of a post that does not exist", |scene| {
         Box::pin(async move {
             summary(scene, scene.post(99), "never").await;
             vec![json!({ "kind": "summary-of-nothing", "post": scene.post(99) })]
         })
     }),
-    ("a summary that cannot be read", |scene| {
+    ("an unreadable summary", |scene| {
         Box::pin(async move {
             scene.redis().set_ex::<_, _, ()>(keys::post(scene.post(1)), "x", 3_600).await.unwrap();
             vec![json!({ "kind": "summary-damaged", "post": scene.post(1) })]
         })
     }),
-    ("a view that never ends", |scene| {
+    ("a view without expiry", |scene| {
         Box::pin(async move {
             let [state, _] = scene.keys();
             scene.redis().persist::<_, ()>(&state).await.unwrap();
             vec![json!({ "kind": "key-without-lifetime", "key": state })]
         })
     }),
-    ("progress that never ends", |scene| {
+    ("progress without expiry", |scene| {
         Box::pin(async move {
             let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
             scene.redis().persist::<_, ()>(&key).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the walk leaves alone, what it does when it is stopped, and when a repair does not help.
+//! Walks: changes that a walk must leave alone, interrupted walks, and repairs that have no effect.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,7 @@ fn plan(dry_run: bool, slice: usize) -> Plan {
     Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice }
 }
 
-/// Scenes, each with a wrong count of what its reader follows, and what is to be listed of them.
+/// Scenes with a wrong followings count of each reader, and the expected differences.
 async fn miscounted(world: &World, scenes: u64) -> (Vec<Scene<'_>>, BTreeSet<String>) {
     let (mut all, mut expected) = (Vec::new(), BTreeSet::new());
     for index in 1..=scenes {
@@ -39,11 +39,11 @@ async fn miscounted(world: &World, scenes: u64) -> (Vec<Scene<'_>>, BTreeSet<Str
 }
 
 #[tokio::test]
-async fn a_walk_that_its_deadline_stopped_goes_on_from_there() {
+async fn a_walk_that_its_deadline_stopped_continues_at_its_position() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 6).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
-        // Each run has time for one step.
+        // Each invocation has time for one step.
         let (mut found, mut repaired, mut steps, mut at) = (BTreeSet::new(), 0, 0, Vec::new());
         loop {
             let report = reconcile.walk(&plan(false, 10), None, steps > 0, &|| true).await.unwrap().unwrap();
@@ -56,7 +56,7 @@ async fn a_walk_that_its_deadline_stopped_goes_on_from_there() {
         }
         assert_eq!((found, repaired), (expected, 6));
         assert!(steps > 5 && at.iter().collect::<BTreeSet<_>>().len() == at.len(), "{at:?}");
-        // Nothing is under way: the minute has nothing to go on with, and a day's walk begins anew.
+        // No walk is under way: the minute job has nothing to continue, and the daily job begins a new walk.
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
         let report = fire(world, json!({ "job": "users", "share": 1.0 })).await;
         assert_eq!((&report["found"], &report["next"]), (&json!({}), &json!(null)));
@@ -65,7 +65,7 @@ async fn a_walk_that_its_deadline_stopped_goes_on_from_there() {
 }
 
 #[tokio::test]
-async fn the_minute_goes_on_with_the_days_walk() {
+async fn the_minute_job_continues_the_daily_walk() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -81,7 +81,7 @@ async fn the_minute_goes_on_with_the_days_walk() {
 }
 
 #[tokio::test]
-async fn a_dry_run_goes_on_by_its_own_answer_and_notes_nothing() {
+async fn a_dry_run_continues_from_its_own_response_and_stores_nothing() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -99,7 +99,7 @@ async fn a_dry_run_goes_on_by_its_own_answer_and_notes_nothing() {
 }
 
 #[tokio::test]
-async fn of_two_walks_at_once_one_gives_way() {
+async fn one_of_two_concurrent_walks_stops() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -116,7 +116,7 @@ async fn of_two_walks_at_once_one_gives_way() {
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_is_no_difference() {
+async fn changes_in_flight_do_not_count_as_differences() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
@@ -129,7 +129,7 @@ async fn what_is_on_its_way_is_no_difference() {
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
 
-        // And nothing is while everybody is at it.
+        // Traffic during the walk causes no difference either.
         let over = AtomicBool::new(false);
         let traffic = join_all((0..4).map(async |lane| {
             let (reader, mut round) = (world.user(5_000 + lane), 0);
@@ -173,7 +173,7 @@ async fn what_is_on_its_way_is_no_difference() {
 }
 
 #[tokio::test]
-async fn a_repair_of_what_has_changed_since_does_nothing() {
+async fn a_repair_does_nothing_if_the_data_has_changed() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
@@ -182,7 +182,7 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
         let edge = scene.app.stores.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
         let record = facts.record("nothing").await.unwrap();
         assert_eq!(record, None);
-        // The same count as then, after other changes.
+        // The count has its old value again after other changes.
         let count = |seen: u64| Recount { seen: Some(seen), right: 4, changes: Some(0) };
         let like = tidemark::domain::Reaction::Like;
         let platform = scene.platform();
@@ -221,11 +221,11 @@ async fn a_repair_of_what_has_changed_since_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_repair_that_does_not_help_does_not_count() {
+async fn a_repair_without_effect_does_not_count() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
-        // A post that the head knows of and nobody has: what is missing of it cannot be delivered.
+        // The head has a post that does not exist. It cannot be delivered.
         let entry = scene.fact(scene.post(5)).await.key().entry();
         scene.feed(|entries| entries.retain(|known| *known != entry)).await;
         scene.field(|field| field.through = 4).await;
@@ -240,7 +240,7 @@ async fn a_repair_that_does_not_help_does_not_count() {
 }
 
 #[tokio::test]
-async fn an_edge_that_its_author_does_not_list_is_counted_whomever_the_walk_meets_first() {
+async fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
     world(async |world| {
         let mut scenes = Vec::new();
         for number in 1..=16 {
@@ -250,19 +250,19 @@ async fn an_edge_that_its_author_does_not_list_is_counted_whomever_the_walk_meet
         for scene in &scenes {
             scene.remove("FollowersTable", schema::follower(scene.other(), scene.reader())).await;
         }
-        // A few keys a step: readers and authors are looked at in different ones.
+        // A step covers a few keys, so readers and authors are in different steps.
         let walk = json!({ "job": "users", "share": 0.0, "settle_ms": 0, "slice": 1 });
         let report = fire(world, walk.clone()).await;
         assert_eq!(report["repaired"]["follower-missing"], 16, "{report}");
         assert_eq!(report["repaired"], report["found"], "{report}");
         let again = fire(world, walk).await;
-        assert_eq!(again["differences"], json!([]), "the counts are right too");
+        assert_eq!(again["differences"], json!([]), "the walk repaired the counts too");
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_abandoned_rebuild_is_found_by_the_minute() {
+async fn the_minute_job_finds_an_abandoned_rebuild() {
     world(async |world| {
         let scenes = [Scene::new(world, 1_000).await, Scene::new(world, 2_000).await];
         world.idle().await;
@@ -281,10 +281,10 @@ async fn an_abandoned_rebuild_is_found_by_the_minute() {
             let mut minute = step("minute", false).await["marks"].take();
             assert_eq!(dry_run["differences"], minute["differences"]);
             if minute["differences"] == json!([]) {
-                assert!(!world.is_one_node() && nothing_here < 2, "nobody has found it");
+                assert!(!world.is_one_node() && nothing_here < 2, "no invocation has found it");
                 continue;
             }
-            assert_eq!(minute["differences"].take(), abandoned, "the other one is at it");
+            assert_eq!(minute["differences"].take(), abandoned, "the other rebuild is in progress");
             assert_eq!(minute["repaired"], json!({ "rebuild-abandoned": 1 }));
             break;
         }
@@ -295,7 +295,7 @@ async fn an_abandoned_rebuild_is_found_by_the_minute() {
 }
 
 #[tokio::test]
-async fn what_has_expired_and_was_left_is_removed() {
+async fn expired_items_that_dynamodb_left_are_removed() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
@@ -322,7 +322,7 @@ async fn what_has_expired_and_was_left_is_removed() {
 }
 
 #[tokio::test]
-async fn an_active_user_outside_the_sample_has_counters_and_facts_looked_at() {
+async fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
     world(async |world| {
         let scene = Scene::new(world, 1_000).await;
         world.idle().await;
@@ -336,9 +336,9 @@ async fn an_active_user_outside_the_sample_has_counters_and_facts_looked_at() {
             let report = fire(world, json!({ "job": "users", "dry_run": true, "share": share, "settle_ms": 0 })).await;
             report["found"].clone()
         };
-        assert_eq!(kinds(0.0).await, json!({ "followings-count": 1 }), "the reader has a view, the other follower has none");
+        assert_eq!(kinds(0.0).await, json!({ "followings-count": 1 }), "only the reader has a view");
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2, "floor-wrong": 1 }));
-        // A reader who is not in Redis any more is found by an edge.
+        // A reader without a key in Redis is found by an edge.
         redis.del::<_, ()>([keys::reactions(scene.reader()), keys::changed(scene.reader())].to_vec()).await.unwrap();
         scene.without_view().await;
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2 }));

@@ -1,4 +1,4 @@
-//! Users who are here already, and go on while their legacy keys are imported.
+//! Imports of legacy keys for users who are active in the new system.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ fn blogs(count: u64) -> Vec<Blog> {
     (1..=count).map(|id| Blog { at: THEN + id * 1_000, id }).collect()
 }
 
-/// Blogs as the importer has read them.
+/// Blogs in the form that the importer reads.
 fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
     let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
         id: blog.id,
@@ -34,7 +34,7 @@ fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
 }
 
 #[tokio::test]
-async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_news() {
+async fn a_follow_during_an_import_does_not_make_imported_posts_unread() {
     world(async |world| {
         let Stores { edges, posts, clock, .. } = &*app(world).stores;
         let imports = imports(world);
@@ -46,19 +46,19 @@ async fn a_follow_that_read_the_head_before_an_import_does_not_make_its_posts_ne
         };
         let before = posts.heads(&[author]).await.unwrap();
         imports.import_posts(author, &blogs[..40], true, 0, clock.now()).await.unwrap();
-        assert_eq!(follow(1, &before).await, 40, "the author had no posts");
+        assert_eq!(follow(1, &before).await, 40, "the follow read a head without posts");
         let between = posts.heads(&[author]).await.unwrap();
         imports.import_posts(author, &blogs[40..], false, 0, clock.now()).await.unwrap();
-        assert_eq!(follow(2, &between).await, 60, "more were on their way");
+        assert_eq!(follow(2, &between).await, 60, "more posts followed");
         let after = posts.heads(&[author]).await.unwrap();
         world.user(AUTHOR).publish("news").await;
-        assert_eq!(follow(3, &after).await, 60, "a post of now is news to a reader who began to follow before it");
+        assert_eq!(follow(3, &after).await, 60, "a new post is unread for a reader who followed before it");
     })
     .await;
 }
 
 #[tokio::test]
-async fn posts_imported_under_a_follow_made_here_are_shown_as_read_at_once() {
+async fn posts_imported_after_a_follow_are_read_at_once() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         legacy.run(&author_blogs(AUTHOR, &blogs(120))).await;
@@ -73,11 +73,11 @@ async fn posts_imported_under_a_follow_made_here_are_shown_as_read_at_once() {
         assert_eq!(live[0].0, format!("{AUTHOR}-120"));
         assert_eq!(reader.unread_total().await, 0);
         world.flush_redis().await;
-        assert_eq!(reader.feed("all").await, live, "the facts say the same");
+        assert_eq!(reader.feed("all").await, live, "facts and view agree");
         let delivery = reader.get(&format!("/v1/posts/{AUTHOR}-7/delivery")).await.ok();
         assert_eq!(delivery["state"], "done");
 
-        // What comes after is news.
+        // Later posts are unread.
         let news = world.user(AUTHOR).publish("new").await;
         world.idle().await;
         assert_eq!((news.as_str(), reader.unread_total().await), ("1000-121", 1));
@@ -86,12 +86,12 @@ async fn posts_imported_under_a_follow_made_here_are_shown_as_read_at_once() {
 }
 
 #[tokio::test]
-async fn an_import_cut_off_before_followers_were_told_is_completed_by_the_next() {
+async fn the_next_import_completes_one_that_died_before_it_updated_the_followers() {
     completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30))).await;
 }
 
 #[tokio::test]
-async fn an_interrupted_import_of_blogs_that_no_set_names_is_completed_by_the_next() {
+async fn the_next_import_completes_an_interrupted_one_of_blogs_that_no_set_names() {
     let infos: Vec<Cmd> = blogs(30).iter().map(|blog| info(AUTHOR, blog)).collect();
     completes_an_interrupted_import("blog-info", &infos).await;
 }
@@ -103,7 +103,7 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let reader = world.user(1);
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         reader.feed_ids().await;
-        // The transaction of an import, and nothing after it.
+        // The transaction of an import, without the steps after it.
         let posts = read(&blogs(30));
         let now = app(world).stores.clock.now();
         let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
@@ -119,7 +119,7 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
 }
 
 #[tokio::test]
-async fn posts_of_an_author_who_publishes_here_already_keep_their_time_and_leave_feeds_alone() {
+async fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         legacy.run(&author_blogs(AUTHOR, &blogs(60))).await;
@@ -132,17 +132,18 @@ async fn posts_of_an_author_who_publishes_here_already_keep_their_time_and_leave
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&answer, "author-blogs"), [60, 60, 0, 0]);
         let second = author.publish("second here").await;
-        assert_eq!((first.as_str(), second.as_str()), ("1000-1", "1000-62"), "nothing is renumbered, and numbers have no gap");
+        assert_eq!((first.as_str(), second.as_str()), ("1000-1", "1000-62"), "posts keep their numbers, and numbers have no gap");
         world.idle().await;
 
-        // Listed and opened with the old time.
+        // The list and the post show the old time.
         let posts = reader.walk("/v1/authors/1000/posts", 20).await;
         assert_eq!(posts.len(), 62);
         assert_eq!((&posts[60]["id"], &posts[60]["created_at"]), (&json!("1000-2"), &json!("2025-06-01T00:00:01.000Z")));
         assert_eq!(reader.get("/v1/posts/1000-5").await.ok()["title"], "Blog 4");
         assert_eq!(reader.get("/v1/users/1000/counters").await.ok()["posts"], 62);
 
-        // Feeds and counts have the author's posts from here only, for every reader, from views and from facts.
+        // Feeds and counts of every reader, from views and from facts, have only the posts that the author published
+        // here.
         let newcomer = world.user(3);
         newcomer.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         for round in ["views", "facts"] {
@@ -152,7 +153,7 @@ async fn posts_of_an_author_who_publishes_here_already_keep_their_time_and_leave
             assert_eq!(newcomer.feed("all").await, [(second.clone(), true), (first.clone(), true)], "{round}");
             world.flush_redis().await;
         }
-        // They can be deleted like any other, and `all` and `through` work across them.
+        // Imported posts can be deleted like others, and `all` and `through` cover them.
         author.delete("/v1/posts/1000-5").await;
         assert_eq!(author.get("/v1/posts/1000-5").await.status, 404);
         assert_eq!(reader.walk("/v1/authors/1000/posts", 20).await.len(), 61);
@@ -164,7 +165,7 @@ async fn posts_of_an_author_who_publishes_here_already_keep_their_time_and_leave
 }
 
 #[tokio::test]
-async fn what_users_did_here_stands_against_their_legacy_keys() {
+async fn changes_made_here_override_legacy_keys() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         let mut commands: Vec<Cmd> = author_blogs(AUTHOR, &blogs(20));
@@ -173,7 +174,7 @@ async fn what_users_did_here_stands_against_their_legacy_keys() {
         commands.push(command(&["SADD", "user:read:1", "3", "4"]));
         commands.push(command(&["SADD", "user:unread:1:1000", "19", "20", "4"]));
         legacy.run(&commands).await;
-        // User 2 has followed and unfollowed here, user 3 follows here.
+        // User 2 has followed and unfollowed here. User 3 follows here.
         for user in [2, 3] {
             world.user(user).put("/v1/following/1000").await.ok();
         }
@@ -183,14 +184,14 @@ async fn what_users_did_here_stands_against_their_legacy_keys() {
         assert_eq!(counts(&answer, "u-follow"), [3, 1, 2, 0]);
         assert_eq!(counts(&answer, "fans"), [1, 0, 1, 0]);
         world.idle().await;
-        assert_eq!(edge(world, 1, AUTHOR).await.unwrap().since.ms(), THEN, "the first import of an edge says since when");
+        assert_eq!(edge(world, 1, AUTHOR).await.unwrap().since.ms(), THEN, "the first import of an edge sets its time");
         assert_eq!(edge(world, 3, AUTHOR).await.unwrap().since, since);
         assert!(!edge(world, 2, AUTHOR).await.unwrap().following);
         let user = world.user(1);
         let unread = async || user.feed("unread").await.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-        assert_eq!(unread().await, ["1000-20", "1000-19"], "read wins over unread, and what is neither is read");
+        assert_eq!(unread().await, ["1000-20", "1000-19"], "read wins over unread, and a post in neither set is read");
 
-        // Marks and unfollows made here after the import are not undone by another run.
+        // A repeated run does not undo marks and unfollows that were made here after the import.
         user.delete("/v1/posts/1000-3/read").await.ok();
         user.delete("/v1/posts/1000-9/read").await.ok();
         user.put("/v1/posts/1000-20/read").await.ok();
@@ -202,7 +203,7 @@ async fn what_users_did_here_stands_against_their_legacy_keys() {
         assert_eq!(facts(world).await, before);
         assert_eq!(unread().await, ["1000-19", "1000-9", "1000-3"]);
 
-        // What legacy users have read meanwhile is imported, and shown in the live view.
+        // Posts that legacy users have read in the meantime are imported. The live view shows them as read.
         legacy.run(&[command(&["SADD", "user:read:1", "19"])]).await;
         let (more, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&more, "user-read"), [3, 1, 2, 0]);
@@ -212,7 +213,7 @@ async fn what_users_did_here_stands_against_their_legacy_keys() {
 }
 
 #[tokio::test]
-async fn users_follow_unfollow_and_read_while_it_runs() {
+async fn users_can_follow_unfollow_and_read_during_an_import() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         let mut commands = Vec::new();
@@ -232,7 +233,7 @@ async fn users_follow_unfollow_and_read_while_it_runs() {
         let busy = async {
             for user in 1..=40 {
                 let caller = world.user(user);
-                // Each sees a live feed before, between and after the imports of his edges.
+                // Each user reads a live feed before, between and after the imports of the user's edges.
                 caller.get("/v1/feed").await.ok();
                 caller.put(&format!("/v1/following/{}", AUTHOR + user % 10)).await.ok();
                 caller.delete(&format!("/v1/following/{}", AUTHOR + (user + 1) % 10)).await.ok();
@@ -250,10 +251,10 @@ async fn users_follow_unfollow_and_read_while_it_runs() {
             let follows = app(world).stores.edges.followings(id(user)).await.unwrap();
             assert_eq!(pairs.len() as u64, follows, "user {user}: the count is exact");
             let left = edge(world, user, AUTHOR + (user + 2) % 10).await.unwrap();
-            assert!(!left.following, "user {user}: an unfollow made here stands");
+            assert!(!left.following, "user {user}: the import keeps an unfollow made here");
             let implied: u64 = pairs.iter().map(|pair| pair.state().unwrap().unread()).sum();
             assert_eq!(caller.unread_total().await, implied, "user {user}: the view agrees with the facts");
-            // Unread is what the unread set named, or nothing where the follow is one made here.
+            // Unread posts are those in the legacy unread set. For a follow made here there are none.
             assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
         }
         for author in 0..10 {
@@ -266,10 +267,10 @@ async fn users_follow_unfollow_and_read_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_notice_made_unread_here_stays_unread_and_readers_are_counted_once() {
+async fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
-        // Two readers in the first block of the bitmap, one far behind in another piece.
+        // Two readers are in the first block of the bitmap, one is far away in another block.
         let readers = [3_u64, 9, 3_000_000];
         let commands = readers.map(|reader| command(&["SETBIT", "notice:2:57", &reader.to_string(), "1"]));
         legacy.run(&commands).await;
@@ -298,13 +299,13 @@ async fn a_notice_made_unread_here_stays_unread_and_readers_are_counted_once() {
 }
 
 #[tokio::test]
-async fn follows_are_not_imported_when_unfollows_may_be_forgotten_unless_asked_for() {
+async fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unless_forced() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         legacy.run(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
         let mut event = json!({ "source": legacy.url(), "layout": ["u-follow"] });
         migrate(world, event.clone()).await;
-        // The run as if it had begun a week ago.
+        // Makes the run as old as if it had begun a week ago.
         let imports = imports(world);
         let runs = world.dynamodb().await.scan().table_name("MigrationTable").send().await.unwrap();
         let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#").map(str::to_owned)).unwrap();

@@ -1,4 +1,5 @@
-//! What the source systems would have left in Redis: made from a seed, in every layout, with what must become of it.
+//! Generates the Redis data of the legacy systems from a seed, in every layout, with the expected result of the
+//! migration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,48 +7,47 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use redis::{Cmd, cmd};
 use tidemark_migrate::legacy::Layout;
 
-/// 2025-06-01, in milliseconds.
+/// 2025-06-01, in milliseconds since the epoch.
 pub(super) const THEN: u64 = 1_748_736_000_000;
 
 const DAY: u64 = 24 * 3600 * 1000;
 
-/// One legacy blog.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Blog {
     pub(super) at: u64,
     pub(super) id: u64,
 }
 
-/// All of it.
+/// The generated data.
 #[derive(Debug, Default)]
 pub(super) struct Legacy {
     pub(super) users: Vec<u64>,
-    /// Blogs by author, as they must be numbered.
+    /// Blogs by author, in the order of their expected numbers.
     pub(super) blogs: BTreeMap<u64, Vec<Blog>>,
-    /// Since when, by follower and followee.
+    /// The expected time of each edge, by follower and followee.
     pub(super) follows: BTreeMap<(u64, u64), u64>,
     pub(super) read: BTreeMap<u64, BTreeSet<u64>>,
     pub(super) unread: BTreeMap<(u64, u64), BTreeSet<u64>>,
     /// Readers by platform and notice.
     pub(super) notices: BTreeMap<(u16, u64), BTreeSet<u64>>,
-    /// What puts it there.
+    /// The commands that write the data.
     pub(super) commands: Vec<Cmd>,
 }
 
-/// Which keys tell of a user's follows.
+/// The keys that contain a user's follows.
 #[derive(Debug, Clone, Copy)]
 enum Style {
     Following,
     UFollow,
     Fans,
     UFans,
-    /// `u_follow`, `uf:fans` and `u_fans`, whose times differ: the follower's own list comes first.
+    /// `u_follow`, `uf:fans` and `u_fans` with different times. The follower's own list takes precedence.
     Several,
     FeedAlone,
 }
 
 impl Legacy {
-    /// `count` users, a tenth of them authors, and one author whom half of all follow.
+    /// Generates `count` users. A tenth of them are authors, and half of all users follow one common author.
     pub(super) fn generate(seed: u64, count: usize) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut legacy = Self::default();
@@ -80,7 +80,7 @@ impl Legacy {
     fn write(&mut self, rng: &mut StdRng, author: u64, count: usize) {
         let mut blogs = BTreeSet::new();
         while blogs.len() < count {
-            // Many share a millisecond.
+            // Many blogs share a millisecond.
             let at = THEN + rng.random_range(0..60) * DAY / 2;
             blogs.insert(Blog { at, id: rng.random_range(1..=u64::MAX) });
         }
@@ -91,7 +91,7 @@ impl Legacy {
         self.blogs.insert(author, blogs.into_iter().collect());
     }
 
-    /// A bitmap over those users whose ids it can hold.
+    /// A bitmap of the users whose ids fit into it.
     fn notice(&mut self, rng: &mut StdRng, platform: u16, notice: u64) {
         let dense = self.users.iter().copied().take_while(|user| *user < 1 << 20);
         let readers: BTreeSet<u64> = dense.filter(|_| rng.random_bool(0.3)).collect();
@@ -155,7 +155,7 @@ impl Legacy {
         }
     }
 
-    /// Puts some of the author's posts into the user's feed; the time of the oldest.
+    /// Puts some of the author's posts into the user's feed. Returns the oldest time.
     fn feed(&mut self, rng: &mut StdRng, user: u64, author: u64) -> Option<u64> {
         let blogs: Vec<Blog> = self.blogs.get(&author)?.iter().filter(|_| rng.random_bool(0.4)).take(50).cloned().collect();
         for blog in &blogs {
@@ -164,10 +164,10 @@ impl Legacy {
         blogs.iter().map(|blog| blog.at).min()
     }
 
-    /// Read, unread, both, or neither: what is neither was counted as unread by nobody.
+    /// Marks posts read, unread, both, or neither. A post with neither mark does not count as unread.
     fn marks(&mut self, rng: &mut StdRng, user: u64, author: u64) {
         let blogs: Vec<u64> = self.blogs.get(&author).map(|blogs| blogs.iter().map(|blog| blog.id).collect()).unwrap_or_default();
-        // Of seven hundred posts some readers have touched all, most only a few.
+        // Some readers have marked all of 700 posts, most readers only a few.
         let share = if blogs.len() < 50 || rng.random_bool(0.02) { 1.0 } else { 0.02 };
         for blog in blogs.into_iter().filter(|_| rng.random_bool(share)).collect::<Vec<_>>() {
             if rng.random_bool(0.4) {
@@ -196,13 +196,12 @@ impl Legacy {
         self.commands.push(cmd(command).arg(layout.key(id)).arg(arguments).to_owned());
     }
 
-    /// The sequence numbers of an author's blogs.
     pub(super) fn seqs(&self, author: u64) -> BTreeMap<u64, u64> {
         let blogs = self.blogs.get(&author).map(Vec::as_slice).unwrap_or_default();
         blogs.iter().zip(1..).map(|(blog, seq)| (blog.id, seq)).collect()
     }
 
-    /// What a user must have unread of an author.
+    /// The expected number of unread posts of an author for a user.
     pub(super) fn unread_of(&self, user: u64, author: u64) -> BTreeSet<u64> {
         let seqs = self.seqs(author);
         let read = self.read.get(&user).cloned().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Legacy keys to facts: every layout, cut off, resumed, repeated, beside users who go on, with damage.
+//! Migration of legacy keys to facts: every layout, interrupted, resumed and repeated runs, active users, damaged
+//! keys.
 
 mod going_on;
 mod legacy;
@@ -23,7 +24,7 @@ fn id(id: u64) -> UserId {
     UserId::new(id).unwrap()
 }
 
-/// The imports of the world's facts.
+/// The import use cases on the world's facts.
 fn imports(world: &World) -> Imports {
     Imports(app(world).facts.clone())
 }
@@ -32,7 +33,7 @@ fn app(world: &World) -> &App {
     world.stack.app("migrate").unwrap()
 }
 
-/// An invocation that a test can drop in the middle.
+/// An invocation that a test can drop at any point.
 async fn invoke(world: &World, event: &Value) -> Value {
     let mut context = Context::default();
     context.deadline = u64::MAX / 2;
@@ -40,12 +41,12 @@ async fn invoke(world: &World, event: &Value) -> Value {
     tidemark_migrate::handle(app(world), LambdaEvent::new(event.clone(), context)).await.unwrap()
 }
 
-/// Invokes until it is done; the last answer and how many there were.
+/// Invokes `migrate` until it is done. Returns the last response and the number of invocations.
 async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
     let mut overtaken = 0;
     for invocations in 1..100_000 {
         let answer = world.stack.invoke("migrate", event).await.unwrap();
-        // The last save of an invocation that was dropped may still be on its way when the next one begins. Nobody else is at it.
+        // The last save of a dropped invocation may arrive after the next one has begun. No other run is active.
         overtaken += usize::from(answer["overtaken"] == true);
         assert!(overtaken <= 1, "{answer}");
         if answer["done"] == true {
@@ -56,7 +57,7 @@ async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
     panic!("the migration does not end");
 }
 
-/// Every item of every table but the runs' own, as text.
+/// Every item of every table as text, without the items of runs.
 async fn facts(world: &World) -> Vec<String> {
     let client = world.dynamodb().await;
     let mut facts = Vec::new();
@@ -97,8 +98,8 @@ fn counts(answer: &Value, layout: &str) -> [u64; 4] {
     ["read", "written", "already_there", "unreadable"].map(|name| answer["layouts"][layout][name].as_u64().unwrap())
 }
 
-/// Imports a little of every layout, among users below 1,000: of an author who has published here, of one who has followers here, of one of many posts, and of one
-/// whom no set names.
+/// Imports a little of every layout, among users below 1,000: of an author who has published here, of an author with
+/// followers here, of an author with many posts, and of an author that no set names.
 pub(super) async fn a_little_of_everything(world: &World) {
     let (known, new, busy, unnamed) = (107, 108, 109, 110);
     world.user(known).publish("here before").await;
@@ -139,7 +140,7 @@ pub(super) async fn a_little_of_everything(world: &World) {
 }
 
 #[tokio::test]
-async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
+async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         let blog = |id, days: u64| Blog { at: THEN + days * 86_400_000, id };
@@ -233,7 +234,7 @@ async fn damaged_keys_are_reported_with_their_reasons_and_hold_nothing_up() {
             assert_eq!(count("read"), count("written") + count("already_there") + count("unreadable"), "{tally}");
         }
 
-        // What was good beside the damage is there. Blog 105 is its own author's, of whom no set told.
+        // The valid keys are imported. Blog 105 belongs to its own author, although no set names it.
         let posts: Vec<String> =
             world.user(1).walk("/v1/authors/7/posts", 10).await.iter().map(|p| p["title"].to_string()).collect();
         assert_eq!(posts, ["\"Blog 101\"", "\"Blog 100\""]);
@@ -263,7 +264,7 @@ async fn a_follow_over_the_limit_is_reported_and_the_count_stays_exact() {
 }
 
 #[tokio::test]
-async fn a_dry_run_writes_nothing_and_finds_what_a_run_does() {
+async fn a_dry_run_writes_nothing_and_has_the_counts_of_a_run() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         let blogs = [Blog { at: THEN + 5_000, id: 1 << 60 }, Blog { at: THEN + 6_000, id: 3 }];
@@ -282,14 +283,14 @@ async fn a_dry_run_writes_nothing_and_finds_what_a_run_does() {
         for layout in ["author-blogs", "user-read", "u-follow", "feed"] {
             assert_eq!(dry["layouts"][layout], wet["layouts"][layout], "{layout}");
         }
-        assert_eq!(counts(&wet, "u-follow"), [3, 2, 1, 0], "one follows here already");
+        assert_eq!(counts(&wet, "u-follow"), [3, 2, 1, 0], "one user follows here already");
         assert_eq!(counts(&wet, "user-read"), [2, 1, 0, 1]);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_source_that_was_restarted_begins_its_layout_again_and_counts_nothing_twice() {
+async fn after_a_restart_of_the_source_its_layout_starts_again_without_double_counts() {
     world(async |world| {
         let mut legacy = LegacyRedis::start().await;
         let commands: Vec<Cmd> = (1..=300).map(|user| zadd(Layout::UFollow, user, THEN / 1000, 1_000)).collect();
@@ -309,10 +310,10 @@ async fn a_source_that_was_restarted_begins_its_layout_again_and_counts_nothing_
 }
 
 #[tokio::test]
-async fn cursors_of_a_server_that_is_gone_are_not_used_on_its_successor() {
+async fn cursors_of_a_lost_server_are_not_used_on_its_successor() {
     world(async |world| {
         let mut legacy = LegacyRedis::start().await;
-        // More keys than one SCAN lists; blogs that nobody knows are read quickly.
+        // More keys than one SCAN returns. Blogs of unknown authors are read quickly.
         let commands: Vec<Cmd> = (1..=3_000).map(|user| command(&["SADD", &Layout::UserRead.key(user), "7"])).collect();
         legacy.run(&commands).await;
         let event = json!({ "source": legacy.url(), "layout": ["user-read"], "limit": 1_500 });
@@ -327,7 +328,7 @@ async fn cursors_of_a_server_that_is_gone_are_not_used_on_its_successor() {
 }
 
 #[tokio::test]
-async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
+async fn one_of_two_concurrent_runs_stops_and_nothing_is_written_twice() {
     world(async |world| {
         let legacy = LegacyRedis::start().await;
         let mut commands: Vec<Cmd> = (1..=400).map(|user| zadd(Layout::UFollow, user, THEN / 1000, 1_000)).collect();
@@ -336,7 +337,7 @@ async fn of_two_runs_side_by_side_one_stops_and_nothing_is_written_twice() {
         legacy.run(&commands).await;
         let event = json!({ "source": legacy.url() });
         let mut limited = event.clone();
-        // Both begin together, and later both go on from the same place.
+        // Both runs begin together. Later both continue from the same position.
         for limit in [100, u64::MAX] {
             limited["limit"] = json!(limit);
             let (one, other) = tokio::join!(invoke(world, &limited), invoke(world, &limited));

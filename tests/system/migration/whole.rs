@@ -1,4 +1,4 @@
-//! A whole legacy system, migrated, cut off and resumed, run again, and compared user by user.
+//! Migrates a whole legacy system, interrupts and resumes the run, repeats it, and compares the result user by user.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,17 +14,17 @@ use tidemark_tests::{LegacyRedis, World, world};
 
 use super::{app, facts, id, invoke, legacy::Legacy, legacy::title, migrate};
 
-/// Users of the legacy system; `TIDEMARK_LEGACY` of the tests' own build asks for the full form.
+/// The number of users of the legacy system. A build with `TIDEMARK_LEGACY` sets another number.
 const USERS: usize = match option_env!("TIDEMARK_LEGACY") {
     Some(_) => 10_000,
     None => 400,
 };
 
-/// Users who are also asked through the API.
+/// The number of users whose data is also compared through the API.
 const SAMPLE: usize = 40;
 
 #[tokio::test]
-async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_more_without_a_change() {
+async fn users_of_every_layout_are_migrated_despite_interruptions_and_a_repeated_run_changes_nothing() {
     world(async |world| {
         let seed = rand::random();
         println!("legacy system with seed {seed}, {USERS} users");
@@ -38,7 +38,7 @@ async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_m
         let event = json!({ "source": legacy.url(), "notices": notices });
         let mut limited = event.clone();
         limited["limit"] = json!(300);
-        // Once it stops by itself, in the posts; once it is cut off in the middle of the read marks, and once of the follows.
+        // The first run stops in the posts. Later ones are interrupted in the read marks and in the follows.
         let stopped = world.stack.invoke("migrate", limited).await.unwrap();
         assert_eq!((&stopped["done"], &stopped["layout"]), (&json!(false), &json!("author-blogs")));
         cut_off(world, &event, "user-read", async || !read_marks(world, &expected).await).await;
@@ -61,20 +61,20 @@ async fn users_of_every_layout_are_migrated_through_two_interruptions_and_once_m
         let (again, _) = migrate(world, event).await;
         println!("again in {:?}: {}", started.elapsed(), again["totals"]);
         assert_eq!(again["totals"]["written"], 0);
-        assert!(facts(world).await == before, "a repeated run has changed facts");
+        assert!(facts(world).await == before, "a repeated run must not change facts");
         nothing_is_wrong(world).await;
     })
     .await;
 }
 
-/// A dry run over everybody finds nothing to repair.
+/// Asserts that a dry run over all users finds no difference.
 async fn nothing_is_wrong(world: &World) {
     let report = json!(world.walk_over_everybody(true, std::time::Duration::from_millis(50)).await);
     assert_eq!((&report["found"], &report["failed"], &report["next"]), (&json!({}), &json!(0), &Value::Null), "{report}");
     assert!(report["looked_at"].as_u64().unwrap() >= USERS as u64, "{report}");
 }
 
-/// How many entries each layout has, asked of Redis itself.
+/// The number of entries of each layout, counted in Redis.
 async fn entries(legacy: &LegacyRedis) -> BTreeMap<String, u64> {
     let mut connection = legacy.connect().await;
     let mut entries = BTreeMap::new();
@@ -96,7 +96,7 @@ async fn entries(legacy: &LegacyRedis) -> BTreeMap<String, u64> {
     entries
 }
 
-/// Drops an invocation wherever it is as soon as its first writes of a kind are there.
+/// Drops an invocation as soon as its first writes of a kind exist.
 async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl AsyncFn() -> bool) {
     let seen = async {
         while nothing_yet().await {
@@ -106,8 +106,8 @@ async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl Asy
     let work = async {
         loop {
             let answer = invoke(world, event).await;
-            // It met the last save of the one that was cut off before.
-            assert!(answer["overtaken"] == true, "not cut off among the {kind}: {answer}");
+            // The invocation conflicted with the last save of the one that was dropped before.
+            assert!(answer["overtaken"] == true, "the invocation was not interrupted in the {kind}: {answer}");
         }
     };
     tokio::select! {
@@ -130,7 +130,7 @@ async fn edges(world: &World, expected: &Legacy) -> bool {
     !app(world).stores.edges.live(&some).await.unwrap().is_empty()
 }
 
-/// Every user's edges, counters, unread posts and read marks, and every author's posts.
+/// Compares every user's edges, counters, unread posts and read marks, and every author's posts.
 async fn compare(world: &World, expected: &Legacy) {
     for (author, blogs) in &expected.blogs {
         let posts = app(world).stores.posts.timeline(id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
@@ -158,7 +158,7 @@ async fn compare(world: &World, expected: &Legacy) {
             assert_eq!(unread, expected.unread_of(user, author), "user {user} author {author}");
             *followers.entry(author).or_default() += 1;
         }
-        // What was read is read, also of authors not followed.
+        // Read posts stay read, also those of authors who are not followed.
         let states = app(world).stores.reads.all_reads(id(user)).await.unwrap();
         for blog in expected.read.get(&user).into_iter().flatten() {
             let author = authors[blog];
@@ -173,7 +173,7 @@ async fn compare(world: &World, expected: &Legacy) {
     assert_eq!(compared, USERS);
 }
 
-/// Publishes what the legacy notices said; which is which.
+/// Publishes the legacy notices. Returns the new id of each.
 async fn publish_notices(world: &World) -> BTreeMap<String, String> {
     let administrator = world.stranger(Some("7 notices:write"));
     let mut notices = BTreeMap::new();
@@ -187,7 +187,7 @@ async fn publish_notices(world: &World) -> BTreeMap<String, String> {
     notices
 }
 
-/// Every user's counts on every platform, and every notice's readers.
+/// Compares every user's counts on every platform, and every notice's readers.
 async fn compare_notices(world: &World, expected: &Legacy) {
     let administrator = world.stranger(Some("7 notices:write"));
     for platform in 1..=3_u16 {
@@ -204,7 +204,7 @@ async fn compare_notices(world: &World, expected: &Legacy) {
     }
 }
 
-/// Some users as they see it.
+/// Compares the responses of the API for some users.
 async fn sample(world: &World, expected: &Legacy) {
     for &user in expected.users.iter().step_by(expected.users.len() / SAMPLE) {
         let follows: Vec<u64> = expected.follows.range((user, 0)..=(user, u64::MAX)).map(|((_, author), _)| *author).collect();

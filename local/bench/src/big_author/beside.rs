@@ -1,4 +1,4 @@
-//! Small authors, alone and while a big fan-out runs.
+//! Publishes of small authors, alone and during a big fan-out.
 
 use std::time::{Duration, Instant};
 
@@ -18,27 +18,26 @@ const POLL_BIG: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE_MS: u64 = 50;
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The big post's delivery and the small posts that were published meanwhile.
+/// The delivery of the big post, and the small posts published during it.
 #[derive(Debug, Clone)]
 pub struct Beside {
-    /// How the big one ended.
+    /// The final state of the big delivery.
     pub big: Delivery,
-    /// How long the big one took, from the publish's answer.
+    /// The duration of the big delivery, from the response of its publish.
     pub took: Duration,
-    /// The small publishes.
     pub small: Vec<Small>,
 }
 
-/// One small publish, both times from sending the request.
+/// One small publish. Both times start with the request.
 #[derive(Debug, Clone, Copy)]
 pub struct Small {
-    /// Until it was answered.
+    /// The time to the response.
     pub answered: Duration,
-    /// Until all followers had the post.
+    /// The time until all followers have the post.
     pub done: Duration,
 }
 
-/// Each author publishes once with nothing beside it.
+/// Each author publishes once while no other fan-out runs.
 pub async fn alone(api: &Api, authors: &[Author], random: &mut StdRng) -> anyhow::Result<Vec<Small>> {
     let mut took = Vec::with_capacity(authors.len());
     for author in authors {
@@ -48,8 +47,8 @@ pub async fn alone(api: &Api, authors: &[Author], random: &mut StdRng) -> anyhow
     Ok(took)
 }
 
-/// Follows the big post to its end, while each of the authors publishes once, at a moment that chance picks from the first nine
-/// tenths of the pages. Who has not begun when the big one ends is left out.
+/// Follows the big delivery to its end. Meanwhile each of the small authors publishes once, at a random moment in the
+/// first nine tenths of the pages. Authors that have not begun when the big delivery ends are left out.
 pub async fn beside(
     api: &Api,
     post: PostId,
@@ -74,7 +73,7 @@ pub async fn beside(
             sender.send_replace(big.clone());
         };
         let big = follow(api, post, POLL_BIG, limit, seen, Delivery::is_done).await;
-        // Whoever still waits for a moment waits for nothing when this failed.
+        // After a failure, authors that wait for their moment stop waiting.
         drop(sender);
         big.map(|big| (big, published.elapsed()))
     };
@@ -83,7 +82,7 @@ pub async fn beside(
     Ok(Beside { big, took, small: small.into_iter().flatten().collect() })
 }
 
-/// Publishes, and follows the post until it has reached all followers.
+/// Publishes a post and waits until all followers have it.
 async fn delivered(api: &Api, author: &Author, title: &str) -> anyhow::Result<Small> {
     let started = Instant::now();
     let (post, answered) = publish(api, author.id, title).await?;

@@ -1,36 +1,35 @@
-//! Who takes part. No two share a follower.
+//! The authors and followers of the measurement. Authors do not share followers.
 
 use tidemark::domain::UserId;
 
-/// Followers of the author that a publish of the big one is compared with.
+/// Followers of the author that is compared with the big author.
 const FEW: usize = 10;
-/// Followers of each author that publishes beside the big fan-out.
+/// Followers of each author that publishes during the big fan-out.
 pub const FOLLOWERS_BESIDE: usize = 5;
 
-/// An author and who follows.
+/// An author and the author's followers.
 #[derive(Debug, Clone)]
 pub struct Author {
-    /// The author.
     pub id: UserId,
-    /// The followers.
     pub followers: Vec<UserId>,
 }
 
-/// Everybody.
+/// All authors and followers.
 #[derive(Debug, Clone)]
 pub struct Cast {
     /// The author with many followers.
     pub big: Author,
-    /// An author with ten.
+    /// An author with ten followers.
     pub few: Author,
-    /// An author with the big one's follower counts and no followers: publishing costs the same and reaches nobody.
+    /// An author with the big author's follower counts and no followers. A publish has the same cost and no delivery.
     pub hollow: UserId,
-    /// Small authors, whose posts pass the big one's.
+    /// Small authors, whose posts pass the big author's.
     pub beside: Vec<Author>,
 }
 
 impl Cast {
-    /// A cast with so many followers of the big author, and so many small authors. `None` when there are not so many ids.
+    /// A cast with these numbers of followers of the big author and of small authors. `None` if there are not enough
+    /// ids.
     pub fn of(followers: usize, beside: usize) -> Option<Self> {
         let mut ids = (1..=u64::MAX).filter_map(UserId::new);
         let mut author = |followers| {
@@ -43,7 +42,6 @@ impl Cast {
         Some(Self { big: author(followers)?, few, hollow, beside })
     }
 
-    /// All authors with followers.
     pub fn authors(&self) -> impl Iterator<Item = &Author> {
         [&self.few, &self.big].into_iter().chain(&self.beside)
     }
@@ -56,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_plays_two_parts() {
+    fn no_user_has_two_roles() {
         let cast = Cast::of(1_000, 50).unwrap();
         let all: Vec<UserId> =
             cast.authors().flat_map(|author| author.followers.iter().copied().chain([author.id])).chain([cast.hollow]).collect();

@@ -1,4 +1,4 @@
-//! What readers have of the big post.
+//! Checks that readers have the big post.
 
 use anyhow::Context;
 use futures::{StreamExt, stream};
@@ -9,25 +9,24 @@ use tidemark_tools::api::{Api, Call};
 use tidemark_tools::progress::Progress;
 use tidemark_tools::verify::ledger::{Checks, Ledger};
 
-/// Newest entries asked of a view: more than one holds.
+/// Entries to read from a view. A view has fewer.
 const WHOLE_VIEW: usize = 2_000;
 const SIDE_BY_SIDE: usize = 32;
 
-/// What a reader has to have: the post, once, unread, among so many unread ones of its author.
+/// The expected state of a reader: the post once and unread, and this number of unread posts of its author.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {
-    /// The post.
     pub post: PostId,
     /// Posts of its author that the reader has not read.
     pub unread: u64,
 }
 
-/// Looks into the views that are there; nothing is built.
+/// Checks existing views. Does not build views.
 pub async fn views(app: &App, readers: &[UserId], expected: Expected) -> Ledger {
     judge("views", readers, |user| of_view(app, user, expected)).await
 }
 
-/// Opens the feeds of readers through the API.
+/// Checks the feeds of readers through the API.
 pub async fn feeds(api: &Api, readers: &[UserId], expected: Expected) -> Ledger {
     judge("feeds", readers, |user| of_feed(api, user, expected)).await
 }
@@ -53,7 +52,7 @@ async fn of_view(app: &App, user: UserId, expected: Expected) -> Checks {
         .view(user, WHOLE_VIEW)
         .await
         .context("the view")
-        .and_then(|view| view.context("there is no view"));
+        .and_then(|view| view.context("the reader has no view"));
     match view {
         Ok(view) => {
             let times = view.entries.iter().filter(|entry| entry.post == expected.post).count();

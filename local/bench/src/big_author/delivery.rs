@@ -1,4 +1,4 @@
-//! Publishing, and following a delivery to its end.
+//! Publishes a post and follows its delivery to the end.
 
 use std::time::{Duration, Instant};
 
@@ -9,48 +9,45 @@ use tidemark::domain::{PostId, UserId};
 
 use tidemark_tools::api::{Api, Call};
 
-/// What `GET /v1/posts/{id}/delivery` answers.
+/// The response of `GET /v1/posts/{id}/delivery`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Delivery {
     /// `pending`, `running` or `done`.
     pub state: String,
-    /// How it was planned.
+    /// The delivery mode.
     pub mode: String,
-    /// Followers when it was planned.
+    /// The number of followers at the time of the publish.
     pub followers: u64,
-    /// Followers handled.
     pub delivered: u64,
-    /// Pages of followers.
     pub pages: u64,
-    /// Pages done.
     pub pages_done: u64,
 }
 
 impl Delivery {
-    /// Whether nothing is left to do.
+    /// Returns true if the delivery is done.
     pub fn is_done(&self) -> bool {
         self.state == "done"
     }
 }
 
-/// Publishes a post; what it is called, and how long the answer took.
+/// Publishes a post. Returns its id and the response time.
 pub async fn publish(api: &Api, author: UserId, title: &str) -> anyhow::Result<(PostId, Duration)> {
     let body = json!({"title": title, "body": "As long as a short message is."});
     let call = Call::post("/v1/posts").caller(author.get()).json(body);
     let answer = api.once(&call).await.with_context(|| call.to_string())?;
     let took = answer.took;
     let body = answer.expect_status(201).with_context(|| call.to_string())?;
-    Ok((body["id"].as_str().unwrap_or_default().parse().context("POST /v1/posts answers without an id")?, took))
+    Ok((body["id"].as_str().unwrap_or_default().parse().context("the response of POST /v1/posts has no id")?, took))
 }
 
-/// How far a delivery is.
+/// Returns the progress of a delivery.
 pub async fn status(api: &Api, post: PostId) -> anyhow::Result<Delivery> {
     let call = Call::get(format!("/v1/posts/{post}/delivery")).caller(post.author.get());
     let body = api.fetch(call, 200).await?;
     serde_json::from_value(body).with_context(|| format!("delivery of {post} in an unexpected form"))
 }
 
-/// Asks again and again until `enough`, and tells `seen` each answer. Fails after `limit`.
+/// Repeats the request until `enough`, and passes each response to `seen`. Fails after `limit`.
 pub async fn follow(
     api: &Api,
     post: PostId,
@@ -67,7 +64,7 @@ pub async fn follow(
             return Ok(delivery);
         }
         if started.elapsed() >= limit {
-            bail!("the delivery of {post} stands after {} s: {delivery:?}", limit.as_secs());
+            bail!("the delivery of {post} is not far enough after {} s: {delivery:?}", limit.as_secs());
         }
         tokio::time::sleep(every).await;
     }

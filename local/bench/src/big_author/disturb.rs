@@ -1,4 +1,4 @@
-//! A fan-out with everything against it: a restart, every message twice, Redis emptied.
+//! A disturbed fan-out: a restart of the stack, every message twice, Redis emptied.
 
 use std::time::{Duration, Instant};
 
@@ -11,28 +11,27 @@ use super::stack::OwnStack;
 use tidemark_tools::progress::Progress;
 use tidemark_tools::verify::disturb::{double, flush, held};
 
-/// Where in the fan-out each one happens, in shares of the pages.
+/// The moment of each disturbance, as a share of the pages.
 const RESTART: f64 = 0.2;
 const DOUBLE: f64 = 0.4;
 const FLUSH: f64 = 0.6;
 const POLL: Duration = Duration::from_millis(20);
 
-/// What the disturbances met.
+/// The results of the disturbances.
 #[derive(Debug, Clone, Default)]
 pub struct Disturbed {
-    /// How the delivery ended.
+    /// The final state of the delivery.
     pub delivery: Delivery,
-    /// Pages done when the stack was restarted, when the messages were sent twice, when Redis was emptied.
+    /// Pages done at the restart of the stack, when the messages were sent twice, and when Redis was emptied.
     pub pages_done: [u64; 3],
-    /// Messages that were sent twice.
     pub doubled: u64,
     /// Pages that reconcile sent again.
     pub resumed: u64,
-    /// From the first look to the end of the delivery.
+    /// The time from the first look to the end of the delivery.
     pub took: Duration,
 }
 
-/// Disturbs a fan-out that has just begun, three times, and resumes it until it is done. The stack is another one afterwards.
+/// Disturbs a fan-out three times after its begin, and resumes it until it is done. Replaces the stack.
 pub async fn disturb(
     mut own: OwnStack,
     post: PostId,
@@ -53,7 +52,8 @@ pub async fn disturb(
     flush(own.stack.redis_url()).await?;
 
     loop {
-        // What is still queued is not missing: resumed only when it is gone, or the pages would be sent again and again.
+        // Queued pages are not missing. The fan-out is resumed only when the queue is empty, so that pages are not
+        // sent again and again.
         while own.fan_out_messages()? > 0 && started.elapsed() < limit {
             let now = status(&own.api, post).await?;
             progress.set(now.pages_done, now.pages, "");

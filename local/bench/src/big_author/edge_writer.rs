@@ -1,4 +1,4 @@
-//! Follow edges in bulk, past the API.
+//! Writes follow edges in bulk, without the API.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use tidemark::domain::ids::SHARDS;
 use tidemark::domain::{Edge, UserId};
 use tidemark::facts::{Tables, schema};
 
-/// Items that one BatchWriteItem takes.
+/// The largest number of items of a BatchWriteItem.
 const BATCH: usize = 25;
 const BATCHES_SIDE_BY_SIDE: usize = 16;
 const ATTEMPTS: u32 = 20;
@@ -19,10 +19,11 @@ const ATTEMPTS: u32 = 20;
 type Item = HashMap<String, AttributeValue>;
 type Request = HashMap<String, Vec<WriteRequest>>;
 
-/// Writes edges as following leaves them: both directions, and the counts on both sides.
+/// Writes edges in the form that a follow leaves: both directions, and the counts on both sides.
 ///
-/// Facts are written without their transaction: for measurements on an empty stack alone. Counts are put, not added to, so
-/// neither the followers nor the authors may have other edges, and all edges of one author or follower are written together.
+/// Facts are written without their transaction, so this is only for measurements on an empty stack. Counts are
+/// replaced, not increased. So followers and authors must not have other edges, and all edges of one author or
+/// follower must be written in one call.
 #[derive(Debug, Clone)]
 pub struct EdgeWriter {
     client: Client,
@@ -41,10 +42,11 @@ impl EdgeWriter {
         Self { client: Client::from_conf(config), tables }
     }
 
-    /// Writes live edges and their counts; `written` is told how many items of how many are in. Returns how many that were.
+    /// Writes live edges and their counts. Calls `written` with the number of written items and of all items. Returns
+    /// the number of items.
     ///
     /// # Errors
-    /// DynamoDB does not take an item; nothing is known of the others.
+    /// Fails if DynamoDB does not accept an item. Other items may have been written.
     pub async fn write(&self, edges: &[Edge], mut written: impl FnMut(u64, u64)) -> anyhow::Result<u64> {
         let counts = counts(edges);
         let both = edges.iter().flat_map(|edge| {
@@ -58,10 +60,10 @@ impl EdgeWriter {
         Ok(total)
     }
 
-    /// Writes an author's follower counts, shard by shard, without any edge.
+    /// Writes an author's follower counts, shard by shard, without edges.
     ///
     /// # Errors
-    /// DynamoDB does not take an item.
+    /// Fails if DynamoDB does not accept an item.
     pub async fn write_follower_counts(&self, author: UserId, counts: &[u64; 16]) -> anyhow::Result<()> {
         let counters = self.tables.counters.as_str();
         let items = (0..SHARDS).zip(counts).map(|(shard, &count)| (counters, Counter::Followers(author, shard).item(count)));
@@ -92,11 +94,11 @@ impl EdgeWriter {
                 return Ok(items);
             }
         }
-        bail!("DynamoDB keeps leaving items unprocessed")
+        bail!("DynamoDB leaves items unprocessed in every attempt")
     }
 }
 
-/// Whose count of what.
+/// The owner and kind of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Counter {
     Followings(UserId),
@@ -113,7 +115,7 @@ impl Counter {
     }
 }
 
-/// The counts that these edges imply.
+/// The counts of these edges.
 fn counts(edges: &[Edge]) -> HashMap<Counter, u64> {
     let mut counts = HashMap::with_capacity(edges.len());
     for edge in edges {
@@ -123,7 +125,7 @@ fn counts(edges: &[Edge]) -> HashMap<Counter, u64> {
     counts
 }
 
-/// Cuts what an iterator gives into vectors of a batch's size.
+/// Splits an iterator into vectors of a batch's size.
 struct Batches<I>(I);
 
 impl<I: Iterator> Iterator for Batches<I> {

@@ -1,4 +1,4 @@
-//! Making followers, and making some of them live.
+//! Makes followers, and makes some of them live.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::edge_writer::EdgeWriter;
 use tidemark_tools::progress::Progress;
 use tidemark_tools::verify::ledger::{Checks, Ledger};
 
-/// Followers whose edges are looked up.
+/// Followers in the sample of edges.
 const SAMPLE: usize = 1_000;
 const LOOKUPS_SIDE_BY_SIDE: usize = 16;
 const REBUILDS_SIDE_BY_SIDE: usize = 64;
 
-/// Writes all edges of the cast, as if everybody had followed now. Says how many items that were and how long it took.
+/// Writes all edges of the cast with the current time. Returns the number of items and the elapsed time.
 pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Result<(u64, Duration)> {
     let ids: Vec<UserId> = cast.authors().map(|author| author.id).collect();
     let heads = app.stores.posts.heads(&ids).await?;
@@ -39,7 +39,7 @@ pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Resul
     Ok((items, progress.finish()))
 }
 
-/// Compares a sample of the followers with what the facts say of them, in both directions.
+/// Compares a sample of the followers with the facts, in both directions.
 pub async fn compare(app: &App, author: &Author, random: &mut StdRng) -> anyhow::Result<Ledger> {
     let sample: Vec<UserId> = author.followers.choose_multiple(random, SAMPLE).copied().collect();
     let pairs: Vec<(UserId, UserId)> = sample.iter().map(|user| (*user, author.id)).collect();
@@ -65,7 +65,7 @@ pub async fn compare(app: &App, author: &Author, random: &mut StdRng) -> anyhow:
     Ok(ledger)
 }
 
-/// Gives these readers a view, as their first read would. Says how many have one, and how long it took.
+/// Gives these readers a view, as a first read does. Returns the number of views and the elapsed time.
 pub async fn enliven(app: &App, readers: &[UserId], title: &str) -> anyhow::Result<(u64, Duration)> {
     let mut progress = Progress::start(title, "readers");
     let mut snapshots = stream::iter(readers).map(|user| app.readers.snapshot(*user)).buffer_unordered(REBUILDS_SIDE_BY_SIDE);

@@ -1,4 +1,4 @@
-//! What publishing costs with few followers and with many.
+//! The cost of a publish with few followers and with many.
 
 use std::time::Duration;
 
@@ -13,16 +13,14 @@ use tidemark_tools::verify::latency::{Comparison, Sample};
 
 const WARM_UP: u32 = 5;
 
-/// An author and the followers that its counters say it has.
+/// An author, and the number of followers in the author's counters.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted {
-    /// The author.
     pub author: UserId,
-    /// The followers.
     pub followers: u64,
 }
 
-/// Both authors publish in turns, the order within a pair by chance. The time is the client's.
+/// Measures publishes of both authors in pairs. The order within a pair is random. The time is the client's.
 pub async fn measure(api: &Api, authors: [Counted; 2], publishes: u32, random: &mut StdRng) -> anyhow::Result<Comparison> {
     let mut took: [Vec<Duration>; 2] = Default::default();
     let mut progress = Progress::start("publish", "pairs");

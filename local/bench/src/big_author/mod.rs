@@ -1,8 +1,8 @@
-//! An author with a million followers, measured on a stack of its own.
+//! Measures an author with a million followers on a stack of its own.
 //!
-//! The followers are written straight into the facts, some of them are made live, and then the author publishes: what that
-//! costs the author, how long the fan-out takes, what it does to small authors meanwhile, and whether every reader has the
-//! post exactly once, also when the stack is disturbed in the middle of it.
+//! The followers are written as facts, some of them are made live, and then the author publishes. The measurement
+//! shows the cost of the publish, the duration of the fan-out, and its effect on small authors. It checks that every
+//! reader has the post exactly once, also after disturbances.
 
 pub mod beside;
 pub mod cast;

@@ -1,11 +1,10 @@
-//! What was measured, beside what it should be, and what was checked.
+//! The measured values with their aims, and the results of checks.
 
 use std::fmt;
 
 use tidemark_tools::text::thousands;
 use tidemark_tools::verify::ledger::Ledger;
 
-/// One measurement.
 #[derive(Debug, Clone)]
 struct Figure {
     what: String,
@@ -13,7 +12,6 @@ struct Figure {
     aim: String,
 }
 
-/// One check.
 #[derive(Debug, Clone)]
 struct Check {
     what: String,
@@ -21,7 +19,7 @@ struct Check {
     detail: String,
 }
 
-/// A run's summary. Aims are shown and do not fail it; checks do.
+/// The summary of a run. A failed check fails the run. A missed aim does not.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     figures: Vec<Figure>,
@@ -30,18 +28,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes a measurement.
+    /// Adds a measurement.
     pub fn figure(&mut self, what: impl Into<String>, value: impl Into<String>) {
         self.figures.push(Figure { what: what.into(), value: value.into(), aim: String::new() });
     }
 
-    /// Notes a ratio that should not be above `most`.
+    /// Adds a ratio whose aim is at most `most`.
     pub fn ratio(&mut self, what: impl Into<String>, ratio: f64, most: f64) {
         let missed = if ratio > most { ", missed" } else { "" };
         self.figures.push(Figure { what: what.into(), value: format!("{ratio:.2}"), aim: format!("aim ≤ {most}{missed}") });
     }
 
-    /// Checks that two numbers are the same.
+    /// Checks that two numbers are equal.
     pub fn equal(&mut self, what: impl Into<String>, expected: u64, got: u64) {
         let detail = match expected == got {
             true => thousands(got),
@@ -50,13 +48,13 @@ impl Report {
         self.checks.push(Check { what: what.into(), holds: expected == got, detail });
     }
 
-    /// Checks that two texts are the same.
+    /// Checks that two texts are equal.
     pub fn same(&mut self, what: impl Into<String>, expected: &str, got: &str) {
         let detail = if expected == got { got.to_owned() } else { format!("{got}, not {expected}") };
         self.checks.push(Check { what: what.into(), holds: expected == got, detail });
     }
 
-    /// Takes over the comparisons made for many users.
+    /// Adds the comparisons made for many users.
     pub fn compared(&mut self, what: impl Into<String>, ledger: &Ledger) {
         let holds = ledger.mismatched() == 0 && ledger.comparisons() > 0;
         let detail = format!("{} comparisons, {} mismatches", thousands(ledger.comparisons()), thousands(ledger.mismatched()));
@@ -64,7 +62,6 @@ impl Report {
         self.mismatches.extend(ledger.first().iter().map(ToString::to_string));
     }
 
-    /// Whether all checks hold.
     pub fn is_good(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
     }
@@ -103,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_compared_is_no_success() {
+    fn a_report_without_comparisons_fails() {
         let mut report = Report::default();
         report.compared("views", &Ledger::default());
         assert!(!report.is_good());

@@ -1,4 +1,4 @@
-//! The run: prepare, measure, check, one after the other.
+//! The run: prepare, measure, check.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,42 +23,41 @@ use tidemark_tools::progress::Progress;
 use tidemark_tools::text::{rate, short, thousands};
 use tidemark_tools::verify::latency::{Comparison, Sample};
 
-/// Readers without a view whose first read is looked at.
+/// Readers without a view whose first read is checked.
 const FIRST_READS: usize = 2_000;
 const PUBLISH_AIM: f64 = 1.5;
 const BESIDE_AIM: f64 = 3.0;
 const DRAIN_POLL: Duration = Duration::from_millis(100);
 
-/// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Followers of the big author.
     pub followers: usize,
-    /// How many of them have a view.
+    /// The number of them that have a view.
     pub live: usize,
-    /// Publishes of each author whose latency is compared.
+    /// The number of publishes of each compared author.
     pub publishes: u32,
-    /// Small authors that publish beside the fan-out.
+    /// Small authors that publish during the fan-out.
     pub beside: usize,
-    /// Disturb another fan-out afterwards.
+    /// Disturb a second fan-out afterwards.
     pub disturb: bool,
     /// How long a fan-out may take.
     pub limit: Duration,
-    /// What chance is made of.
+    /// The seed of the randomness.
     pub seed: u64,
-    /// The template that the stack embodies.
+    /// The path of the template.
     pub template: PathBuf,
 }
 
-/// Runs all of it on a stack of its own.
+/// Runs the measurement on a stack of its own.
 ///
 /// # Errors
-/// The stack does not start, or something is not answered; what is answered wrongly is in the report.
+/// Fails if the stack does not start or a request fails. The report has the results of wrong responses.
 pub async fn run(options: &Options) -> anyhow::Result<Report> {
     if options.live > options.followers {
-        bail!("of {} followers {} cannot be live", options.followers, options.live);
+        bail!("{} followers cannot have {} live ones", options.followers, options.live);
     }
-    let cast = Cast::of(options.followers, options.beside).context("not so many ids")?;
+    let cast = Cast::of(options.followers, options.beside).context("not enough ids")?;
     let own = OwnStack::start(options.template.clone()).await?;
     let mut run = Run { options, cast, random: StdRng::seed_from_u64(options.seed), report: Report::default() };
     run.prepare(&own).await?;
@@ -84,7 +83,7 @@ impl Run<'_> {
     async fn prepare(&mut self, own: &OwnStack) -> anyhow::Result<()> {
         let (app, readers) = (own.app("publish")?, own.app("read-feed")?);
         let big = self.cast.big.id;
-        // One post before anybody follows: readers with nothing to see would be remembered for minutes only.
+        // One post before any follow. Redis would remember readers without posts for minutes only.
         publish(&own.api, big, "Before").await?;
         let writer = EdgeWriter::new(own.stack.dynamodb_endpoint(), app.settings.tables.clone());
         let (items, took) = write(app, &writer, &self.cast).await?;
@@ -187,7 +186,7 @@ impl Run<'_> {
         self.report.figure("  pages sent again by reconcile", thousands(disturbed.resumed));
         self.delivered("disturbed fan-out", &disturbed.delivery);
 
-        // Redis was emptied: the live readers' views come back with their next read.
+        // Redis was emptied. The views of live readers are rebuilt by their next read.
         let readers = own.app("read-feed")?;
         let (live, took) = enliven(readers, self.live(), "live readers again").await?;
         self.report.equal("live readers again", self.options.live as u64, live);

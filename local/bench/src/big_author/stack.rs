@@ -1,4 +1,4 @@
-//! The stack that is measured: in this process, in RAM where that is possible, and gone afterwards.
+//! The measured stack. It runs in this process, in RAM if possible, and is removed afterwards.
 
 use std::path::{Path, PathBuf};
 
@@ -10,27 +10,25 @@ use tidemark_local::{Options, Stack};
 use tidemark_tools::api::Api;
 
 const IN_RAM: &str = "/dev/shm";
-/// Above any number of followers, so that posts are pushed.
+/// A threshold above any number of followers, so that posts are pushed.
 const NEVER_PULLED: u64 = 1 << 40;
-/// What its stream holds is the edges that were written past the API: they are no news to any view.
+/// The function whose stream has the edges that were written without the API. No view needs them.
 const PROJECTOR: &str = "relation-projector";
 
-/// A stack of its own.
+/// A stack with its own client.
 #[derive(Debug)]
 pub struct OwnStack {
-    /// The stack.
     pub stack: Stack,
-    /// A client of it.
     pub api: Api,
     options: Options,
     folder: TempDir,
 }
 
 impl OwnStack {
-    /// Starts one.
+    /// Starts a stack.
     ///
     /// # Errors
-    /// No folder can be made, or the stack does not start.
+    /// Fails if the folder cannot be created or the stack does not start.
     pub async fn start(template: PathBuf) -> anyhow::Result<Self> {
         let ram = Path::new(IN_RAM);
         let mut name = tempfile::Builder::new();
@@ -44,37 +42,37 @@ impl OwnStack {
         Ok(Self { stack, api, options, folder })
     }
 
-    /// Stops it, whatever it is doing, and starts it again on the same data; the client is a new one.
+    /// Stops the stack and starts it again on the same data, with a new client.
     ///
     /// # Errors
-    /// It does not stop, or not start again.
+    /// Fails if the stack does not stop or does not start again.
     pub async fn restart(self) -> anyhow::Result<Self> {
         self.stack.stop().await?;
         let (stack, api) = started(&self.options).await?;
         Ok(Self { stack, api, ..self })
     }
 
-    /// Stops it and removes its data.
+    /// Stops the stack and removes its data.
     ///
     /// # Errors
-    /// It does not stop, or the data cannot be removed.
+    /// Fails if the stack does not stop or the data cannot be removed.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stack.stop().await?;
         self.folder.close().context("cannot remove the stack's data")
     }
 
-    /// A function's view of the stores.
+    /// The stores in the form that a function uses.
     ///
     /// # Errors
-    /// There is no such function in this process.
+    /// Fails if the function does not run in this process.
     pub fn app(&self, function: &str) -> anyhow::Result<&App> {
         self.stack.app(function).with_context(|| format!("`{function}` does not run in this process"))
     }
 
-    /// How many messages of fan-outs are queued or being worked on.
+    /// The number of fan-out messages that are queued or in flight.
     ///
     /// # Errors
-    /// The stack does not tell.
+    /// Fails if the status of the stack cannot be read.
     pub fn fan_out_messages(&self) -> anyhow::Result<u64> {
         let status = self.stack.status()?;
         let counts = status.queues.get("FanOutQueue").context("the stack has no FanOutQueue")?;

@@ -1,4 +1,4 @@
-//! `make bench`: measures what views cost beside what they replace, on a Redis of its own.
+//! `make bench`: measures the cost of views and of the layouts that they replace, on a Redis of its own.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,29 +9,29 @@ use tidemark_tools::{Verdict, exit};
 
 /// Measures on a `redis-server` of its own, prints tables and writes the numbers as JSON.
 ///
-/// Exit code: 0 if all parts were measured; 2 if not.
+/// Exit code: 0 if all parts were measured; 2 otherwise.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Args {
-    /// What to measure; everything if not given.
+    /// The parts to measure. All parts if none is given.
     #[arg(value_enum)]
     part: Option<Part>,
-    /// Where the numbers go; `{part}` stands for the part's name.
+    /// The file for the numbers. `{part}` stands for the part's name.
     #[arg(long, value_name = "FILE", default_value = "docs/benchmarks/{part}.json")]
     out: PathBuf,
-    /// Readers over whom memory is averaged.
+    /// The number of readers over which memory is averaged.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     readers: u32,
-    /// Followers who are delivered to, all with a live feed; a fifth as many with a full one.
+    /// The number of followers of a delivery, all with a live feed. A fifth of them are measured with a full feed.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
     followers: u32,
-    /// Rounds over which a median is taken.
+    /// The number of rounds over which a median is taken.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
     /// Calls of each kind in a round.
     #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
-    /// What chance is made of.
+    /// Seed of the randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The `redis-server` to start.

@@ -1,4 +1,5 @@
-//! `make big-author [N=followers] [LIVE=readers]`: what an author with a million followers costs, on a stack of its own.
+//! `make big-author [N=followers] [LIVE=readers]`: measures an author with a million followers, on a stack of its
+//! own.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,39 +10,39 @@ use tidemark_bench::big_author::run::{Options, run};
 use tidemark_tools::{Verdict, exit};
 use tracing_subscriber::EnvFilter;
 
-/// Measures an author with very many followers, on a stack of its own that is gone afterwards.
+/// Measures an author with very many followers, on a temporary stack of its own.
 ///
-/// The followers are written straight into the facts, some are made live. Then: publish latency against an author with ten
-/// followers, one whole fan-out with small authors publishing beside it, and whether every reader has the post once. Exit code:
-/// 0 if all checks hold, whether or not the aims are met; 1 if one does not; 2 if it could not run.
+/// The followers are written as facts, and some are made live. The run measures publish latency against an author
+/// with ten followers, and one whole fan-out while small authors publish. It checks that every reader has the post
+/// once. Exit code: 0 if all checks hold, whether or not the aims are met; 1 if a check fails; 2 if it could not run.
 #[derive(Debug, Parser)]
 #[command(name = "big-author")]
 struct Args {
     /// Followers of the author.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=30_000_000))]
     followers: u32,
-    /// How many of them are live: have a view that the fan-out reaches.
+    /// The number of live followers, which have a view that the fan-out reaches.
     #[arg(long, default_value_t = 100_000)]
     live: u32,
-    /// How often each of the two authors publishes whose latency is compared.
+    /// The number of publishes of each of the two compared authors.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     publishes: u32,
-    /// Small authors that publish once each beside the fan-out.
+    /// The number of small authors that publish once each during the fan-out.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     beside: u16,
-    /// Afterwards one more fan-out, with the stack restarted, all its messages sent twice and Redis emptied in the middle of it.
+    /// Run a second fan-out with a restart of the stack, all its messages sent twice, and Redis emptied.
     #[arg(long)]
     disturb: bool,
     /// How long a fan-out may take.
     #[arg(long, default_value_t = 1_800, value_name = "SECONDS")]
     limit: u64,
-    /// What chance is made of; printed, so that a run can be repeated.
+    /// Seed of the randomness. The run prints it, so that it can be repeated.
     #[arg(long)]
     seed: Option<u64>,
-    /// The template to embody.
+    /// Path of the template.
     #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
     template: PathBuf,
-    /// What is logged, in the syntax of `tracing_subscriber::EnvFilter`.
+    /// Log filter, in the syntax of `tracing_subscriber::EnvFilter`.
     #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error")]
     log: String,
 }

@@ -1,4 +1,4 @@
-//! What a server says of itself: the answer of INFO.
+//! The response of INFO.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -7,7 +7,6 @@ use anyhow::Context;
 
 const COMMAND: &str = "cmdstat_";
 
-/// The fields of one answer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Info {
     fields: HashMap<String, String>,
@@ -19,24 +18,22 @@ impl Info {
         Self { fields: fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect() }
     }
 
-    /// A field as text.
     pub(super) fn text(&self, name: &str) -> anyhow::Result<&str> {
         self.fields.get(name).map(String::as_str).with_context(|| format!("INFO has no {name}"))
     }
 
-    /// A field as a number.
     pub(super) fn number<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
         let text = self.text(name)?;
         text.parse().ok().with_context(|| format!("{name} is {text:?} in INFO"))
     }
 
-    /// CPU time of the thread that runs the commands, in µs; `None` where the server does not tell.
+    /// CPU time of the thread that runs the commands, in µs. `None` if the server does not report it.
     pub(super) fn main_thread_us(&self) -> Option<f64> {
         let seconds = |name: &str| self.number::<f64>(name).ok();
         Some((seconds("used_cpu_user_main_thread")? + seconds("used_cpu_sys_main_thread")?) * 1e6)
     }
 
-    /// The commands run since the statistics were reset and the time that each took in all, in µs.
+    /// The commands since the last reset of the statistics, each with its total time in µs.
     pub(super) fn commands(&self) -> HashMap<&str, u64> {
         let usec = |value: &str| value.split(',').find_map(|part| part.strip_prefix("usec=")?.parse().ok());
         self.fields.iter().filter_map(|(name, value)| Some((name.strip_prefix(COMMAND)?, usec(value)?))).collect()

@@ -1,6 +1,7 @@
-//! Benchmarks on a `redis-server` of their own: what is measured and what it is compared with are loaded in the same server in the same run.
+//! Benchmarks on a `redis-server` of their own. The measured data and the data for comparison are loaded into the
+//! same server in the same run.
 //!
-//! Unlike the other tools these call the code that they measure.
+//! Unlike the other tools, these call the code that they measure.
 
 mod fan_out;
 mod info;
@@ -18,36 +19,34 @@ use clap::ValueEnum;
 use self::report::Report;
 use self::server::Server;
 
-/// One benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Memory and read cost of views.
     Views,
-    /// Delivery to many followers, and what readers feel of it.
+    /// Delivery to many followers, and its effect on a reader's latency.
     FanOut,
 }
 
-/// How to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the numbers go; `{part}` stands for the part's name.
+    /// The file for the numbers. `{part}` stands for the part's name.
     pub out: PathBuf,
-    /// Readers over whom memory is averaged.
+    /// The number of readers over which memory is averaged.
     pub readers: usize,
-    /// Followers who are delivered to, all with a live feed; a fifth as many with a full one.
+    /// The number of followers of a delivery, all with a live feed. A fifth of them are measured with a full feed.
     pub followers: usize,
-    /// Rounds over which a median is taken.
+    /// The number of rounds over which a median is taken.
     pub rounds: u32,
     /// Calls of each kind in a round.
     pub calls: u32,
-    /// What chance is made of.
+    /// The seed of the randomness.
     pub seed: u64,
     /// The `redis-server` to start.
     pub redis_server: PathBuf,
 }
 
 impl Part {
-    /// All of them, in the order in which they run.
+    /// All parts in the order in which they run.
     pub const ALL: [Self; 2] = [Self::Views, Self::FanOut];
 
     /// The name in arguments and files.
@@ -59,10 +58,10 @@ impl Part {
     }
 }
 
-/// Measures these parts, prints each one's tables and writes its numbers.
+/// Measures these parts, prints the tables of each and writes its numbers.
 ///
-/// # Errors
-/// `redis-server` is missing or fails, an answer is not the expected one, or a file cannot be written.
+/// # Errors Fails if `redis-server` is missing or fails, if a response is not the expected one, or if a file cannot
+/// be written.
 pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let files = report::files(parts, &options.out)?;
     let server = Server::start(&options.redis_server).await?;

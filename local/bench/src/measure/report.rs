@@ -1,4 +1,4 @@
-//! Where results go: tables on stdout, numbers in a JSON file.
+//! The output: tables on stdout, numbers in a JSON file.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,9 +11,9 @@ use super::Part;
 
 const PLACEHOLDER: &str = "{part}";
 
-/// What a part found: tables as text, all numbers as JSON.
+/// The results of a part: tables as text, all numbers as JSON.
 pub(super) trait Report: fmt::Display {
-    /// The numbers, their names in the order of their fields.
+    /// The numbers as JSON, in the order of the fields.
     fn json(&self) -> serde_json::Result<String>;
 }
 
@@ -23,7 +23,7 @@ impl<T: Serialize + fmt::Display> Report for T {
     }
 }
 
-/// One file per part, known before anything is measured.
+/// The file of each part. It is checked before the first measurement.
 pub(super) fn files(parts: &[Part], out: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let out = out.to_str().context("--out is not UTF-8")?;
     let files: Vec<PathBuf> = parts.iter().map(|part| out.replace(PLACEHOLDER, part.name()).into()).collect();
@@ -33,7 +33,7 @@ pub(super) fn files(parts: &[Part], out: &Path) -> anyhow::Result<Vec<PathBuf>> 
     Ok(files)
 }
 
-/// Writes a picture beside the numbers.
+/// Writes a chart next to the numbers.
 pub(super) fn picture(svg: &str, file: &Path) -> anyhow::Result<()> {
     let file = file.with_extension("svg");
     if let Some(folder) = file.parent() {

@@ -1,4 +1,4 @@
-//! The `redis-server` that is measured, and how its memory is read.
+//! The measured `redis-server`, and its memory usage.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use tidemark::views::{Redis as Views, RedisOptions};
 use super::info::Info;
 use tidemark_local::{Redis, RedisData, RedisSetup};
 
-/// Loading may keep the server from answering for longer than readers would wait.
+/// A longer timeout than a reader's, because a load may keep the server busy.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Commands that are sent before the first answer is awaited.
+/// Commands that are sent before the first response is awaited.
 const PIPELINE: usize = 2_000;
-/// Memory is settled when so many readings in a row are the same.
+/// Memory is stable when this number of consecutive readings are equal.
 const SAME_READINGS: usize = 3;
 const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A `redis-server` with the default configuration that keeps nothing, its files in a temporary folder.
+/// A `redis-server` with the default configuration and without persistence. Its files are in a temporary folder.
 #[derive(Debug)]
 pub(super) struct Server {
     redis: Redis,
@@ -44,13 +44,12 @@ impl Server {
         self.redis.options().url
     }
 
-    /// Tidemark's own views on it.
+    /// Tidemark's own views on this server.
     pub(super) fn views(&self) -> anyhow::Result<Views> {
         let options = RedisOptions { connect_timeout: PATIENCE, response_timeout: PATIENCE, ..self.redis.options() };
         Views::new(&options).context("cannot use the server's URL")
     }
 
-    /// A plain connection.
     pub(super) async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let client = Client::open(self.url())?;
@@ -61,13 +60,13 @@ impl Server {
         info(&mut self.connect().await?, sections).await
     }
 
-    /// Forgets all data; functions stay loaded.
+    /// Deletes all data. Functions stay loaded.
     pub(super) async fn flush(&self) -> anyhow::Result<()> {
         Ok(redis::cmd("FLUSHALL").arg("SYNC").query_async(&mut self.connect().await?).await?)
     }
 
-    /// `used_memory` when nobody else is connected and nothing moves any more. What the server keeps of commands that have run (latency
-    /// histograms, the slow log) is dropped first: it grows with what was called, not with what is stored.
+    /// `used_memory` when no other client is connected and the value is stable. First drops what the server keeps of
+    /// commands (latency histograms, the slow log), because that grows with calls and not with data.
     pub(super) async fn settled_memory(&self) -> anyhow::Result<u64> {
         let mut connection = self.connect().await?;
         let settled = async {
@@ -90,24 +89,24 @@ impl Server {
         };
         match tokio::time::timeout(SETTLED_WITHIN, settled).await {
             Ok(memory) => memory,
-            Err(_) => bail!("the server's memory does not settle"),
+            Err(_) => bail!("the server's memory does not become stable"),
         }
     }
 }
 
-/// These sections of INFO.
+/// Reads these sections of INFO.
 pub(super) async fn info(connection: &mut MultiplexedConnection, sections: &[&str]) -> anyhow::Result<Info> {
     let text: String = redis::cmd("INFO").arg(sections).query_async(connection).await?;
     Ok(Info::parse(&text))
 }
 
-/// Starts statistics anew.
+/// Resets the statistics.
 pub(super) async fn reset(connection: &mut MultiplexedConnection) -> anyhow::Result<()> {
     redis::pipe().cmd("CONFIG").arg("RESETSTAT").cmd("SLOWLOG").arg("RESET").exec_async(connection).await?;
     Ok(())
 }
 
-/// Runs all commands, many on their way at a time; their answers in order.
+/// Runs all commands in pipelines. Returns their responses in order.
 pub(super) async fn run_all<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     commands: &[Cmd],

@@ -1,6 +1,6 @@
-//! What is computed from measurements.
+//! Statistics of measurements.
 
-/// The middle value, the mean of the two middle ones when their number is even; `None` of nothing.
+/// The middle value, or the mean of the two middle values. `None` for an empty list.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -8,12 +8,12 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(if values.len().is_multiple_of(2) { (values[values.len() / 2 - 1] + upper) / 2.0 } else { upper })
 }
 
-/// How many times `one` is of `other`; `None` when that is nothing.
+/// The ratio of `one` to `other`. `None` if `other` is 0.
 pub(super) fn ratio(one: f64, other: f64) -> Option<f64> {
     (other > 0.0).then(|| round(one / other))
 }
 
-/// To two decimals: more is noise, and files of two runs are easier to compare.
+/// Rounds to two decimals. More would be noise, and two decimals make runs easier to compare.
 pub(super) fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -1,4 +1,4 @@
-//! Tables that read well in a terminal and are Markdown.
+//! Tables in Markdown with aligned columns.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table with these columns; numbers are aligned to the right.
+    /// A table with these columns. Numbers are aligned to the right.
     pub(super) fn new(texts: &[&str], numbers: &[&str]) -> Self {
         let header = texts.iter().chain(numbers).map(|&name| name.to_owned()).collect();
         Self { texts: texts.len(), rows: vec![header] }
     }
 
-    /// Adds a row, which has a cell for every column.
+    /// Adds a row. It must have a cell for every column.
     pub(super) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         debug_assert_eq!(cells.len(), self.rows[0].len());

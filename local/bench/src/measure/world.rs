@@ -1,4 +1,4 @@
-//! What is loaded: some readers who all follow the same authors and have read nothing since.
+//! The loaded data: readers who follow the same authors and have read nothing since.
 
 use std::collections::BTreeSet;
 
@@ -8,54 +8,53 @@ use serde::Serialize;
 use tidemark::domain::feed::{BACKLOG, FEED_CAP};
 use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Seq, Timestamp, UserId};
 
-/// The first post of all, in ms.
+/// The time of the first post, in ms.
 const START_MS: u64 = 1_720_000_000_000;
-/// Milliseconds in a day.
 pub(super) const DAY_MS: u64 = 86_400_000;
-/// All authors together publish so many posts a day.
+/// Posts of all authors together in a day.
 pub(super) const POSTS_A_DAY: usize = 100;
 const STEP_MS: u64 = DAY_MS / POSTS_A_DAY as u64;
-/// Most posts that an author had before the follow.
+/// The largest number of an author's posts before the follow.
 const MOST_EARLIER: u64 = 5_000;
-/// Every so manieth reader has a small id.
+/// One reader out of this number has a small id.
 const SMALL_EVERY: usize = 4;
 
-/// How many authors a reader follows, and how many posts of each are unread.
+/// The number of authors that a reader follows, and of unread posts of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Shape {
     pub(super) authors: usize,
     pub(super) posts: u64,
 }
 
-/// Which ids authors have.
+/// The kind of the authors' ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Ids {
-    /// At most eight digits.
+    /// Ids of at most eight digits.
     #[serde(rename = "up_to_10^8")]
     UpTo100Million,
-    /// Above 2^53: the longest there are.
+    /// Ids above 2^53, which are the longest.
     #[serde(rename = "above_2^53")]
     Above2To53,
 }
 
-/// Since when authors are followed.
+/// The time of the follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Followed {
-    /// Before their first post.
+    /// Before the authors' first post.
     FromTheFirstPost,
-    /// After up to 5,000 posts, of which the newest hundred are shown as read.
+    /// After up to 5,000 posts. The newest 100 of them are shown as read.
     Later,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Author {
     id: UserId,
-    /// Posts before the follow.
+    /// The number of posts before the follow.
     base: Seq,
 }
 
-/// Readers, authors and posts, the same whenever the seed is.
+/// Readers, authors and posts. They depend only on the seed.
 #[derive(Debug, Clone)]
 pub(super) struct World {
     pub(super) readers: Vec<UserId>,
@@ -68,9 +67,9 @@ pub(super) struct World {
 pub(super) struct Facts {
     pub(super) edges: Vec<Edge>,
     pub(super) authors: Vec<(UserId, AuthorState)>,
-    /// The newest entries of the feed, oldest first, at most the cap.
+    /// The newest entries of the feed up to the cap, oldest first.
     pub(super) entries: Vec<FeedKey>,
-    /// The lowest of them, when there are more.
+    /// The lowest of the entries, if the feed has more.
     pub(super) low: Option<FeedKey>,
 }
 
@@ -112,22 +111,22 @@ impl World {
         unread
     }
 
-    /// What the facts say of this reader when nothing has been published since the follow.
+    /// The facts of this reader right after the follow, before later posts.
     pub(super) fn facts_at_the_follow(&self, user: UserId) -> Facts {
         self.facts(user, 0)
     }
 
-    /// What the facts say of this reader now.
+    /// The current facts of this reader.
     pub(super) fn facts_now(&self, user: UserId) -> Facts {
         self.facts(user, self.posts)
     }
 
-    /// When a reader of all this comes: after the last post.
+    /// The time of the reads: after the last post.
     pub(super) fn now(&self) -> Timestamp {
         self.at(self.posts as i64 + 1, 0)
     }
 
-    /// A feed as long as one gets: the newest posts, oldest first.
+    /// The longest possible feed: the newest posts, oldest first.
     pub(super) fn newest(&self) -> Vec<FeedKey> {
         let posts = self.posts();
         posts[posts.len().saturating_sub(FEED_CAP)..].to_vec()
@@ -156,7 +155,7 @@ impl World {
         Edge { user, author: author.id, following: true, since, rev, base: author.base, floor: head.backlog_floor() }
     }
 
-    /// The authors take turns in publishing; turn 1 is the first after the follow.
+    /// Authors publish in turns. Turn 1 is the first after the follow.
     fn turns(&self, turns: std::ops::RangeInclusive<i64>) -> Vec<FeedKey> {
         let post = |turn: i64, place: usize| {
             let Author { id, base } = self.authors[place];
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_is_cut_says_where() {
+    fn a_cut_feed_has_its_lowest_entry() {
         let shape = Shape { authors: 10, posts: 150 };
         let world = World::new(shape, Ids::UpTo100Million, Followed::FromTheFirstPost, 1, 7);
         let facts = world.facts_now(world.readers[0]);

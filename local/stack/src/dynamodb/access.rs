@@ -1,4 +1,4 @@
-//! Which items and partitions a request touches.
+//! The items and partitions that a request touches.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use crate::template::Table;
 
-/// The key attributes of the tables, by table name.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     tables: HashMap<String, Keys>,
@@ -16,7 +15,6 @@ pub(super) struct Schema {
 struct Keys {
     hash: String,
     range: Option<String>,
-    /// Partition key attributes of the indexes.
     indexes: HashMap<String, String>,
 }
 
@@ -67,17 +65,17 @@ impl Schema {
     }
 }
 
-/// One item, or the partition of a query.
+/// One item, or the partition that a query reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Touched {
     pub(super) table: String,
-    /// The table, or its index, and the partition key's value.
+    /// The table or index, and the value of the partition key.
     pub(super) partition: String,
-    /// The partition and the sort key's value.
+    /// The partition and the value of the sort key.
     pub(super) item: Option<String>,
 }
 
-/// What kind of request it is, as far as limits are concerned.
+/// The kind of a request. Limits differ by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -102,7 +100,7 @@ impl Kind {
     }
 }
 
-/// A request's items in its own order. A scan touches no partition in particular.
+/// The items of a request, in the request's order. A scan touches no specific partition.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) kind: Kind,
@@ -110,7 +108,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// `None` for what is no request for items.
+    /// Returns `None` if the operation does not read or write items.
     pub(super) fn of(schema: &Schema, operation: &str, request: &Value) -> Option<Self> {
         let table = request.get("TableName").and_then(Value::as_str).unwrap_or_default();
         let one = |attributes: &str| request.get(attributes).and_then(|key| schema.item(table, key)).into_iter().collect();
@@ -143,7 +141,7 @@ fn batch(schema: &Schema, request: &Value) -> Vec<Touched> {
     entries(request).into_iter().filter_map(|(table, entry)| schema.item(table, attributes(entry))).collect()
 }
 
-/// The keys or writes of a batch with their tables.
+/// Lists the keys or writes of a batch with their tables.
 fn entries(request: &Value) -> Vec<(&str, &Value)> {
     let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
     tables
@@ -159,7 +157,7 @@ fn attributes(entry: &Value) -> &Value {
     put.or_else(|| entry.pointer("/DeleteRequest/Key")).unwrap_or(entry)
 }
 
-/// Parts a batch: the items to do, and those to leave, each in the form of `RequestItems`.
+/// Splits a batch into the items to process and the items to leave unprocessed, each in the form of `RequestItems`.
 pub(super) fn part(schema: &Schema, request: &Value, mut leave: impl FnMut(&Touched) -> bool) -> (Value, Value) {
     let (mut done, mut left) = (Map::new(), Map::new());
     let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_parted_into_what_is_done_and_what_is_left() {
+    fn a_batch_is_split_into_processed_and_unprocessed_items() {
         let keys = [json!({ "counter": { "S": "a" } }), json!({ "counter": { "S": "b" } })];
         let request = json!({ "RequestItems": { "CountersTable": { "Keys": keys, "ConsistentRead": true } } });
         let is_b = |touched: &Touched| touched.partition.contains("\"b\"");

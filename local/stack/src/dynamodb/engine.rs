@@ -1,9 +1,8 @@
-//! Operations by name: the typed calls of the embedded engine behind the JSON of the protocol.
+//! Dispatches operations by name: JSON of the protocol to typed calls of the embedded engine.
 
 use dynoxide::{Database, DynoxideError};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// An answer of the protocol.
 #[derive(Clone, Debug)]
 pub(super) struct Response {
     pub(super) status: u16,
@@ -11,7 +10,6 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// An error by its code, with this message.
     pub(super) fn error(code: &str, message: &str) -> Self {
         let body = serde_json::json!({ "__type": full_type(code), "message": message });
         Self { status: status_of(code), body: body.to_string() }
@@ -22,7 +20,6 @@ impl Response {
     }
 }
 
-/// The status of an error code.
 fn status_of(code: &str) -> u16 {
     match code {
         "InternalServerError" | "InternalFailure" | "InternalError" => 500,
@@ -59,7 +56,7 @@ macro_rules! operations {
     };
 }
 
-/// Performs an operation. It blocks the thread until it is done.
+/// Performs an operation. The call blocks its thread until the operation is done.
 pub(super) fn perform(database: &Database, operation: &str, body: &str) -> Response {
     let result = operations! { database, operation, body,
         "GetItem" => get_item,

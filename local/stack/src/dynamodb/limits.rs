@@ -1,4 +1,4 @@
-//! DynamoDB's limits: what a partition gives in a second, and transactions that meet on an item.
+//! DynamoDB's limits: the throughput of a partition, and conflicts between transactions.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::access::{Access, Kind, Touched};
 
-/// Units that one partition key value gives in a second.
+/// Capacity units for each partition key value and second.
 const WRITE_UNITS: f64 = 1_000.0;
 const READ_UNITS: f64 = 3_000.0;
-/// Buckets beyond which those that are full again are forgotten.
+/// Above this number of buckets, full buckets are dropped.
 const FORGET_AT: usize = 50_000;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -41,15 +41,15 @@ fn rate(write: bool) -> f64 {
     if write { WRITE_UNITS } else { READ_UNITS }
 }
 
-/// A token bucket for each partition key value and direction. A request is let in while there is anything in the bucket, and what it has
-/// consumed is taken out afterwards, so the bucket may owe.
+/// A token bucket for each partition key value and direction. A request is accepted while the bucket is not empty.
+/// The consumed units are taken out afterwards, so the content of a bucket can be negative.
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
     buckets: Mutex<HashMap<(String, bool), Bucket>>,
 }
 
 impl Partitions {
-    /// Whether the partition gives nothing at the moment.
+    /// Returns true if the partition has no capacity left at `now`.
     pub(super) fn is_exhausted(&self, partition: &str, write: bool, now: Instant) -> bool {
         lock(&self.buckets).get_mut(&(partition.to_owned(), write)).is_some_and(|bucket| {
             bucket.refill(rate(write), now);
@@ -57,7 +57,7 @@ impl Partitions {
         })
     }
 
-    /// Takes out what a request has consumed: `units` by table, in equal parts from the items of each.
+    /// Subtracts the consumed capacity. `units` is by table; each item of a table pays an equal part.
     pub(super) fn charge(&self, access: &Access, units: &HashMap<String, f64>, now: Instant) {
         let write = access.kind.writes();
         let mut buckets = lock(&self.buckets);
@@ -70,7 +70,8 @@ impl Partitions {
         for touched in &access.touched {
             let items = access.touched.iter().filter(|other| other.table == touched.table).count();
             let least = if access.kind.is_transaction() { 2.0 } else { 1.0 };
-            // Without a figure the request was refused by a condition, which costs all the same.
+            // A response without a number means that a condition refused the request. Such a request costs capacity
+            // too.
             let units = units.get(&touched.table).map_or(least, |units| units / items.max(1) as f64);
             let bucket = buckets.entry((touched.partition.clone(), write)).or_insert_with(|| Bucket::full(rate(write), now));
             bucket.refill(rate(write), now);
@@ -79,7 +80,7 @@ impl Partitions {
     }
 }
 
-/// What a response says it has consumed, by table and without its indexes.
+/// Returns the consumed capacity from a response, by table and without the table's indexes.
 pub(super) fn consumed(response: &Value) -> HashMap<String, f64> {
     let capacity = response.get("ConsumedCapacity");
     let list = match capacity {
@@ -106,16 +107,16 @@ struct Ongoing {
     tokens: HashSet<String>,
 }
 
-/// Items that are being written, and by what.
+/// The items that are being written, and the requests that write them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transactions(Arc<Mutex<Ongoing>>);
 
-/// Why a request has to be refused.
+/// The reason to refuse a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
-    /// For each item, whether a write of it is going on.
+    /// For each item, true if another request is writing it.
     Items(Vec<bool>),
-    /// The same transaction, by its token, is going on.
+    /// A transaction with the same token has not ended.
     InProgress,
 }
 
@@ -126,8 +127,8 @@ impl Transactions {
         touched.item.as_ref().and_then(|item| ongoing.items.get(item)).is_some_and(|writers| writers.transactions > 0)
     }
 
-    /// Notes the items that a request writes until the result is dropped, unless it meets another one as AWS defines it: a write or a
-    /// transaction meets a transaction, a transaction that reads meets any write.
+    /// Registers the items that a request writes until the result is dropped. Fails on a conflict as AWS defines it:
+    /// a write or a transaction conflicts with a transaction, and a transaction that reads conflicts with any write.
     pub(super) fn begin(&self, access: &Access, token: Option<&str>) -> Result<Ongoings, Conflict> {
         let mut ongoing = lock(&self.0);
         let token = token.filter(|_| access.kind == Kind::TransactionWrite).map(str::to_owned);
@@ -160,7 +161,7 @@ impl Transactions {
     }
 }
 
-/// The items that one request writes.
+/// The items that one request writes. Dropping the value releases them.
 #[derive(Debug)]
 pub(super) struct Ongoings {
     all: Transactions,
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_gives_its_units_a_second_and_owes_what_was_too_much() {
+    fn a_partition_refuses_requests_until_its_overdraft_is_refilled() {
         let (partitions, start) = (Partitions::default(), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
         let write = access(Kind::Write, &["a"]);
@@ -208,24 +209,24 @@ mod tests {
         assert!(!partitions.is_exhausted("T/p", true, start), "one unit is left");
         charge(501.0);
         assert!(partitions.is_exhausted("T/p", true, start));
-        assert!(!partitions.is_exhausted("T/p", false, start), "reads are counted apart");
+        assert!(!partitions.is_exhausted("T/p", false, start), "reads have a bucket of their own");
         assert!(!partitions.is_exhausted("T/other", true, start));
-        assert!(partitions.is_exhausted("T/p", true, at(499)), "it still owes");
+        assert!(partitions.is_exhausted("T/p", true, at(499)), "the bucket is still negative");
         assert!(!partitions.is_exhausted("T/p", true, at(505)));
     }
 
     #[test]
-    fn transactions_meet_as_in_the_documentation() {
+    fn transactions_conflict_as_documented() {
         let transactions = Transactions::default();
         let begin = |kind, items: &[&str]| transactions.begin(&access(kind, items), None);
         let first = begin(Kind::TransactionWrite, &["a", "b"]).unwrap();
         assert_eq!(begin(Kind::TransactionWrite, &["c", "b"]).unwrap_err(), Conflict::Items(vec![false, true]));
-        assert!(begin(Kind::TransactionWrite, &["c"]).is_ok(), "what was refused holds nothing");
+        assert!(begin(Kind::TransactionWrite, &["c"]).is_ok(), "a refused request holds no item");
         assert_eq!(begin(Kind::Write, &["a"]).unwrap_err(), Conflict::Items(vec![true]));
         assert!(begin(Kind::Read, &["a"]).is_ok());
         drop(first);
         let write = begin(Kind::Write, &["a"]).unwrap();
-        assert!(begin(Kind::TransactionWrite, &["a"]).is_ok(), "a write is no obstacle for a transaction that writes");
+        assert!(begin(Kind::TransactionWrite, &["a"]).is_ok(), "a plain write does not block a transaction that writes");
         assert_eq!(begin(Kind::TransactionRead, &["a"]).unwrap_err(), Conflict::Items(vec![true]));
         drop(write);
         assert!(begin(Kind::TransactionRead, &["a"]).is_ok());

@@ -1,8 +1,9 @@
-//! DynamoDB with streams on a loopback port: `dynoxide` in this process, served over HTTP from a thread of its own, so that the
-//! real SDK speaks to it and its blocking calls hold up nobody else.
+//! DynamoDB with streams on a loopback port: `dynoxide` in this process, served over HTTP.
 //!
-//! The endpoint is our own (`service`), not dynoxide's: faults and weather come between a request and the engine, and a second HTTP
-//! hop would cost every request of a calm stack.
+//! The server has threads of its own, because calls of the engine block. The real SDK connects to it.
+//!
+//! The endpoint is this crate's (`service`), not dynoxide's. Faults and weather act between a request and the engine.
+//! A second HTTP hop would slow every request of a calm stack.
 
 mod access;
 mod engine;
@@ -26,17 +27,16 @@ pub(crate) use streams::{Record, StreamLog};
 
 use crate::{http_server, stop::Stop, template::Table, weather::Surroundings};
 
-/// DynamoDB accepts bodies of up to 16 MB.
 const BODY_LIMIT: usize = 16 << 20;
-/// How often expired items are removed and consumed stream records dropped.
+/// The interval between two removals of expired items and consumed stream records.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// `_stream_records` comes without an index, which makes every write to a table with a stream read all earlier records.
+/// dynoxide creates `_stream_records` without an index. Every write to a table with a stream then reads all earlier
+/// records.
 const STREAM_INDEXES: &str = "
     CREATE INDEX IF NOT EXISTS _local_stream_by_table ON _stream_records (table_name, CAST(sequence_number AS INTEGER));
     CREATE INDEX IF NOT EXISTS _local_stream_by_shard ON _stream_records (table_name, shard_id, CAST(sequence_number AS INTEGER));";
 
-/// The running engine.
 pub(crate) struct DynamoDb {
     endpoint: String,
     path: PathBuf,
@@ -53,17 +53,17 @@ impl std::fmt::Debug for DynamoDb {
 }
 
 impl DynamoDb {
-    /// Opens or creates the database file and serves it. Returns once requests can be sent.
+    /// Opens or creates the database file and serves it. Returns when the endpoint accepts requests.
     pub(crate) fn start(path: &Path, workers: usize, surroundings: &Surroundings) -> Result<Self> {
         let name = path.to_str().ok_or_else(|| anyhow!("the data directory's path must be UTF-8"))?;
         let database = Database::new(name).with_context(|| format!("cannot open {}", path.display()))?;
-        // dynoxide's way to `synchronous=NORMAL`: a killed process loses nothing, a power cut may lose the last moments.
+        // This sets `synchronous=NORMAL`: a killed process loses nothing, a power failure may lose the last writes.
         database.disable_bulk_loading().context("cannot configure the database")?;
         Connection::open(path)
             .and_then(|connection| connection.execute_batch(STREAM_INDEXES))
             .context("cannot index the stream records")?;
 
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no loopback port for DynamoDB")?;
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("cannot bind a loopback port for DynamoDB")?;
         listener.set_nonblocking(true)?;
         let endpoint = format!("http://{}", listener.local_addr()?);
         let stop = Stop::new();
@@ -72,7 +72,7 @@ impl DynamoDb {
             .thread_name("local-dynamodb")
             .enable_all()
             .build()
-            .context("no threads for DynamoDB")?;
+            .context("cannot start the threads of DynamoDB")?;
         let schema = Arc::new(RwLock::default());
         let service = service::Service::new(database.clone(), Arc::clone(&schema), surroundings.clone());
         let signal = stop.clone();
@@ -83,34 +83,32 @@ impl DynamoDb {
                     Err(error) => tracing::error!(%error, "the DynamoDB endpoint failed"),
                 }
             });
-            // A client that keeps a request open must not keep the stack from ending.
+            // A client that keeps a request open must not delay the end of the stack.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
         Ok(Self { endpoint, path: path.to_owned(), database, schema, stop, threads: vec![server] })
     }
 
-    /// Where it listens.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Creates what is missing of a table: the table, its indexes, its stream, its expiry.
+    /// Creates the missing parts of a table: the table, its indexes, its stream, its expiry.
     pub(crate) fn ensure(&self, table: &Table) -> Result<()> {
         self.schema.write().unwrap_or_else(PoisonError::into_inner).add(table);
         tables::ensure(&self.database, table).with_context(|| format!("table `{}`", table.logical_id))
     }
 
-    /// The ARN of a table's current stream.
     pub(crate) fn stream_arn(&self, table: &Table) -> Result<String> {
         tables::stream_arn(&self.database, &table.name)
     }
 
-    /// A reader of the stream records, on a connection of its own.
+    /// Opens a reader of the stream records, with a connection of its own.
     pub(crate) fn streams(&self) -> Result<StreamLog> {
         StreamLog::open(&self.path)
     }
 
-    /// Starts removing expired items and the stream records that `log` says are consumed.
+    /// Starts to remove expired items, and stream records that `log` reports as consumed.
     pub(crate) fn keep_tidy(&mut self, log: Arc<StreamLog>) -> Result<()> {
         let (database, stop) = (self.database.clone(), self.stop.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -130,7 +128,7 @@ impl DynamoDb {
         Ok(())
     }
 
-    /// Ends the endpoint and closes the file.
+    /// Stops the endpoint and closes the file.
     pub(crate) fn stop(&mut self) {
         self.stop.give();
         for thread in self.threads.drain(..) {

@@ -1,4 +1,5 @@
-//! DynamoDB over HTTP: in calm, an operation goes straight to the engine; otherwise faults and weather come first.
+//! DynamoDB over HTTP. In calm weather, an operation goes straight to the engine; otherwise faults and weather act
+//! first.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -21,17 +22,16 @@ use crate::{
     weather::{Call, Conditions, Surroundings, Weather},
 };
 
-/// Median and 99th percentile of the time that a request takes.
+/// Median and 99th percentile of the latency of a request.
 const READ_LATENCY: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(20));
 const WRITE_LATENCY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(20));
 
-/// In a storm, the probability that a request fails before it is done, that its answer is lost (half of them as an error 500, half as a
-/// closed connection), and that an item of a batch is left.
+/// In a storm, the probabilities that a request fails before it is done, that its response is lost (half of them as
+/// an error 500, half as a closed connection), and that an item of a batch is left unprocessed.
 const STORM_FAILS: f64 = 0.02;
 const STORM_LOSES: f64 = 0.03;
 const STORM_LEAVES: f64 = 0.02;
 
-/// The endpoint's state.
 #[derive(Clone)]
 pub(super) struct Service {
     database: Database,
@@ -41,9 +41,9 @@ pub(super) struct Service {
     surroundings: Surroundings,
 }
 
-/// What became of a request. The items it writes count as being written until this is dropped.
+/// The result of a request. The request's items count as being written until this value is dropped.
 struct Outcome {
-    /// `None` when the answer is lost.
+    /// `None` if the response is lost.
     response: Option<Response>,
     _ongoing: Option<Ongoings>,
 }
@@ -63,7 +63,7 @@ impl From<Response> for Outcome {
 impl Answer for Service {
     async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
         let (Some(operation), Ok(body)) = (operation(&parts), std::str::from_utf8(&body)) else {
-            return Some(send(Response::error("SerializationException", "no operation, or a body that is not text")));
+            return Some(send(Response::error("SerializationException", "the operation is missing, or the body is not UTF-8")));
         };
         if self.surroundings.are_calm() {
             return Some(send(perform(&self.database, operation, body)));
@@ -86,7 +86,7 @@ impl Service {
         Self { database, schema, partitions, transactions, surroundings }
     }
 
-    /// A planted fault around what the weather makes of the request.
+    /// Performs a request under the weather, and under a planted fault if one matches.
     async fn disturbed(&self, function: Option<&str>, operation: &str, body: &str) -> Option<Response> {
         let faults = &self.surroundings.faults;
         let Some(fault) = faults.take(&Call { function, operation, body }) else {
@@ -96,7 +96,7 @@ impl Service {
         faults.apply(fault, function, request, |code| refusal(code, body), || unprocessed(operation, body)).await
     }
 
-    /// Latency, limits and conflicts, and in a storm errors and lost answers.
+    /// Applies latency, limits and conflicts, and in a storm errors and lost responses.
     async fn in_weather(&self, operation: &str, body: &str) -> Outcome {
         let conditions = &*self.surroundings.conditions;
         let access = |request: &Value| {
@@ -135,7 +135,8 @@ impl Service {
         Outcome { response, _ongoing: Some(ongoing) }
     }
 
-    /// Lets a request in, or refuses it because a partition is exhausted. Of a batch it takes out what cannot be done, and returns that.
+    /// Accepts a request, or refuses it because a partition is exhausted. Removes unprocessed items from a batch and
+    /// returns them.
     fn admit(&self, access: &Access, request: &mut Value) -> Result<Value, Response> {
         let (conditions, write) = (&self.surroundings.conditions, access.kind.writes());
         let exhausted = |partition: &str| self.partitions.is_exhausted(partition, write, Instant::now());
@@ -161,7 +162,7 @@ impl Service {
         Err(cancelled(&reasons))
     }
 
-    /// Performs an operation, takes what it has consumed out of its partitions, and adds to the response what was left of a batch.
+    /// Performs an operation, charges its partitions, and adds the unprocessed items of a batch to the response.
     fn measured(&self, operation: &str, mut request: Value, access: &Access, left: Value) -> Response {
         let asked = request.get("ReturnConsumedCapacity").and_then(Value::as_str).is_some_and(|mode| mode != "NONE");
         if !asked {
@@ -192,7 +193,7 @@ fn latency(conditions: &Conditions, kind: Kind) -> Duration {
     conditions.log_normal(median, p99)
 }
 
-/// The answer to a request that met a transaction.
+/// The response to a request that conflicts with a transaction.
 fn met(conflict: Conflict, kind: Kind) -> Response {
     match conflict {
         Conflict::InProgress => Response::error(
@@ -218,7 +219,7 @@ fn send(response: Response) -> http::Response<axum::body::Body> {
     json_response(response.status, response.body)
 }
 
-/// An error that the test chose. A cancelled transaction names a conflict on each of its items.
+/// An error that a test planted. A cancelled transaction reports a conflict on each of its items.
 fn refusal(code: &str, body: &str) -> Response {
     if code != "TransactionCanceledException" {
         return Response::error(code, "a planted fault");
@@ -228,7 +229,7 @@ fn refusal(code: &str, body: &str) -> Response {
     cancelled(&vec![Some("TransactionConflict"); items])
 }
 
-/// A cancelled transaction: for each item a reason, or none.
+/// A cancelled transaction, with a reason for each item or `None`.
 fn cancelled(reasons: &[Option<&str>]) -> Response {
     let codes: Vec<&str> = reasons.iter().map(|reason| reason.unwrap_or("None")).collect();
     let message = format!("Transaction cancelled, please refer cancellation reasons for specific reasons [{}]", codes.join(", "));
@@ -247,14 +248,14 @@ fn cancelled(reasons: &[Option<&str>]) -> Response {
     Response { status: 400, body: body.to_string() }
 }
 
-/// A batch of which nothing was done.
+/// The response to a batch of which no item was processed.
 fn unprocessed(operation: &str, body: &str) -> Response {
     let request: Value = serde_json::from_str(body).unwrap_or_default();
     let items = request.get("RequestItems").cloned().unwrap_or_default();
     let body = match operation {
         "BatchGetItem" => json!({ "Responses": {}, "UnprocessedKeys": items }),
         "BatchWriteItem" => json!({ "UnprocessedItems": items }),
-        _ => return Response::error("ValidationException", "only a batch can leave something unprocessed"),
+        _ => return Response::error("ValidationException", "only a batch can leave items unprocessed"),
     };
     Response { status: 200, body: body.to_string() }
 }

@@ -1,7 +1,7 @@
-//! The stream records, read straight from the engine's file.
+//! The stream records, read directly from the engine's file.
 //!
-//! A record is visible here as soon as the write that caused it has been answered, so "how far behind is this stream" is asked of
-//! the table of records itself and cannot miss one.
+//! A record is visible here as soon as its write has returned. The backlog of a stream is therefore counted in the
+//! table of records itself and is exact.
 
 use std::{
     collections::BTreeMap,
@@ -16,19 +16,18 @@ use serde_json::{Value, json};
 
 use crate::{clock, template::REGION};
 
-/// How long records are kept that nobody reads, as in DynamoDB.
+/// How long a record without a reader is kept. DynamoDB keeps records for the same time.
 const RETENTION_SECONDS: i64 = 24 * 3_600;
-/// Records dropped in one write, so that no other write waits long.
+/// Records that one write drops. The limit keeps other writes from waiting long.
 const PRUNE_PAGE: usize = 500;
 
 /// One change of one item.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// Position in the stream.
     pub(crate) sequence: i64,
-    /// When it happened, in seconds.
+    /// The time of the change, in seconds since the epoch.
     pub(crate) created_at: i64,
-    /// The record as a function receives it.
+    /// The record in the form that functions receive.
     pub(crate) event: Value,
 }
 
@@ -39,12 +38,11 @@ impl Record {
     }
 }
 
-/// Reads and prunes stream records.
 #[derive(Debug)]
 pub(crate) struct StreamLog {
     reader: Mutex<Connection>,
     writer: Mutex<Connection>,
-    /// For each table, up to where its readers have come.
+    /// By table and reader, the position up to which the reader has consumed the stream.
     consumed: Mutex<BTreeMap<String, BTreeMap<String, i64>>>,
 }
 
@@ -64,12 +62,12 @@ impl StreamLog {
         })
     }
 
-    /// A number that changes with every write to the database.
+    /// Returns a number that changes with every write to the database.
     pub(crate) fn version(&self) -> rusqlite::Result<i64> {
         lock(&self.reader).prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
     }
 
-    /// Up to `most` records after `position`, oldest first.
+    /// Returns up to `most` records after `position`, oldest first.
     pub(crate) fn read(&self, table: &str, view: &str, arn: &str, position: i64, most: usize) -> rusqlite::Result<Vec<Record>> {
         let reader = lock(&self.reader);
         let mut statement = reader.prepare_cached(
@@ -113,7 +111,7 @@ impl StreamLog {
         rows.collect()
     }
 
-    /// How many records lie after `position`, counted no further than 100,000.
+    /// Counts the records after `position`, up to 100,000.
     pub(crate) fn behind(&self, table: &str, position: i64) -> rusqlite::Result<u64> {
         let reader = lock(&self.reader);
         let mut statement = reader.prepare_cached(
@@ -122,19 +120,18 @@ impl StreamLog {
         statement.query_row(params![table, position], |row| row.get(0))
     }
 
-    /// The position of the newest record.
     pub(crate) fn newest(&self, table: &str) -> rusqlite::Result<i64> {
         let sql = "SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) FROM _stream_records WHERE table_name = ?1";
         lock(&self.reader).query_row(sql, [table], |row| row.get(0))
     }
 
-    /// Notes that `reader` of `table` will not ask for records up to `position` again.
+    /// Notes that `reader` of `table` does not need records up to `position` again.
     pub(crate) fn consumed(&self, table: &str, reader: &str, position: i64) {
         lock(&self.consumed).entry(table.to_owned()).or_default().insert(reader.to_owned(), position);
     }
 
-    /// Drops records that every reader has consumed, and those past the retention. The newest consumed one is kept, because the
-    /// engine numbers new records after the newest it has.
+    /// Drops records that every reader has consumed, and records older than the retention. Keeps the newest consumed
+    /// record, because the engine numbers new records from the newest one it has.
     pub(super) fn prune(&self) -> rusqlite::Result<()> {
         let readers = lock(&self.consumed).clone();
         for (table, positions) in readers {

@@ -1,4 +1,4 @@
-//! Brings the database's tables in line with the template.
+//! Creates the tables of the template in the database.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use dynoxide::Database;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::template::{Index, Table};
 
-/// Creates the table, or adds to an existing one what the template has gained. Nothing is ever dropped.
+/// Creates the table, or adds to an existing table what is new in the template. Never drops anything.
 pub(super) fn ensure(database: &Database, table: &Table) -> Result<()> {
     match describe(database, &table.name)? {
         None => create(database, table)?,
@@ -24,7 +24,6 @@ pub(super) fn ensure(database: &Database, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// The ARN of the table's stream.
 pub(super) fn stream_arn(database: &Database, table: &str) -> Result<String> {
     let arn = describe(database, table)?.and_then(|d| d.get("LatestStreamArn")?.as_str().map(str::to_owned));
     arn.ok_or_else(|| anyhow!("table `{table}` has no stream"))
@@ -52,13 +51,16 @@ fn create(database: &Database, table: &Table) -> Result<()> {
 
 fn update(database: &Database, table: &Table, existing: &Value) -> Result<()> {
     if !same_keys(&existing["KeySchema"], &table.key_schema) {
-        bail!("the data directory holds it with another key; remove the data directory to start afresh");
+        bail!("the data directory has this table with another key; remove the data directory to start with an empty one");
     }
     let has = |list: &str, index: &Index| {
         existing[list].as_array().into_iter().flatten().any(|e| e["IndexName"] == index.name.as_str())
     };
     if let Some(index) = table.local_indexes.iter().find(|index| !has("LocalSecondaryIndexes", index)) {
-        bail!("the local index `{}` cannot be added to an existing table; remove the data directory to start afresh", index.name);
+        bail!(
+            "the local index `{}` cannot be added to an existing table; remove the data directory to start with an empty one",
+            index.name
+        );
     }
     for index in table.global_indexes.iter().filter(|index| !has("GlobalSecondaryIndexes", index)) {
         let creation = json!([{ "Create": index.definition }]);
@@ -95,7 +97,7 @@ fn same_keys(a: &Value, b: &Value) -> bool {
 }
 
 fn request<T: DeserializeOwned>(input: Value) -> Result<T> {
-    serde_json::from_value(input).context("the template's definition is not one DynamoDB accepts")
+    serde_json::from_value(input).context("DynamoDB does not accept the template's definition")
 }
 
 fn from_engine(error: dynoxide::DynoxideError) -> anyhow::Error {

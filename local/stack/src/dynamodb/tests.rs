@@ -1,4 +1,4 @@
-//! The database endpoint as the AWS SDK sees it.
+//! Tests of the database endpoint through the AWS SDK.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ fn text(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }
 
-/// Four items in four tables, as following somebody writes them.
+/// Four items in four tables, as a follow writes them.
 fn four_items(user: u64) -> Vec<TransactWriteItem> {
     let put = |table: &str, keys: [(&str, AttributeValue); 2]| {
         let mut put = Put::builder().table_name(table);
@@ -82,7 +82,7 @@ fn sequences(log: &StreamLog, after: i64) -> Vec<Record> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_one_write_and_shows_up_in_the_stream_at_once() {
+async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (mut engine, client) = start(folder.path());
     let log = engine.streams().unwrap();
@@ -105,7 +105,7 @@ async fn a_transaction_is_one_write_and_shows_up_in_the_stream_at_once() {
     let refused = client.put_item().table_name("FollowingTable").item("user", number(1)).item("author", number(2));
     let refused = refused.condition_expression("attribute_not_exists(author)").send().await;
     assert!(refused.unwrap_err().into_service_error().is_conditional_check_failed_exception());
-    assert_eq!(sequences(&log, 0).len(), 2, "a refused write is no record");
+    assert_eq!(sequences(&log, 0).len(), 2, "a refused write has no stream record");
 
     let counted = client.get_item().table_name("CountersTable").key("counter", text("2#1")).send().await.unwrap();
     assert_eq!(counted.item.unwrap()["amount"], number(1));
@@ -115,7 +115,7 @@ async fn a_transaction_is_one_write_and_shows_up_in_the_stream_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consumed_records_are_dropped_and_numbers_go_on() {
+async fn consumed_records_are_dropped_and_numbering_continues() {
     let folder = tempfile::tempdir().unwrap();
     let (mut engine, client) = start(folder.path());
     let log = engine.streams().unwrap();
@@ -126,10 +126,10 @@ async fn consumed_records_are_dropped_and_numbers_go_on() {
     log.consumed("FollowingTable", "a", newest);
     log.consumed("FollowingTable", "b", sequences(&log, 0)[2].sequence);
     log.prune().unwrap();
-    assert_eq!(sequences(&log, 0).len(), 3, "the slower reader still needs them");
+    assert_eq!(sequences(&log, 0).len(), 3, "the slower reader needs them");
     log.consumed("FollowingTable", "b", newest);
     log.prune().unwrap();
-    assert_eq!(sequences(&log, 0).len(), 1, "the newest is kept");
+    assert_eq!(sequences(&log, 0).len(), 1, "the newest record stays");
     follow(&client, 6).await;
     let next = sequences(&log, newest);
     assert_eq!(next.len(), 1);
@@ -138,7 +138,7 @@ async fn consumed_records_are_dropped_and_numbers_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_start_finds_everything_and_changes_nothing() {
+async fn a_second_start_keeps_all_data() {
     let folder = tempfile::tempdir().unwrap();
     let (mut engine, client) = start(folder.path());
     follow(&client, 1).await;
@@ -168,7 +168,7 @@ fn reasons(error: &TransactWriteItemsError) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_gives_too_much_is_throttled_alone() {
+async fn only_an_overloaded_partition_is_throttled() {
     let folder = tempfile::tempdir().unwrap();
     let surroundings = Surroundings::default();
     let (mut engine, client) = start_in(folder.path(), &surroundings);
@@ -184,7 +184,7 @@ async fn a_partition_that_gives_too_much_is_throttled_alone() {
         let update = Update::builder().table_name("PostsTable").set_key(Some(key(author, item))).update_expression("ADD n :n");
         TransactWriteItem::builder().update(update.expression_attribute_values(":n", number(1)).build().unwrap()).build()
     };
-    // Five times twice 391 units: what the partition gives in four seconds.
+    // Five times twice 391 units: the capacity of the partition for four seconds.
     let items = large.iter().map(|item| update(9, item)).collect();
     client.transact_write_items().set_transact_items(Some(items)).send().await.unwrap();
     let put = |author: u64| client.put_item().table_name("PostsTable").set_item(Some(key(author, "small"))).send();
@@ -197,7 +197,7 @@ async fn a_partition_that_gives_too_much_is_throttled_alone() {
         let keys = KeysAndAttributes::builder().keys(key(9, "a")).keys(key(10, "small")).consistent_read(true).build().unwrap();
         client.batch_get_item().request_items("PostsTable", keys).send().await.unwrap()
     };
-    assert_eq!(get().await.responses.unwrap()["PostsTable"].len(), 2, "reads have units of their own");
+    assert_eq!(get().await.responses.unwrap()["PostsTable"].len(), 2, "reads have a bucket of their own");
     // Each read of the large items in a transaction costs five times twice 98 units.
     let get_all = || {
         let get = |item: &&str| Get::builder().table_name("PostsTable").set_key(Some(key(9, item))).build().unwrap();
@@ -205,7 +205,7 @@ async fn a_partition_that_gives_too_much_is_throttled_alone() {
         client.transact_get_items().set_transact_items(Some(items)).send()
     };
     let left = loop {
-        // At the same time, or the partition would have recovered.
+        // In parallel. Otherwise the partition would recover in between.
         let (_, left) = tokio::join!(futures::future::join_all((0..8).map(|_| get_all())), get());
         if left.unprocessed_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
             break left;
@@ -218,7 +218,7 @@ async fn a_partition_that_gives_too_much_is_throttled_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_holds_its_items_until_it_is_answered() {
+async fn a_transaction_holds_its_items_until_its_response() {
     let folder = tempfile::tempdir().unwrap();
     let surroundings = Surroundings::new(Weather::Aws, 1);
     let (mut engine, client) = start_in(folder.path(), &surroundings);
@@ -241,7 +241,7 @@ async fn a_transaction_holds_its_items_until_it_is_answered() {
     assert!(error.is_transaction_in_progress_exception(), "{error:?}");
     let other = client.transact_write_items().set_transact_items(Some(four_items(17))).send().await.unwrap_err();
     let error = other.into_service_error();
-    assert_eq!(reasons(&error), ["None", "None", "TransactionConflict", "None"], "they share a counter");
+    assert_eq!(reasons(&error), ["None", "None", "TransactionConflict", "None"], "the transactions share a counter");
     let put = client.put_item().table_name("CountersTable").item("counter", text("2#1"));
     assert_eq!(put.send().await.unwrap_err().into_service_error().code(), Some("TransactionConflictException"));
     go.notify_one();
@@ -251,7 +251,7 @@ async fn a_transaction_holds_its_items_until_it_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storm_loses_answers_fails_and_leaves_items_and_calm_does_not() {
+async fn a_storm_disturbs_requests_and_calm_weather_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let surroundings = Surroundings::new(Weather::Storm, 5);
     let (mut engine, client) = start_in(folder.path(), &surroundings);
@@ -272,7 +272,11 @@ async fn a_storm_loses_answers_fails_and_leaves_items_and_calm_does_not() {
     let get = client.get_item().table_name("CountersTable").key("counter", text("n")).consistent_read(true);
     let item = get.send().await.unwrap().item.unwrap();
     let counted: usize = item["n"].as_n().unwrap().parse().unwrap();
-    assert!((done + 1..done + refused.len()).contains(&counted), "{done} answered, {counted} done, {} refused", refused.len());
+    assert!(
+        (done + 1..done + refused.len()).contains(&counted),
+        "{done} successful, {counted} counted, {} refused",
+        refused.len()
+    );
     for _ in 0..100 {
         add().await.unwrap();
     }
@@ -280,7 +284,7 @@ async fn a_storm_loses_answers_fails_and_leaves_items_and_calm_does_not() {
     engine.stop();
 }
 
-/// Not a check but a measurement: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
+/// A measurement, not a check: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn throughput_of_transactions() {

@@ -1,4 +1,4 @@
-//! HTTP to API Gateway's event (payload format 2.0) and back.
+//! Conversion between HTTP and API Gateway's event (payload format 2.0).
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 use super::routes::{Route, decode};
 use crate::{clock, template::ACCOUNT};
 
-/// Who calls, according to the local stack's stand-in for a JWT.
+/// The caller, as the local stack's replacement for a JWT names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) user: String,
     pub(crate) scopes: Vec<String>,
 }
 
-/// Reads `Authorization: Bearer <user id> [scopes…]`. This stands in for a signed token and exists in the local stack alone.
+/// Reads `Authorization: Bearer <user id> [scopes…]`. The local stack accepts this instead of a signed token.
 pub(crate) fn caller(headers: &HeaderMap) -> Option<Caller> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let mut words = value.split_ascii_whitespace();
@@ -31,7 +31,7 @@ pub(crate) fn caller(headers: &HeaderMap) -> Option<Caller> {
     valid.then(|| Caller { user: user.to_owned(), scopes: words.map(str::to_owned).collect() })
 }
 
-/// The event for a request.
+/// Builds the event of a request.
 pub(crate) fn request(
     parts: &Parts,
     body: &Bytes,
@@ -155,8 +155,8 @@ struct Answer {
     is_base64_encoded: Option<bool>,
 }
 
-/// The response for a function's answer; `None` when the answer is not one. An answer without a status is the body of a 200, as in
-/// API Gateway.
+/// Builds the HTTP response from a function's result. Returns `None` if the result has the wrong shape. A result
+/// without a status becomes the body of a 200, as in API Gateway.
 pub(crate) fn response(answer: Value) -> Option<Response> {
     if answer.get("statusCode").is_none() {
         let body = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_becomes_a_response() {
+    fn a_result_becomes_a_response() {
         let answer = json!({ "statusCode": 201, "headers": { "location": "/v1/posts/1-1", "x-count": 3 }, "multiValueHeaders": {}, "body": "aGk=", "isBase64Encoded": true, "cookies": [] });
         let response = response(answer).unwrap();
         assert_eq!(response.status(), StatusCode::CREATED);

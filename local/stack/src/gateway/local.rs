@@ -1,4 +1,4 @@
-//! `/_local/…`: looking into the stack and holding it still. Nothing of this exists in a deployment.
+//! `/_local/…`: requests that inspect and pause the stack. A deployment does not have them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,12 +17,11 @@ use crate::{
     weather::{Weather, any_seed},
 };
 
-/// The page at `/`.
 pub(super) async fn page() -> Html<&'static str> {
     Html(include_str!("page.html"))
 }
 
-/// The description of the API.
+/// The OpenAPI document.
 pub(super) async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/yaml")], include_str!("../../../../openapi.yaml"))
 }
@@ -34,7 +33,7 @@ pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
     }
 }
 
-/// Answers once no invocation by the function's sources is going on any more.
+/// Pauses a function's sources. Returns when no invocation by them is in flight.
 pub(super) async fn pause(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
     let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
     unit.gate.pause().await;
@@ -47,7 +46,7 @@ pub(super) async fn resume(State(gateway): State<Arc<Gateway>>, Path(function): 
     Json(json!({ "function": unit.function.binary, "paused": false })).into_response()
 }
 
-/// Fires a function's schedule and answers with the function's result; a JSON body replaces the schedule's input.
+/// Fires a function's schedule and returns the function's result. A JSON body replaces the schedule's input.
 pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
     let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
     let input = match input(&body) {
@@ -61,7 +60,7 @@ pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Pa
     }
 }
 
-/// Invokes the function with the body as its event, as `aws lambda invoke` does, and answers with its result.
+/// Invokes the function with the body as its event, as `aws lambda invoke` does, and returns its result.
 pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
     let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
     let event = match input(&body) {
@@ -74,7 +73,7 @@ pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): 
     }
 }
 
-/// The environment of every function by its logical id, which is what `sam local invoke --env-vars` reads.
+/// The environment of every function by its logical id. `sam local invoke --env-vars` reads this form.
 pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response {
     let units = gateway.core.units.iter();
     let environments: BTreeMap<&str, &BTreeMap<String, String>> =
@@ -82,13 +81,12 @@ pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response
     Json(environments).into_response()
 }
 
-/// The weather and the seed of its randomness.
 pub(super) async fn weather(State(gateway): State<Arc<Gateway>>) -> Response {
     let (weather, seed) = gateway.core.weather();
     Json(json!({ "weather": weather, "seed": seed, "known": ["calm", "aws", "storm"] })).into_response()
 }
 
-/// What a change of the weather says.
+/// The body of a request that changes the weather.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -96,7 +94,7 @@ struct Change {
     seed: Option<u64>,
 }
 
-/// Changes the weather; without a seed its randomness starts anywhere.
+/// Changes the weather. Without a seed, the stack picks one.
 pub(super) async fn set_weather(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Response {
     match serde_json::from_slice::<Change>(&body) {
         Ok(change) => {
@@ -104,23 +102,23 @@ pub(super) async fn set_weather(State(gateway): State<Arc<Gateway>>, body: Bytes
             weather(State(gateway)).await
         }
         Err(error) => {
-            let reason = format!("expected {{\"weather\": \"calm\" | \"aws\" | \"storm\", \"seed\"?: a number from 0}}: {error}");
+            let reason = format!("expected {{\"weather\": \"calm\" | \"aws\" | \"storm\", \"seed\"?: number >= 0}}: {error}");
             (StatusCode::BAD_REQUEST, Json(json!({ "error": reason }))).into_response()
         }
     }
 }
 
-/// The JSON of a body; none when it is empty.
-#[expect(clippy::result_large_err, reason = "the error is the answer")]
+/// Parses a body as JSON. An empty body is `None`.
+#[expect(clippy::result_large_err, reason = "the error is the response")]
 fn input(body: &Bytes) -> Result<Option<Value>, Response> {
     if body.is_empty() {
         return Ok(None);
     }
     serde_json::from_slice(body).map(Some).map_err(|error| {
-        (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is no JSON: {error}") }))).into_response()
+        (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is not JSON: {error}") }))).into_response()
     })
 }
 
 fn unknown(function: &str) -> Response {
-    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("there is no function `{function}`") }))).into_response()
+    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("the template has no function `{function}`") }))).into_response()
 }

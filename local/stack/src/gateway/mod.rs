@@ -1,4 +1,5 @@
-//! The one address of the stack: the HTTP API as API Gateway would serve it, `/_local/…` for tests and people, and a page at `/`.
+//! The address of the stack: the HTTP API as API Gateway serves it, `/_local/…` for tests and people, and a page at
+//! `/`.
 
 mod event;
 mod local;
@@ -23,12 +24,11 @@ use problem::Problem;
 use routes::Found;
 pub(crate) use routes::Routes;
 
-/// The largest body the API takes.
+/// The largest accepted body, in bytes.
 const BODY_LIMIT: usize = 256 * 1024;
-/// How much of a body that is too large is read and thrown away, so that its sender gets to see the answer.
+/// Bytes of a body that is too large which are read and dropped, so that the client receives the response.
 const DRAIN_LIMIT: usize = 8 << 20;
 
-/// What a request is answered from.
 #[derive(Debug)]
 struct Gateway {
     core: Arc<Core>,
@@ -36,7 +36,6 @@ struct Gateway {
     user_claim: String,
 }
 
-/// Serves on `listener` until `stop`.
 pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: Stop) -> JoinHandle<()> {
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
     let gateway = Arc::new(Gateway { core, routes, user_claim });
@@ -91,7 +90,7 @@ async fn answer(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) 
         _ => Problem::Internal,
     })?;
     event::response(answer).ok_or_else(|| {
-        tracing::error!(function = unit.function.binary, request_id, "the answer is no HTTP response");
+        tracing::error!(function = unit.function.binary, request_id, "the result is not an HTTP response");
         Problem::Internal
     })
 }

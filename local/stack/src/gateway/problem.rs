@@ -1,4 +1,4 @@
-//! The errors the gateway itself answers, in the shape the functions' own errors have (RFC 9457).
+//! The errors of the gateway itself, in the form of the functions' errors (RFC 9457).
 
 use axum::{
     body::Body,
@@ -7,16 +7,14 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-/// An error of the gateway.
 #[derive(Clone, Debug)]
 pub(crate) enum Problem {
     Unauthorized,
     NotFound,
     MethodNotAllowed(Vec<String>),
     BodyTooLarge(usize),
-    /// The function failed.
     Internal,
-    /// The function did not answer in time.
+    /// The function did not return in time.
     TimedOut,
 }
 
@@ -87,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_functions_answer_too_is_the_same_problem_here() {
+    fn problems_that_functions_return_too_have_the_same_form_here() {
         let contention = StoreError::Contention { operation: "test" };
         let pairs = [
             (Problem::Unauthorized, http::Problem::unauthorized()),

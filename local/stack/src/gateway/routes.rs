@@ -1,4 +1,5 @@
-//! The template's routes, matched the way API Gateway does: the most specific path wins, literal segments before parameters.
+//! Matches requests to the template's routes as API Gateway does: the most specific path wins, and literal segments
+//! come before parameters.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::template::{EventSource, HttpRoute, Template};
 enum Segment {
     Literal(String),
     Parameter(String),
-    /// `{name+}`: this and all that follow.
+    /// `{name+}` matches this segment and all that follow.
     Greedy(String),
 }
 
@@ -34,41 +35,37 @@ impl Segment {
     }
 }
 
-/// One method and path, and the function behind them.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// Logical id of the function.
     pub(crate) function: String,
     pub(crate) authorized: bool,
     segments: Vec<Segment>,
 }
 
 impl Route {
-    /// `"PUT /v1/following/{author}"`.
+    /// The route in the form `PUT /v1/following/{author}`.
     pub(crate) fn key(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 }
 
-/// What became of looking for a route.
+/// The result of a search for a route.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// This route, with its path parameters, decoded.
+    /// The route and its decoded path parameters.
     Route(&'a Route, BTreeMap<String, String>),
-    /// The path exists with these methods only.
+    /// The path exists, with these methods only.
     OtherMethods(Vec<&'a str>),
-    /// No such path.
     Nothing,
 }
 
-/// All routes.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(Vec<Route>);
 
 impl Routes {
-    /// Collects the routes of a template. Two functions cannot own the same one.
+    /// Collects the routes of a template. Fails if two functions own the same route.
     pub(crate) fn of(template: &Template) -> Result<Self> {
         let mut routes = Self::default();
         for function in template.functions.values() {
@@ -78,7 +75,7 @@ impl Routes {
                 }
             }
         }
-        // The most specific path first, compared segment by segment.
+        // The most specific path comes first. Paths are compared segment by segment.
         routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
         Ok(routes)
     }
@@ -103,7 +100,6 @@ impl Routes {
         Ok(())
     }
 
-    /// The route for a request.
     pub(crate) fn find(&self, method: &str, path: &str) -> Found<'_> {
         let given: Vec<&str> = path.split('/').collect();
         let mut methods = Vec::new();
@@ -140,7 +136,7 @@ fn parameters(segments: &[Segment], given: &[&str]) -> Option<BTreeMap<String, S
     (given.len() == segments.len()).then_some(out)
 }
 
-/// Undoes percent-encoding, and `+` for a space where `form` says so. What is no valid encoding stays as it is.
+/// Decodes percent-encoding, and `+` as a space if `form` is set. Leaves an invalid encoding unchanged.
 pub(crate) fn decode(text: &str, form: bool) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -1,9 +1,9 @@
-//! `FilterCriteria` patterns: the part of EventBridge's pattern language that stream filters are made of.
+//! `FilterCriteria` patterns: the part of EventBridge's pattern language that filters of streams use.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// Refuses patterns that [`matches`] would not understand.
+/// Fails on a pattern that [`matches`] does not support.
 pub(crate) fn check(pattern: &Value) -> Result<()> {
     match pattern {
         Value::Object(fields) => fields.values().try_for_each(check),
@@ -15,16 +15,16 @@ pub(crate) fn check(pattern: &Value) -> Result<()> {
                 {
                     Ok(())
                 }
-                _ => bail!("the local stack does not know the filter rule {rule:?}"),
+                _ => bail!("the local stack does not support the filter rule {rule:?}"),
             },
             Value::Array(_) => bail!("a filter rule cannot be a list"),
             _ => Ok(()),
         }),
-        other => bail!("a filter pattern's values are lists of rules, not {other}"),
+        other => bail!("a value of a filter pattern must be a list of rules, not {other}"),
     }
 }
 
-/// Whether an event has all the fields a pattern asks for, each matching one of its rules.
+/// Returns true if the event has all fields of the pattern and each field matches one of its rules.
 pub(crate) fn matches(pattern: &Value, event: Option<&Value>) -> bool {
     match pattern {
         Value::Object(fields) => fields.iter().all(|(name, inner)| matches(inner, event.and_then(|event| event.get(name)))),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_ask_for_fields_and_rules() {
+    fn an_event_matches_if_each_field_matches_a_rule() {
         let event = json!({ "eventName": "INSERT", "dynamodb": { "Keys": { "pk": { "S": "user#7" } } } });
         let passes = |pattern: Value| matches(&pattern, Some(&event));
         assert!(passes(json!({ "eventName": ["MODIFY", "INSERT"] })));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_rules_are_refused_when_the_template_is_read() {
+    fn an_unknown_rule_is_an_error_when_the_template_is_read() {
         assert!(check(&json!({ "a": [{ "numeric": [">", 1] }] })).is_err());
         assert!(check(&json!({ "a": "plain" })).is_err());
         assert!(check(&json!({ "a": { "b": ["x", { "exists": true }] } })).is_ok());

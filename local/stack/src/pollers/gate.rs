@@ -1,4 +1,4 @@
-//! Pausing and counting what a function's sources cause.
+//! Pauses a function's sources and counts the invocations that they start.
 
 use std::sync::{
     Arc,
@@ -13,12 +13,12 @@ struct State {
     active: usize,
 }
 
-/// Stands between a function and its sources. A source takes nothing out of a queue or stream before it has entered, so a paused
-/// function leaves everything where it is.
+/// Stands between a function and its sources. A source enters before it takes anything from a queue or stream, so the
+/// sources of a paused function leave their messages and records in place.
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: watch::Sender<State>,
-    /// Shared by all gates: how often any of them has been entered.
+    /// The number of entries, shared by all gates.
     entries: Arc<AtomicU64>,
 }
 
@@ -27,10 +27,10 @@ impl Gate {
         Self { state: watch::Sender::new(State::default()), entries }
     }
 
-    /// Waits while the function is paused, then counts as in flight until the pass is dropped.
+    /// Waits while the function is paused. The invocation counts as in flight until the pass is dropped.
     pub(crate) async fn enter(self: &Arc<Self>) -> Pass {
         loop {
-            // An error means that no sender is left, and this one is.
+            // An error would mean that there is no sender, and `self` holds one.
             let _ = self.state.subscribe().wait_for(|state| !state.paused).await;
             let entered = self.state.send_if_modified(|state| {
                 state.active += usize::from(!state.paused);
@@ -42,7 +42,7 @@ impl Gate {
         }
     }
 
-    /// Counts as in flight, paused or not.
+    /// Enters without waiting, even if the function is paused.
     pub(crate) fn force(self: &Arc<Self>) -> Pass {
         self.state.send_modify(|state| state.active += 1);
         self.pass()
@@ -53,7 +53,7 @@ impl Gate {
         Pass(Arc::clone(self))
     }
 
-    /// Lets nobody in any more and waits for those inside.
+    /// Closes the gate and waits until nothing is in flight.
     pub(crate) async fn pause(&self) {
         self.state.send_modify(|state| state.paused = true);
         let _ = self.state.subscribe().wait_for(|state| state.active == 0).await;
@@ -72,7 +72,7 @@ impl Gate {
     }
 }
 
-/// Being inside a [`Gate`].
+/// Permission to be inside a [`Gate`]. Dropping it leaves the gate.
 #[derive(Debug)]
 pub(crate) struct Pass(Arc<Gate>);
 
@@ -87,11 +87,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_pause_waits_for_those_inside_and_keeps_others_out() {
+    async fn a_pause_waits_for_invocations_in_flight_and_admits_no_other() {
         let gate = Arc::new(Gate::new(Arc::default()));
         let pass = gate.enter().await;
         let mut pause = tokio_test_task(gate.pause());
-        assert!(!pause.poll_once().await, "one is inside");
+        assert!(!pause.poll_once().await, "an invocation is in flight");
         drop(pass);
         assert!(pause.poll_once().await);
         let mut enter = tokio_test_task(gate.enter());

@@ -1,4 +1,4 @@
-//! What Lambda's event source mappings and EventBridge do: turning messages, stream records and the passing of time into invocations.
+//! Event source mappings and schedules: they turn messages, stream records and time into invocations.
 
 pub(crate) mod filter;
 pub(crate) mod gate;
@@ -18,12 +18,12 @@ use crate::{
     template::EventSource,
 };
 
-/// What every poller needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) core: Arc<Core>,
     pub(crate) stop: Stop,
-    /// How long something that failed waits for its next attempt.
+    /// In calm weather, the delay before a failed message is tried again; in any weather, before a failed stream
+    /// batch.
     pub(crate) retry_delay: Duration,
 }
 
@@ -33,7 +33,8 @@ impl Context {
     }
 }
 
-/// Starts a poller for every event source of every function. Each ends at the stop signal, after the invocation it is at.
+/// Starts a poller for every event source of every function. Each ends at the stop signal, after its current
+/// invocation.
 pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str) -> Result<String>) -> Result<JoinSet<()>> {
     let mut tasks = JoinSet::new();
     for (id, unit) in &context.core.units {
@@ -59,13 +60,13 @@ pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str
     Ok(tasks)
 }
 
-/// The name under which a source's position is kept.
+/// The key under which the position of a source is stored.
 pub(crate) fn position_key(function: &str, table: &str) -> String {
     format!("{function}/{table}")
 }
 
-/// The items an answer with `batchItemFailures` names, in its order; `None` when the answer makes no sense, which Lambda takes as the
-/// failure of the whole batch.
+/// The items that `batchItemFailures` of a result names, in its order. `None` means that the result has the wrong
+/// shape; Lambda treats such a result as a failure of the whole batch.
 fn failed_items(answer: &Value) -> Option<Vec<&str>> {
     match answer.get("batchItemFailures") {
         None | Some(Value::Null) => Some(Vec::new()),

@@ -1,9 +1,9 @@
-//! The passing of time to invocations.
+//! Schedules: they turn time into invocations.
 
 use super::Context;
 use crate::{clock, template::ScheduleSource};
 
-/// Fires until the stop signal. What would have fired while the function was paused, fires once when it is resumed.
+/// Fires until the stop signal. Firings that are due while the function is paused become one firing when it resumes.
 pub(super) async fn run(context: Context, function: String, source: ScheduleSource) {
     let Some(unit) = context.unit(&function) else { return };
     while let Some(wait) = source.expression.next_after(clock::now_seconds()) {
@@ -15,7 +15,7 @@ pub(super) async fn run(context: Context, function: String, source: ScheduleSour
             () = context.stop.cancelled() => return,
             pass = unit.gate.enter() => pass,
         };
-        // A failure is logged by the invocation; the next firing is the retry.
+        // The invocation logs a failure. The next firing is the retry.
         let _ = context.core.invoke(unit, source.input.clone()).await;
         drop(pass);
     }

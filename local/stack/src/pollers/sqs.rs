@@ -1,4 +1,4 @@
-//! Queues to invocations.
+//! Queues: they turn messages into invocations.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::{
     weather::Weather,
 };
 
-/// Invocations of one source at a time: as many as the machine has cores, since more would only make all of them, and every request
-/// beside them, wait for each other.
+/// Concurrent invocations of one source. The limit is the number of cores: more invocations would only wait for each
+/// other and slow down all other requests.
 pub(super) fn concurrency(source: &SqsSource) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     source.maximum_concurrency.map_or(cores, |most| most.clamp(1, cores))
 }
 
-/// Receives, invokes and deletes until the stop signal. In calm, a failed message becomes visible again after the retry delay and not
-/// after the queue's visibility timeout, so that nobody waits for minutes. Its receives count all the same. In other weather the
-/// timeout holds. A time that the function itself asks for holds always.
+/// Receives, invokes and deletes until the stop signal. In calm weather, a failed message becomes visible again after
+/// the retry delay instead of the queue's visibility timeout, which may be minutes. Its receives still count. In
+/// other weather the visibility timeout applies. A delay that the function itself sets always applies.
 pub(super) async fn poll(context: Context, function: String, source: SqsSource) {
     let Some(unit) = context.unit(&function) else { return };
     let queues = &context.core.queues;
@@ -75,7 +75,7 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
             _ => {
                 tracing::warn!(
                     function = unit.function.binary,
-                    "the answer names items that are not in the batch: all of it failed"
+                    "the result names items that are not in the batch: the whole batch failed"
                 );
                 (Vec::new(), batch.iter().collect())
             }
@@ -87,11 +87,11 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
             queue = source.queue,
             failed = failed.len(),
             of = batch.len(),
-            "messages will be received again"
+            "messages failed and will be received again"
         );
     }
     for message in failed {
-        // It does nothing when the message's visibility has ended meanwhile.
+        // This has no effect if the message is already visible again.
         let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
         queues.failed(&source.queue, &message.handle, calm.then_some(context.retry_delay.max(Duration::from_millis(1))));
     }

@@ -1,4 +1,5 @@
-//! Streams to invocations, strictly in order: a table has one shard here, and a batch has to succeed or be given up before the next.
+//! Streams: they turn records into invocations, in order. A table has one shard here. A batch must succeed or be
+//! given up before the next batch starts.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -18,13 +19,13 @@ use crate::{
     template::StreamSource,
 };
 
-/// How often the database is asked whether anything was written: after recent activity, and otherwise. Writes by this stack's own
-/// functions are noticed at once.
+/// How often the database is checked for new writes, after recent activity and otherwise. Writes by this stack's own
+/// functions wake the poller at once.
 const WATCH_BUSY: Duration = Duration::from_millis(5);
 const WATCH_IDLE: Duration = Duration::from_millis(25);
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// In a storm, the probability that a batch that succeeded is handed out once more.
+/// In a storm, the probability that a successful batch is delivered a second time.
 const STORM_REPEATS: f64 = 0.05;
 
 struct Reader<'a> {
@@ -36,7 +37,6 @@ struct Reader<'a> {
     view: String,
 }
 
-/// Reads and invokes until the stop signal.
 pub(super) async fn poll(context: Context, function: String, source: StreamSource, arn: String) {
     let core = &context.core;
     let Some(unit) = context.unit(&function) else { return };
@@ -97,7 +97,7 @@ impl Reader<'_> {
         let filters = &self.source.filters;
         records
             .retain(|record| filters.is_empty() || filters.iter().any(|pattern| filter::matches(pattern, Some(&record.event))));
-        // Still to do, nearest last, with the attempts each has had.
+        // The remaining parts with their attempts. The last element is the next to process.
         let mut work = vec![(records, 0)];
         while let Some((batch, attempts)) = work.pop() {
             if self.context.stop.given() {
@@ -110,7 +110,7 @@ impl Reader<'_> {
         self.advance(end);
     }
 
-    /// Hands one batch to the function; returns what is still to do of it, nearest last.
+    /// Passes one batch to the function. Returns the parts that remain; the last element is the next to process.
     async fn attempt(&self, batch: Vec<Record>, attempts: u32) -> Vec<(Vec<Record>, u32)> {
         let request_id = new_id();
         let records: Vec<&Value> = batch.iter().map(|record| &record.event).collect();
@@ -122,7 +122,7 @@ impl Reader<'_> {
         };
         let Some(index) = failed_at else {
             if self.context.core.surroundings.conditions.storm(STORM_REPEATS) {
-                // Whatever becomes of it: the batch was handled before.
+                // The result does not matter: the function has handled the batch already.
                 let _ = self.context.core.invoke_as(self.unit, &new_id(), json!({ "Records": records })).await;
             }
             self.advance_to_end(&batch);
@@ -131,14 +131,14 @@ impl Reader<'_> {
         let mut rest = batch;
         let after = rest.split_off(index);
         if index > 0 {
-            // Progress: what follows is a batch of its own, with attempts of its own.
+            // The poller made progress. The rest is a new batch with no attempts.
             self.advance_to_end(&rest);
             tokio::time::sleep(self.context.retry_delay).await;
             return vec![(after, 0)];
         }
         let mut first = after;
         if answer.is_err() && self.source.bisect && first.len() > 1 {
-            // Halving does not count as a retry.
+            // A split does not count as a retry.
             let second = first.split_off(first.len() / 2);
             return vec![(second, attempts), (first, attempts)];
         }
@@ -153,7 +153,7 @@ impl Reader<'_> {
         vec![(first, attempts + 1)]
     }
 
-    /// The index of the first record that failed: the lowest of those named, as in Lambda.
+    /// The index of the first failed record: the lowest of the named ones, as in Lambda.
     fn first_failure(&self, batch: &[Record], answer: &Value) -> Option<usize> {
         let Some(ids) = failed_items(answer) else { return Some(0) };
         let indexes: Option<Vec<usize>> =
@@ -163,7 +163,7 @@ impl Reader<'_> {
             None => {
                 tracing::warn!(
                     function = self.unit.function.binary,
-                    "the answer names records that are not in the batch: all of it failed"
+                    "the result names records that are not in the batch: the whole batch failed"
                 );
                 Some(0)
             }
@@ -188,7 +188,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Tells the failure destination which records were given up, and goes on behind them.
+    /// Sends the ids of the abandoned records to the failure destination and continues after them.
     async fn give_up(&self, batch: &[Record], request_id: &str, attempts: u32, error: Option<&InvokeError>) {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
         tracing::error!(
@@ -196,7 +196,7 @@ impl Reader<'_> {
             table = self.source.table,
             records = batch.len(),
             from = first.sequence_number(),
-            "giving up on stream records"
+            "stream records are abandoned"
         );
         let message = json!({
             "requestContext": {
@@ -225,7 +225,7 @@ impl Reader<'_> {
         if let Some(queue) = &self.source.on_failure {
             let draft = Draft { body: message.to_string(), ..Draft::default() };
             if let Err(error) = self.context.core.queues.send(queue, vec![draft]).await {
-                tracing::error!(queue, %error, "cannot tell the failure destination");
+                tracing::error!(queue, %error, "cannot send to the failure destination");
             }
         }
         self.advance_to_end(batch);

@@ -1,4 +1,4 @@
-//! Event sources against real queues and streams, with functions that do as they are told.
+//! Tests of event sources with real queues and streams, and with scripted functions.
 
 use std::{
     collections::BTreeMap,
@@ -67,11 +67,11 @@ Resources:
 
 type Behaviour = Box<dyn Fn(&[String]) -> Result<Value, InvokeError> + Send + Sync>;
 
-/// A function that notes the batches it is given and answers as told.
+/// A function that records its batches and returns scripted results.
 struct Scripted {
     behaviour: Behaviour,
     batches: Mutex<Vec<Vec<String>>>,
-    /// Invocations wait here until they are let go.
+    /// While this is write-locked, invocations wait.
     hold: tokio::sync::RwLock<()>,
 }
 
@@ -101,7 +101,7 @@ impl Runner for Scripted {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(names.clone());
         let _held = self.hold.read().await;
         let answer = (self.behaviour)(&names)?;
-        // Behaviours name items by what they hold; the answer names them by their identifiers.
+        // A script names items by content; the result names them by identifier.
         let id = |wanted: &Value| {
             let index = names.iter().position(|name| wanted == name.as_str())?;
             let record = &payload["Records"][index];
@@ -207,7 +207,7 @@ impl Bench {
     async fn until(&self, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(180);
         while !condition() {
-            assert!(Instant::now() < deadline, "not in time: {:?}", self.core.status());
+            assert!(Instant::now() < deadline, "the condition does not hold in time: {:?}", self.core.status());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -230,13 +230,13 @@ fn well() -> Arc<Scripted> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_fail_come_again_alone_until_they_are_dead_letters() {
+async fn a_failed_message_returns_alone_until_it_is_a_dead_letter() {
     let folder = tempfile::tempdir().unwrap();
     let worker = Scripted::new(|names| Ok(names.iter().filter(|name| name.starts_with("bad")).cloned().collect()));
     let bench = Bench::start(folder.path(), &worker, &well());
     bench.unit("worker").gate.pause().await;
     bench.send(&["good", "bad", "fine"]).await;
-    assert!(!bench.core.status().unwrap().idle, "held messages are work to do");
+    assert!(!bench.core.status().unwrap().idle, "held messages count as work");
     bench.unit("worker").gate.resume();
     bench.idle().await;
     assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
@@ -246,7 +246,7 @@ async fn messages_that_fail_come_again_alone_until_they_are_dead_letters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outside_of_calm_a_failed_message_comes_back_after_its_queues_own_timeout() {
+async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibility_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let worker = Scripted::new(|_| Err(failure()));
     let bench = Bench::start(folder.path(), &worker, &well());
@@ -255,19 +255,19 @@ async fn outside_of_calm_a_failed_message_comes_back_after_its_queues_own_timeou
     bench.send(&["slow"]).await;
     bench.until(|| worker.batches().len() == 2).await;
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
-    assert!(!bench.core.status().unwrap().idle, "a message that comes back is work to do");
-    // The third and last receive is soon, now that it is calm.
+    assert!(!bench.core.status().unwrap().idle, "a message that will return counts as work");
+    // In calm weather, the third and last receive is soon.
     bench.core.set_weather(Weather::Calm, 1);
     let calm = Instant::now();
     bench.idle().await;
     assert_eq!(worker.batches().len(), 3);
     assert!(calm.elapsed() < Duration::from_secs(2), "{:?}", calm.elapsed());
-    assert_eq!(bench.core.queues.counts("Dead").visible, 1, "the template's own count of receives holds");
+    assert_eq!(bench.core.queues.counts("Dead").visible, 1, "the template's maxReceiveCount applies");
     bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_names_strangers_or_an_error_fails_the_whole_batch() {
+async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
     let folder = tempfile::tempdir().unwrap();
     let attempts = AtomicU64::new(0);
     let worker = Scripted::new(move |_| match attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
@@ -288,7 +288,7 @@ async fn an_answer_that_names_strangers_or_an_error_fails_the_whole_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_returns_after_the_invocations_in_flight_and_leaves_the_rest() {
+async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let worker = well();
     let bench = Bench::start(folder.path(), &worker, &well());
@@ -298,10 +298,10 @@ async fn a_pause_returns_after_the_invocations_in_flight_and_leaves_the_rest() {
     assert!(!bench.core.status().unwrap().idle);
     let gate = &bench.unit("worker").gate;
     let mut pause = Box::pin(gate.pause());
-    assert!(futures::poll!(pause.as_mut()).is_pending(), "the first is still in flight");
+    assert!(futures::poll!(pause.as_mut()).is_pending(), "the first invocation is in flight");
     drop(held);
     pause.await;
-    assert!(bench.core.queues.counts("Jobs").is_empty(), "and it was deleted");
+    assert!(bench.core.queues.counts("Jobs").is_empty(), "the message was deleted");
     bench.send(&["second"]).await;
     assert_eq!((worker.batches().len(), bench.core.queues.counts("Jobs").visible), (1, 1));
     gate.resume();
@@ -311,7 +311,7 @@ async fn a_pause_returns_after_the_invocations_in_flight_and_leaves_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_records_come_in_order_in_batches_and_through_the_filter() {
+async fn stream_records_are_delivered_in_order_in_batches_and_filtered() {
     let folder = tempfile::tempdir().unwrap();
     let projector = well();
     let bench = Bench::start(folder.path(), &well(), &projector);
@@ -329,12 +329,16 @@ async fn stream_records_come_in_order_in_batches_and_through_the_filter() {
     let bench = Bench::start(folder.path(), &well(), &projector);
     bench.write(&["item5"]);
     bench.idle().await;
-    assert_eq!(projector.batches().concat(), ["item1", "item2", "item3", "item4", "item5"], "a restart goes on where it was");
+    assert_eq!(
+        projector.batches().concat(),
+        ["item1", "item2", "item3", "item4", "item5"],
+        "a restart continues at its position"
+    );
     bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_stream_batch_is_halved_retried_and_given_up_alone() {
+async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
     let folder = tempfile::tempdir().unwrap();
     let projector =
         Scripted::new(|names| if names.iter().any(|name| name == "item3") { Err(failure()) } else { Ok(Value::Null) });
@@ -356,7 +360,7 @@ async fn a_failing_stream_batch_is_halved_retried_and_given_up_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partly_failed_stream_batch_goes_on_from_its_first_failure() {
+async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
     let folder = tempfile::tempdir().unwrap();
     let attempts = AtomicU64::new(0);
     let projector = Scripted::new(move |_| match attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {

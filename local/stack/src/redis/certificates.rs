@@ -1,11 +1,11 @@
-//! Certificates for a Redis of our own over TLS: an authority that nobody else knows, and what it says of this machine.
+//! Certificates for a child Redis with TLS: an authority made for this stack, and its certificate for this machine.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// Files in PEM.
+/// Paths of PEM files.
 #[derive(Clone, Debug)]
 pub(super) struct Certificates {
     pub(super) authority: PathBuf,
@@ -14,17 +14,17 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// Those in `folder`, whether or not they are there.
+    /// The paths in `folder`. The files need not exist.
     pub(super) fn of(folder: &Path) -> Self {
         let [authority, certificate, key] = ["authority.pem", "server.pem", "server.key"].map(|name| folder.join(name));
         Self { authority, certificate, key }
     }
 
-    /// Makes new ones in `folder`.
+    /// Creates new certificates in `folder`.
     pub(super) fn create(folder: &Path) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;
-        // Different ones, or the certificate looks as if it had signed itself.
+        // The two names must differ. Otherwise the certificate looks self-signed.
         authority.distinguished_name.push(DnType::CommonName, "Tidemark local authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority_pem = authority.self_signed(&authority_key)?.pem();

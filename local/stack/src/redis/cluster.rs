@@ -1,4 +1,4 @@
-//! A cluster of `redis-server`s of our own: slots dealt out, nodes introduced to each other, replicas attached.
+//! Forms a cluster of child `redis-server`s: assigns slots, connects nodes, attaches replicas.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,13 @@ use super::{command, server::Server};
 const SLOTS: usize = 16_384;
 const FORMED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Makes a cluster of servers that run and know of nobody: masters first, then the replicas of each in turn.
+/// Forms a cluster of running servers that do not know each other. `servers` lists the masters first, then the first
+/// replica of each master, and so on.
 pub(super) async fn form(servers: &[Server], masters: usize) -> Result<()> {
     for (index, server) in servers[..masters].iter().enumerate() {
         let (first, last) = (index * SLOTS / masters, (index + 1) * SLOTS / masters - 1);
         cluster::<()>(server, &["ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
-        // Different ones, or the nodes would have to agree on them first.
+        // Different epochs. With equal ones the nodes would have to resolve a conflict first.
         cluster::<()>(server, &["SET-CONFIG-EPOCH", &(index + 1).to_string()]).await?;
     }
     let Some((first, others)) = servers.split_first() else { return Ok(()) };
@@ -29,8 +30,8 @@ pub(super) async fn form(servers: &[Server], masters: usize) -> Result<()> {
         cluster::<()>(replica, &["REPLICATE", &master]).await?;
     }
     try_join_all(servers[masters..].iter().map(is_attached)).await?;
-    // Everybody has heard who is whose replica.
-    until("the replicas are not known everywhere", async || {
+    // Wait until every node knows all replicas.
+    until("some nodes do not know all replicas", async || {
         for server in servers {
             let slots: Vec<Vec<redis::Value>> = cluster(server, &["SLOTS"]).await?;
             if slots.iter().map(|range| range.len() - 2).sum::<usize>() != servers.len() {
@@ -42,9 +43,9 @@ pub(super) async fn form(servers: &[Server], masters: usize) -> Result<()> {
     .await
 }
 
-/// Waits until every node that runs says that all slots are served.
+/// Waits until every running node reports that all slots are served.
 pub(super) async fn is_whole(servers: &[Server]) -> Result<()> {
-    until("the cluster does not come together", async || {
+    until("some nodes do not report a complete cluster", async || {
         for server in servers {
             let info: String = cluster(server, &["INFO"]).await?;
             let says = |what: &str| info.lines().any(|line| line == what);
@@ -59,7 +60,7 @@ pub(super) async fn is_whole(servers: &[Server]) -> Result<()> {
 }
 
 async fn is_attached(replica: &Server) -> Result<()> {
-    until("a replica does not follow its master", async || {
+    until("a replica is not connected to its master", async || {
         let info: String = command(&replica.options(), redis::cmd("INFO").arg("replication")).await?;
         Ok(info.lines().any(|line| line == "master_link_status:up"))
     })

@@ -1,8 +1,9 @@
-//! What happens to a Redis: it hangs, it drops connections, it comes back with data older than it had.
+//! Disturbances of a Redis: it hangs, it drops connections, it restarts with older data.
 //!
-//! Everything is done to the real server and by its own commands, with no proxy in between: a calm stack pays nothing for it, and TLS
-//! and clusters can be disturbed as well. A hang is `DEBUG SLEEP`: connections are accepted, commands are not read, and those that were
-//! sent are run when it ends, though their caller has given up. A dropped connection is `CLIENT KILL`.
+//! All disturbances use the real server's own commands, without a proxy. A calm stack therefore pays nothing, and TLS
+//! and clusters can be disturbed too. A hang is `DEBUG SLEEP`: the server accepts connections and reads no commands.
+//! It runs the commands that it received when the hang ends, although their callers have given up. A dropped
+//! connection is `CLIENT KILL`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,26 +21,27 @@ use crate::{stop::Stop, weather::Conditions};
 
 /// The snapshot that [`Redis::restart_from_dump`] starts from.
 const EARLIER: &str = "earlier.rdb";
-/// How long a server may take to be seen hanging, or a replica to have all data.
+/// How long to wait until a server hangs, or until a replica has all data.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// In a storm, the pause between two disturbances of one server.
 const STORM_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
-/// Of a hundred disturbances in a storm so many drop one connection, so many drop all, so many delay; the rest hang. Functions leave a
-/// Redis that hangs alone for a while: were hangs frequent, hardly a view would be used at all.
+/// Of 100 disturbances in a storm, the number that drop one connection, that drop all, and that delay. The rest hang.
+/// Hangs are rare because a function does not call a hanging Redis for some time: with frequent hangs it would rarely
+/// use a view.
 const STORM_DROPS_ONE: usize = 45;
 const STORM_DROPS_ALL: usize = 5;
 const STORM_DELAYS: usize = 47;
-/// How long delays and hangs take. Functions wait for half a second.
+/// The duration of delays and hangs. A function waits 0.5 s for Redis.
 const STORM_DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(30));
 const STORM_HANG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(900));
 
-/// Disturbs a server whenever there is a storm, until `stop`.
+/// Disturbs a server during storms, until `stop`.
 pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop: Stop) {
     let mut changes = conditions.changes();
     loop {
         let storm = async {
-            // An error means that no sender is left, and `conditions` has it.
+            // An error would mean that there is no sender, and `conditions` holds one.
             let _ = changes.wait_for(|weather| *weather == crate::Weather::Storm).await;
             tokio::time::sleep(conditions.between(STORM_PAUSE.0, STORM_PAUSE.1)).await;
         };
@@ -50,7 +52,7 @@ pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop
         if !conditions.is_storm() {
             continue;
         }
-        // A server that is down or hangs cannot be disturbed more.
+        // Do not disturb a server that is down or hangs already.
         if disturb(&node, &conditions).await.is_ok() {
             conditions.count_fault();
         }
@@ -89,11 +91,11 @@ async fn connect(node: &RedisOptions) -> Result<MultiplexedConnection> {
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// Lets a server hang; returns when it does.
+/// Makes a server hang. Returns when the hang has begun.
 async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
     let (mut sleeper, mut probe) = (connect(node).await?, connect(node).await?);
     tokio::spawn(async move {
-        // Its connection may be lost meanwhile; the server sleeps on.
+        // The connection may be lost during the hang. The server continues to sleep.
         let _ = redis::cmd("DEBUG").arg("SLEEP").arg(time.as_secs_f64()).query_async::<()>(&mut sleeper).await;
     });
     let deadline = Instant::now() + PATIENCE.min(time);
@@ -102,33 +104,34 @@ async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
         tokio::time::timeout(Duration::from_millis(20), ping.query_async::<()>(probe)).await.is_ok()
     };
     while answers(&mut probe).await {
-        ensure!(Instant::now() < deadline, "Redis does not hang");
+        ensure!(Instant::now() < deadline, "Redis still responds");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
 impl Redis {
-    /// Lets every server hang for so long; returns when they do.
+    /// Makes every server hang for `time`. Returns when the hangs have begun.
     pub(crate) async fn hang(&self, time: Duration) -> Result<()> {
         try_join_all(self.own()?.servers.iter().map(|server| async move { hang(&server.options(), time).await })).await?;
         Ok(())
     }
 
-    /// Closes every client's connection; returns how many.
+    /// Closes the connections of all clients. Returns their number.
     pub(crate) async fn drop_connections(&self) -> Result<u64> {
         let servers = self.own()?.servers.iter().filter(|server| server.is_running());
         let dropped = servers.map(|server| async move { drop_connections(&server.options()).await });
         Ok(try_join_all(dropped).await?.into_iter().sum())
     }
 
-    /// Keeps a snapshot of every server as it is now.
+    /// Saves a snapshot of every server.
     pub(crate) async fn dump(&self) -> Result<()> {
         try_join_all(self.own()?.servers.iter().map(dump)).await?;
         Ok(())
     }
 
-    /// Kills servers and starts them on their snapshots, at the same addresses: all, or one of them.
+    /// Kills servers and restarts them from their snapshots, at the same addresses. `node` selects one server; `None`
+    /// selects all.
     pub(crate) async fn restart_from_dump(&mut self, node: Option<usize>) -> Result<()> {
         let servers = match node {
             Some(node) => std::slice::from_mut(self.node(node)?),
@@ -138,18 +141,18 @@ impl Redis {
         stopped.into_iter().collect::<Result<()>>()?;
         for server in &*servers {
             let snapshot = server.folder.join(EARLIER);
-            std::fs::copy(&snapshot, server.folder.join(DUMP)).context("there is no snapshot: take one first")?;
+            std::fs::copy(&snapshot, server.folder.join(DUMP)).context("no snapshot exists: take one first")?;
         }
         try_join_all(servers.iter_mut().map(Server::start)).await?;
         Ok(())
     }
 
-    /// Starts a replica, waits until it has everything, and cuts it off: it gets no later write.
+    /// Starts a replica, waits until it has all data, and cuts it off from the master. Later writes do not reach it.
     pub(crate) async fn start_replica(&mut self) -> Result<()> {
         let children = self.children()?;
-        ensure!(!children.is_cluster(), "only a single node can be given a replica that is cut off");
-        ensure!(children.replica.is_none(), "there is a replica already");
-        let master = children.servers.first().context("there is no server")?;
+        ensure!(!children.is_cluster(), "only a single node can have a replica that is cut off");
+        ensure!(children.replica.is_none(), "a replica exists already");
+        let master = children.servers.first().context("the stack has no Redis server")?;
         let folder = replica_folder(master)?;
         let [port] = free_ports()?;
         let mut replica = Server::new(&master.binary, &folder, port, master.certificates.clone(), None);
@@ -158,7 +161,7 @@ impl Redis {
         command::<()>(&replica.options(), &replica_of("127.0.0.1", &master.port.to_string())).await?;
         let deadline = Instant::now() + PATIENCE;
         while !has_everything(master, &replica).await? {
-            ensure!(Instant::now() < deadline, "the replica does not get the data");
+            ensure!(Instant::now() < deadline, "the replica does not have all data");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         command::<()>(&replica.options(), &replica_of("NO", "ONE")).await?;
@@ -166,11 +169,11 @@ impl Redis {
         Ok(())
     }
 
-    /// Kills the master and puts the replica in its place, at the same address.
+    /// Kills the master and starts the replica in its place, at the same address.
     pub(crate) async fn promote_replica(&mut self) -> Result<()> {
         let children = self.children()?;
-        let Some(mut replica) = children.replica.take() else { bail!("there is no replica: start one first") };
-        let master = children.servers.first_mut().context("there is no server")?;
+        let Some(mut replica) = children.replica.take() else { bail!("no replica exists: start one first") };
+        let master = children.servers.first_mut().context("the stack has no Redis server")?;
         master.stop(RedisData::Lose).await?;
         replica.move_to(master.port, &master.folder).await?;
         *master = *replica;
@@ -179,7 +182,7 @@ impl Redis {
 
     fn own(&self) -> Result<&Children> {
         match self {
-            Self::External(_) => bail!("the Redis at REDIS_URL is not this stack's to disturb"),
+            Self::External(_) => bail!("the stack cannot disturb the Redis at REDIS_URL, because the stack does not own it"),
             Self::Children(children) => Ok(children),
         }
     }
@@ -188,17 +191,17 @@ impl Redis {
 async fn dump(server: &Server) -> Result<()> {
     command::<()>(&server.options(), &redis::cmd("SAVE")).await?;
     // A later start without a snapshot is empty, as after a crash.
-    std::fs::rename(server.folder.join(DUMP), server.folder.join(EARLIER)).context("the snapshot cannot be kept")
+    std::fs::rename(server.folder.join(DUMP), server.folder.join(EARLIER)).context("cannot keep the snapshot")
 }
 
 fn replica_folder(master: &Server) -> Result<PathBuf> {
     let folder = (0..).map(|index| master.folder.join(format!("replica-{index}"))).find(|folder| !folder.exists());
-    let folder = folder.context("no folder for the replica")?;
+    let folder = folder.context("the stack has no folder for the replica")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 
-/// Whether the replica has all that the master had when it was asked.
+/// Returns true if the replica has all data that the master had at the time of the call.
 async fn has_everything(master: &Server, replica: &Server) -> Result<bool> {
     let field = async |server: &Server, name: &str| {
         let info: String = command(&server.options(), redis::cmd("INFO").arg("replication")).await?;

@@ -1,11 +1,12 @@
-//! Redis: the one at `REDIS_URL`, or `redis-server`s of our own as child processes.
+//! Redis: the server at `REDIS_URL`, or child processes.
 //!
-//! A child keeps nothing while it runs. When it is stopped cleanly it writes an RDB file, which the next start loads and then
-//! removes: after a kill the file of an earlier stop would be older than the facts, and views are better rebuilt than stale. A cluster is made anew
-//! with every start of the stack.
+//! A child does not write its data to disk while it runs. A clean stop writes an RDB file. The next start loads the
+//! file and then removes it: after a kill, the file of an earlier stop would be older than the facts, and a rebuild
+//! is better than a stale view. A cluster is formed again at every start of the stack.
 //!
-//! A killed stack leaves its children behind (asking the kernel to end them would take `unsafe`). Their ports are therefore noted in the data
-//! directory, and the next start ends whatever server answers there *and* names this same directory as its own.
+//! A killed stack leaves its children running, because a kernel signal at the parent's death would need `unsafe`. The
+//! stack therefore writes their ports to the data directory. The next start ends each server that listens on such a
+//! port *and* reports this directory as its own.
 
 mod certificates;
 mod cluster;
@@ -26,32 +27,31 @@ use futures::future::{join_all, try_join_all};
 use server::{Clustered, Missing, Server};
 use tidemark::views::RedisOptions;
 
-/// What becomes of the data when the child is stopped.
+/// What happens to the data when the child stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisData {
-    /// It is there again after the next start.
+    /// The next start loads the data.
     Keep,
     /// The next start is empty, as after a crash.
     Lose,
 }
 
-/// What a stack starts when no `REDIS_URL` is given.
+/// The Redis that a stack starts if there is no `REDIS_URL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedisSetup {
-    /// Over TLS, with certificates made for it.
+    /// Use TLS, with certificates made for this stack.
     pub tls: bool,
-    /// A cluster instead of one node.
+    /// The cluster to start. `None` means one node.
     pub cluster: Option<ClusterSetup>,
 }
 
-/// The shape of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterSetup {
-    /// Masters, three or more.
+    /// Three or more.
     pub masters: usize,
-    /// Replicas of each.
+    /// Replicas of each master.
     pub replicas: usize,
-    /// How long nodes wait for one that does not answer before it is lost.
+    /// How long a node may be silent before the other nodes count it as lost.
     pub node_timeout: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Default for ClusterSetup {
     }
 }
 
-/// `node`, `tls`, `cluster` (three masters) or `tls-cluster`.
+/// Accepts `node`, `tls`, `cluster` (three masters) or `tls-cluster`.
 impl FromStr for RedisSetup {
     type Err = String;
 
@@ -72,31 +72,29 @@ impl FromStr for RedisSetup {
             "tls" => Ok(Self { tls: true, cluster: None }),
             "cluster" => Ok(Self { tls: false, cluster }),
             "tls-cluster" => Ok(Self { tls: true, cluster }),
-            other => Err(format!("`{other}` is none of node, tls, cluster, tls-cluster")),
+            other => Err(format!("`{other}` must be node, tls, cluster or tls-cluster")),
         }
     }
 }
 
-/// The Redis of a stack.
 #[derive(Debug)]
 pub enum Redis {
-    /// Somebody else's.
+    /// A server that the stack does not own.
     External(RedisOptions),
-    /// Our own.
+    /// Servers that the stack started.
     Children(Children),
 }
 
-/// Servers of our own.
 #[derive(Debug)]
 pub struct Children {
     servers: Vec<Server>,
-    /// A replica of the only server, cut off from it.
+    /// A replica of the only server. It is cut off from that server.
     replica: Option<Box<Server>>,
     replica_reads: bool,
 }
 
 impl Redis {
-    /// Checks the given one, or starts children whose files are in `folder`.
+    /// Checks the server at `REDIS_URL`, or starts children whose files are in `folder`.
     pub async fn start(
         external: Option<RedisOptions>,
         setup: RedisSetup,
@@ -105,10 +103,10 @@ impl Redis {
         folder: &Path,
     ) -> Result<Self> {
         if let Some(options) = external {
-            // Without what the URL may say of users and passwords.
+            // Without the user and password of the URL.
             let hosts: Vec<String> = options.clients()?.iter().map(|c| c.get_connection_info().addr().to_string()).collect();
             let ping: Result<()> = command(&options, &redis::cmd("PING")).await;
-            ping.with_context(|| format!("no Redis answers at {} (REDIS_URL)", hosts.join(", ")))?;
+            ping.with_context(|| format!("Redis does not respond at {} (REDIS_URL)", hosts.join(", ")))?;
             return Ok(Self::External(options));
         }
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -119,7 +117,7 @@ impl Redis {
         }
         let certificates = setup.tls.then(|| Certificates::create(&folder)).transpose()?;
         let mut last = None;
-        // A free port may be taken by somebody else before the child has it.
+        // Another process may take a free port before the child binds it.
         for _ in 0..5 {
             match Children::start(setup, replica_reads, binary, &folder, certificates.as_ref()).await {
                 Ok(children) => return Ok(Self::Children(children)),
@@ -127,10 +125,10 @@ impl Redis {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| anyhow!("no port for redis-server")))
+        Err(last.unwrap_or_else(|| anyhow!("cannot find a port for redis-server")))
     }
 
-    /// How it is reached.
+    /// The connection options of this Redis.
     pub fn options(&self) -> RedisOptions {
         match self {
             Self::External(options) => options.clone(),
@@ -138,12 +136,12 @@ impl Redis {
         }
     }
 
-    /// Whether the servers are this stack's own.
+    /// Returns true if the stack started the servers.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Children(_))
     }
 
-    /// How each of its nodes is reached for itself.
+    /// The connection options of each single node.
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
         match self {
             Self::External(options) => vec![options.clone()],
@@ -151,12 +149,12 @@ impl Redis {
         }
     }
 
-    /// Ends the children; an external server is left alone.
+    /// Stops the children. An external server is not stopped.
     pub async fn stop(&mut self, data: RedisData) -> Result<()> {
         match self {
             Self::External(_) => Ok(()),
             Self::Children(children) => {
-                // Without its data: it would be older than the master's.
+                // The replica's data is dropped, because it would be older than the master's.
                 children.replica = None;
                 let stopped = join_all(children.servers.iter_mut().map(|server| server.stop(data))).await;
                 stopped.into_iter().collect()
@@ -171,25 +169,25 @@ impl Redis {
         if children.is_cluster() { cluster::is_whole(&children.servers).await } else { Ok(()) }
     }
 
-    /// Kills one node.
     pub(crate) async fn kill_node(&mut self, node: usize) -> Result<()> {
         self.node(node)?.stop(RedisData::Lose).await
     }
 
-    /// Starts one node again.
     pub(crate) async fn start_node(&mut self, node: usize) -> Result<()> {
         self.node(node)?.start().await
     }
 
     fn children(&mut self) -> Result<&mut Children> {
         match self {
-            Self::External(_) => bail!("the Redis at REDIS_URL is not this stack's to stop or start"),
+            Self::External(_) => {
+                bail!("the stack cannot stop or start the Redis at REDIS_URL, because the stack does not own it")
+            }
             Self::Children(children) => Ok(children),
         }
     }
 
     fn node(&mut self, node: usize) -> Result<&mut Server> {
-        self.children()?.servers.get_mut(node).ok_or_else(|| anyhow!("there is no node {node}"))
+        self.children()?.servers.get_mut(node).ok_or_else(|| anyhow!("node {node} does not exist"))
     }
 }
 
@@ -213,7 +211,7 @@ impl Children {
         let mut servers = Vec::new();
         for index in 0..masters * (1 + replicas) {
             let folder = folder.join(index.to_string());
-            // What it knew of the cluster it was part of.
+            // Remove what the server stored about its former cluster.
             let _ = std::fs::remove_dir_all(&folder);
             std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
             let [port, bus_port] = free_ports()?;
@@ -241,7 +239,7 @@ impl Children {
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    // Held together, so that they differ.
+    // All listeners stay open until each has a port, so the ports differ.
     let listeners = std::array::from_fn::<_, N, _>(|_| TcpListener::bind(("127.0.0.1", 0)));
     let mut ports = [0; N];
     for (port, listener) in ports.iter_mut().zip(listeners) {
@@ -255,7 +253,7 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect()
 }
 
-/// Asks one node, of several the first that answers.
+/// Sends a command to one node. If the options name several nodes, uses the first that responds.
 async fn command<T: redis::FromRedisValue>(options: &RedisOptions, command: &redis::Cmd) -> Result<T> {
     let work = async {
         let mut last = None;

@@ -12,22 +12,21 @@ use tokio::process::{Child, Command};
 
 use super::{RedisData, certificates::Certificates, command};
 
-/// The file that a server loads when it starts.
+/// The file that a server loads at its start.
 pub(super) const DUMP: &str = "dump.rdb";
 const NOTE: &str = "redis.port";
 const READY_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a node of a cluster is told besides.
+/// Additional options of a cluster node.
 #[derive(Clone, Debug)]
 pub(super) struct Clustered {
-    /// The port where other nodes reach it.
+    /// The port for the connections of other nodes.
     pub(super) bus_port: u16,
-    /// How long others wait for it before it counts as lost.
+    /// How long the node may be silent before other nodes count it as lost.
     pub(super) node_timeout: Duration,
 }
 
-/// A child `redis-server`.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) binary: PathBuf,
@@ -38,7 +37,7 @@ pub(crate) struct Server {
     child: Option<Child>,
 }
 
-/// The binary cannot be found.
+/// The `redis-server` binary does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not installed: run `make setup` or `apt-get install redis-server`, or set REDIS_URL")]
 pub(super) struct Missing(String);
@@ -54,7 +53,7 @@ impl Server {
         Self { binary: binary.to_owned(), folder: folder.to_owned(), port, certificates, clustered, child: None }
     }
 
-    /// How this one server is reached.
+    /// The connection options of this server.
     pub(super) fn options(&self) -> RedisOptions {
         let scheme = if self.certificates.is_some() { "rediss" } else { "redis" };
         let mut options = RedisOptions::new(format!("{scheme}://127.0.0.1:{}", self.port));
@@ -69,7 +68,7 @@ impl Server {
                 .into();
         let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         add("dir", self.folder.display().to_string());
-        // To let it hang, and to put a promoted replica in its master's place.
+        // Required for `DEBUG SLEEP`, and to start a promoted replica in its master's place.
         add("enable-debug-command", "local".to_owned());
         add("enable-protected-configs", "local".to_owned());
         add("repl-diskless-sync-delay", "0".to_owned());
@@ -89,7 +88,7 @@ impl Server {
             add("cluster-enabled", "yes".to_owned());
             add("cluster-port", bus_port.to_string());
             add("cluster-node-timeout", node_timeout.as_millis().to_string());
-            // A lost master is the loss of its own slots, as in ElastiCache.
+            // If a master is lost, only its own slots are unavailable, as in ElastiCache.
             add("cluster-require-full-coverage", "no".to_owned());
             add("cluster-replica-validity-factor", "0".to_owned());
             add("tls-cluster", if self.certificates.is_some() { "yes" } else { "no" }.to_owned());
@@ -108,7 +107,7 @@ impl Server {
             .stdout(log.try_clone()?)
             .stderr(log)
             .kill_on_drop(true)
-            // Ctrl-C is for the stack, which stops its child when nothing uses it any more.
+            // Ctrl-C must not reach the child. The stack stops it after all functions have ended.
             .process_group(0)
             .spawn()
             .map_err(|error| match error.kind() {
@@ -122,8 +121,8 @@ impl Server {
             }
         };
         tokio::select! {
-            status = child.wait() => bail!("redis-server ended at once ({}), see {}", status?, self.folder.join("redis.log").display()),
-            ready = tokio::time::timeout(READY_WITHIN, ready) => ready.context("redis-server does not answer")?,
+            status = child.wait() => bail!("redis-server ended during its start ({}), see {}", status?, self.folder.join("redis.log").display()),
+            ready = tokio::time::timeout(READY_WITHIN, ready) => ready.context("redis-server does not respond")?,
         }
         std::fs::write(self.folder.join(NOTE), self.port.to_string())?;
         let _ = std::fs::remove_file(self.folder.join(DUMP));
@@ -135,7 +134,7 @@ impl Server {
         self.child.is_some()
     }
 
-    /// Listens on another port and keeps its files in another folder from now on.
+    /// Moves the server to another port and another folder.
     pub(super) async fn move_to(&mut self, port: u16, folder: &Path) -> Result<()> {
         let set = |name: &str, value: String| redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();
         command::<()>(&self.options(), &set("dir", folder.display().to_string())).await?;
@@ -150,7 +149,7 @@ impl Server {
     pub(super) async fn stop(&mut self, data: RedisData) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         if data == RedisData::Keep {
-            // The server closes the connection instead of answering.
+            // The server closes the connection without a response.
             let _ = command::<()>(&self.options(), redis::cmd("SHUTDOWN").arg("SAVE")).await;
             if tokio::time::timeout(STOP_WITHIN, child.wait()).await.is_ok() {
                 let _ = std::fs::remove_file(self.folder.join(NOTE));
@@ -163,7 +162,7 @@ impl Server {
     }
 }
 
-/// Ends the child of a stack that was killed.
+/// Ends a child that a killed stack left behind.
 pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificates>) {
     let note = folder.join(NOTE);
     let Some(port) = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u16>().ok()) else { return };

@@ -1,4 +1,4 @@
-//! Functions as library calls: the `handle` that each `main.rs` hands to the Lambda runtime.
+//! Functions in this process: calls of the `handle` that each `main.rs` passes to the Lambda runtime.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,7 +27,7 @@ macro_rules! handlers {
                     let event = serde_json::from_value(payload).map_err(|error| InvokeError::Shape(format!("unreadable event: {error}")))?;
                     let answer = $handle(&app, LambdaEvent::new(event, context)).await;
                     let answer = answer.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
-                    serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable answer: {error}")))
+                    serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
                 })
             }
             run as Handler
@@ -35,7 +35,7 @@ macro_rules! handlers {
     };
 }
 
-/// Every function of the bundle by the name of its binary.
+/// Every function of the bundle, by binary name.
 const HANDLERS: &[(&str, Handler)] = handlers! {
     "follow" => tidemark_follow::handle,
     "publish" => tidemark_publish::handle,
@@ -48,13 +48,12 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "migrate" => tidemark_migrate::handle,
 };
 
-/// A function in this process.
 pub(crate) struct InProcess {
     app: Arc<App>,
     handler: Handler,
     context: Context,
     timeout_seconds: u64,
-    /// Invocations in flight by their request id.
+    /// Invocations in flight, by request id.
     running: Mutex<HashMap<String, AbortHandle>>,
 }
 
@@ -74,7 +73,7 @@ impl InProcess {
         let named = || format!("function `{}` does not start", function.logical_id);
         let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
         let mut app = App::connect(settings).await.with_context(named)?;
-        // Nobody reads metrics here: they are for the log, and the terminal stays for people.
+        // The metrics go to the log, because no CloudWatch reads them here.
         app.metrics = Arc::new(LoggedMetrics);
         let mut config = Config::default();
         config.function_name.clone_from(&function.binary);
@@ -99,7 +98,7 @@ impl Runner for InProcess {
         let mut context = self.context.clone();
         request_id.clone_into(&mut context.request_id);
         context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
-        // A task of its own, so that a panic ends the invocation and nothing else.
+        // The invocation is a task of its own, so a panic ends only this invocation.
         let mut task = tokio::spawn((self.handler)(Arc::clone(&self.app), payload, context));
         let running = Running::new(self, request_id, task.abort_handle());
         let ended = tokio::time::timeout(timeout, &mut task).await;
@@ -119,7 +118,8 @@ impl Runner for InProcess {
         Some(&self.app)
     }
 
-    /// Drops the invocations where they wait. What they have spawned goes on, which a killed process would end too.
+    /// Drops the futures of the invocations in flight. Tasks that they spawned continue; a killed process would end
+    /// those too.
     fn kill(&self) -> usize {
         let running: Vec<AbortHandle> = self.running().drain().map(|(_, task)| task).collect();
         running.iter().for_each(AbortHandle::abort);
@@ -127,7 +127,7 @@ impl Runner for InProcess {
     }
 }
 
-/// An invocation that can be killed, until this is dropped.
+/// An invocation that can be killed. Dropping the value removes it from the list.
 struct Running<'a> {
     runner: &'a InProcess,
     request_id: &'a str,

@@ -1,4 +1,4 @@
-//! Running functions: in this process, or as the binaries that are deployed.
+//! Runs functions in this process or as the deployed binaries.
 
 mod in_process;
 mod process;
@@ -16,55 +16,51 @@ pub(crate) use runtime_api::RuntimeApi;
 
 use crate::template::{Function, REGION};
 
-/// Why an invocation has no answer.
+/// The reason why an invocation has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum InvokeError {
-    /// The function answered with an error.
+    /// The function returned an error.
     #[error("{kind}: {message}")]
     Failed {
         /// The error's type, as the Lambda runtime reports it.
         kind: String,
-        /// The error's text.
         message: String,
     },
-    /// The handler panicked.
     #[error("the handler panicked: {0}")]
     Panicked(String),
-    /// The function's timeout passed.
+    /// The function's timeout, in seconds, passed.
     #[error("timed out after {0} s")]
     TimedOut(u64),
-    /// The process ended while it was at work.
+    /// The process ended during the invocation.
     #[error("the process ended during the invocation ({0})")]
     Exited(String),
-    /// The event or the answer has the wrong shape.
+    /// The event or the result has the wrong shape.
     #[error("{0}")]
     Shape(String),
 }
 
-/// One function, ready to be invoked.
 #[async_trait]
 pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
-    /// Invokes the function and waits for its answer, no longer than its timeout.
+    /// Invokes the function and waits for its result until its timeout.
     async fn invoke(&self, request_id: &str, payload: Value) -> Result<Value, InvokeError>;
 
-    /// The function's state, when it runs in this process.
+    /// The function's state. `None` if the function runs as processes.
     fn app(&self) -> Option<&App> {
         None
     }
 
-    /// Ids of the processes that run it.
+    /// Ids of the processes of the function. Empty if it runs in this process.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Kills the invocations in flight, without a chance to do anything more; returns how many.
+    /// Kills the invocations in flight without a cleanup. Returns their number.
     fn kill(&self) -> usize;
 
-    /// Ends its processes.
     async fn stop(&self) {}
 }
 
-/// Where the emulated services are.
+/// Addresses of the emulated services.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoints {
     pub(crate) dynamodb: String,
@@ -72,8 +68,9 @@ pub(crate) struct Endpoints {
     pub(crate) redis: RedisOptions,
 }
 
-/// A function's whole environment: the template's, with Redis and the AWS endpoints pointing here, and what was `given`. Its requests are signed with its name, so that
-/// who looks at them knows whose they are.
+/// Builds a function's environment: the template's variables, the addresses of Redis and of the AWS endpoints, and
+/// the `given` variables. The access key is the function's name, so a service can tell which function sends a
+/// request.
 pub(crate) fn environment(
     function: &Function,
     endpoints: &Endpoints,

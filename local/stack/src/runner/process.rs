@@ -1,4 +1,4 @@
-//! Functions as processes: the deployed binaries, fed by the emulated Lambda Runtime API.
+//! Functions as processes: the deployed binaries with the emulated Lambda Runtime API.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -20,25 +20,24 @@ use tokio::{
 use super::{InvokeError, Runner};
 use crate::{clock, stop::Stop, template::Function};
 
-/// The pause before a process that ended without ever asking for work is replaced; it doubles each time, up to a bound. One that did
-/// ask is replaced at once.
+/// The pause before the stack replaces a process that ended before its first request for work. It doubles each time,
+/// up to a bound. A process that has requested work is replaced at once.
 const RESPAWN_AFTER: Duration = Duration::from_millis(200);
 const RESPAWN_AT_MOST: Duration = Duration::from_secs(5);
 
-/// How a function's processes are started.
+/// The options for a function's processes.
 #[derive(Debug)]
 pub(crate) struct WorkerSettings {
     pub(crate) binary: PathBuf,
-    /// How many processes, which is how many invocations run at a time.
+    /// The number of processes, and so of concurrent invocations.
     pub(crate) count: usize,
     pub(crate) environment: Arc<BTreeMap<String, String>>,
-    /// Host and port of the Runtime API.
     pub(crate) runtime_api: String,
-    /// Where their output goes.
+    /// The file for the processes' output.
     pub(crate) log: PathBuf,
 }
 
-/// An invocation as a worker is given it.
+/// An invocation in the form that a worker receives.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) request_id: String,
@@ -51,11 +50,11 @@ type Answer = Result<Value, InvokeError>;
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<(Assignment, oneshot::Sender<Answer>)>,
-    /// What each worker is at.
+    /// The request id and the waiting caller of each busy worker.
     running: HashMap<u64, (String, oneshot::Sender<Answer>)>,
-    /// Process ids of the workers that are alive; 0 while one is being started.
+    /// Process ids of live workers. The id is 0 while the process is being started.
     live: BTreeMap<u64, u32>,
-    /// Workers that are alive and have asked for work.
+    /// Live workers that have requested work.
     ready: HashSet<u64>,
     spawned: u64,
 }
@@ -65,7 +64,7 @@ pub(super) struct Pool {
     arn: String,
     state: Mutex<State>,
     arrival: Notify,
-    /// Tells supervisors that a worker is to be killed; they look into `condemned`.
+    /// Notifies supervisors of a worker in `condemned`, which they kill.
     sentence: Notify,
     condemned: Mutex<Vec<u64>>,
 }
@@ -79,7 +78,7 @@ impl Pool {
         &self.arn
     }
 
-    /// The next invocation for a worker; `None` when the worker is no longer alive.
+    /// Waits for a worker's next invocation. Returns `None` if the worker has ended.
     pub(super) async fn next(&self, worker: u64) -> Option<Assignment> {
         loop {
             {
@@ -100,7 +99,7 @@ impl Pool {
         }
     }
 
-    /// Hands an answer to whoever waits for it; false when nobody does any more.
+    /// Passes a result to the caller that waits for it. Returns false if no caller waits any more.
     pub(super) fn finish(&self, worker: u64, request_id: &str, answer: Answer) -> bool {
         let mut state = self.lock();
         if state.running.get(&worker).is_none_or(|(id, _)| id != request_id) {
@@ -117,8 +116,8 @@ impl Pool {
         worker
     }
 
-    /// Fails what the worker was at. One that has never asked for work fails the invocation it would have been given, as Lambda does
-    /// when a function cannot start. Returns whether it had asked.
+    /// Fails the worker's invocation. If the worker never requested work, fails the next invocation in the queue, as
+    /// Lambda does when a function cannot start. Returns true if the worker had requested work.
     fn ended(&self, worker: u64, how: &str) -> bool {
         let mut state = self.lock();
         state.live.remove(&worker);
@@ -129,13 +128,13 @@ impl Pool {
             None => state.waiting.pop_front().map(|(_, waiting)| waiting),
         };
         if let Some(waiting) = victim {
-            // Nobody waits any more when the invocation has timed out.
+            // The invocation may have timed out. Then no caller waits.
             let _ = waiting.send(Err(InvokeError::Exited(how.to_owned())));
         }
         was_ready
     }
 
-    /// Withdraws an invocation: from the queue, or by ending the process that is at it.
+    /// Withdraws an invocation: removes it from the queue, or ends the process that handles it.
     fn withdraw(&self, request_id: &str) {
         let mut state = self.lock();
         state.waiting.retain(|(assignment, _)| assignment.request_id != request_id);
@@ -147,7 +146,7 @@ impl Pool {
         }
     }
 
-    /// Ends the processes that are at an invocation, which fails; returns how many.
+    /// Kills the processes that handle an invocation. The invocations fail. Returns their number.
     fn kill(&self) -> usize {
         let workers: Vec<u64> = self.lock().running.keys().copied().collect();
         self.condemned.lock().unwrap_or_else(PoisonError::into_inner).extend(&workers);
@@ -163,7 +162,6 @@ impl Pool {
     }
 }
 
-/// A function's processes.
 #[derive(Debug)]
 pub(crate) struct Processes {
     pool: Arc<Pool>,
@@ -173,11 +171,11 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Starts the processes; they are replaced whenever they end.
+    /// Starts the processes. A process that ends is replaced.
     pub(crate) fn start(function: &Function, settings: WorkerSettings) -> Result<Self> {
         ensure!(
             settings.binary.is_file(),
-            "function `{}`: there is no binary {}",
+            "function `{}`: the binary {} does not exist",
             function.logical_id,
             settings.binary.display()
         );
@@ -197,7 +195,7 @@ impl Processes {
         Ok(Self { pool, timeout_seconds: function.timeout_seconds, stop, supervisors: tokio::sync::Mutex::new(supervisors) })
     }
 
-    /// For the Runtime API.
+    /// The pool, for the Runtime API.
     pub(super) fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
     }
@@ -265,8 +263,9 @@ async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: Str
     }
 }
 
-/// Starts one process. Its id in the pool is part of the address it is given, so the Runtime API knows who asks; it must be known
-/// before the process is, which is why the entry is made first and completed with the process id after.
+/// Starts one process. Its id in the pool is part of its Runtime API address, so the Runtime API can tell workers
+/// apart. The pool entry must exist before the process runs, so it is added first and receives the process id
+/// afterwards.
 fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64, Child)> {
     let log =
         std::fs::OpenOptions::new().create(true).append(true).open(&settings.log).context("cannot write a function's log")?;
@@ -293,7 +292,7 @@ fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64,
     }
 }
 
-/// Waits for a process to end, or ends it; returns how it ended.
+/// Waits until a process ends, or ends it. Returns how it ended.
 async fn watch(pool: &Pool, worker: u64, mut child: Child, stop: &Stop) -> String {
     loop {
         let mut sentence = std::pin::pin!(pool.sentence.notified());

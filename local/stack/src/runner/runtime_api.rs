@@ -1,6 +1,6 @@
-//! The Lambda Runtime API (version 2018-06-01), as the processes of functions use it.
+//! The Lambda Runtime API (version 2018-06-01) for functions that run as processes.
 //!
-//! Each process is given an address of its own, `host:port/<function>/<worker>`, so that it is known who asks for work.
+//! Each process has an address of its own, `host:port/<function>/<worker>`, which tells the workers apart.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,6 @@ use crate::stop::StopOnDrop;
 
 type Pools = Arc<RwLock<BTreeMap<String, Arc<Pool>>>>;
 
-/// The running endpoint.
 #[derive(Debug)]
 pub(crate) struct RuntimeApi {
     address: String,
@@ -39,7 +38,7 @@ pub(crate) struct RuntimeApi {
 impl RuntimeApi {
     /// Listens on a free loopback port.
     pub(crate) async fn start() -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no loopback port for the Runtime API")?;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the Runtime API")?;
         let address = listener.local_addr()?.to_string();
         let (pools, stop) = (Pools::default(), StopOnDrop::new());
         let app = Router::new()
@@ -51,7 +50,7 @@ impl RuntimeApi {
             .with_state(Arc::clone(&pools));
         let signal = stop.clone();
         let server = tokio::spawn(async move {
-            // Workers hold a request for work open all the time, so there is nothing to wait for gracefully.
+            // A graceful shutdown would never end, because each worker keeps a request for work open.
             tokio::select! {
                 served = axum::serve(listener, app) => tracing::error!(?served, "the Runtime API ended"),
                 () = signal.cancelled() => {}
@@ -65,12 +64,11 @@ impl RuntimeApi {
         &self.address
     }
 
-    /// Serves the processes of a function.
+    /// Adds the processes of a function.
     pub(crate) fn add(&self, binary: &str, processes: &Processes) {
         self.pools.write().unwrap_or_else(PoisonError::into_inner).insert(binary.to_owned(), processes.pool());
     }
 
-    /// Ends the endpoint.
     pub(crate) async fn stop(self) {
         self.stop.give();
         let _ = self.server.await;
@@ -99,7 +97,7 @@ async fn response(
     body: Bytes,
 ) -> StatusCode {
     let answer = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
-    finish(&pools, &function, worker, &id, answer.map_err(|error| InvokeError::Shape(format!("unreadable answer: {error}"))))
+    finish(&pools, &function, worker, &id, answer.map_err(|error| InvokeError::Shape(format!("unreadable result: {error}"))))
 }
 
 async fn error(State(pools): State<Pools>, Path((function, worker, id)): Path<(String, u64, String)>, body: Bytes) -> StatusCode {

@@ -1,4 +1,4 @@
-//! Processes behind the Runtime API. The processes do nothing; the tests ask for work in their name.
+//! Tests of processes behind the Runtime API. The processes do nothing; the tests send the requests of a worker.
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
@@ -68,7 +68,7 @@ async fn pid(processes: &Processes, other_than: Option<u32>) -> u32 {
 }
 
 #[tokio::test]
-async fn work_is_handed_out_and_answers_go_back() {
+async fn a_worker_receives_an_invocation_and_its_result_reaches_the_caller() {
     let folder = tempfile::tempdir().unwrap();
     let (api, processes) = start(folder.path(), "exec sleep 1000", 20).await;
     pid(&processes, None).await;
@@ -100,7 +100,7 @@ async fn a_killed_process_fails_its_invocation_at_once_and_is_replaced() {
     assert!(tokio::process::Command::new("kill").args(["-9", &first.to_string()]).status().await.unwrap().success());
     assert!(matches!(invocation.await.unwrap(), Err(InvokeError::Exited(how)) if how.contains('9')));
     pid(&processes, Some(first)).await;
-    assert_eq!(Worker(&api, 1).next().await.status(), 410, "the dead get no work");
+    assert_eq!(Worker(&api, 1).next().await.status(), 410, "a dead worker gets no work");
     let invocation = invoke(&processes, "two");
     assert_eq!(Worker(&api, 2).next().await.headers()["lambda-runtime-aws-request-id"], "two");
     Worker(&api, 2).post("two/response", json!(2)).await;
@@ -110,7 +110,7 @@ async fn a_killed_process_fails_its_invocation_at_once_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_process_that_takes_too_long_is_killed() {
+async fn a_process_that_exceeds_its_timeout_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (api, processes) = start(folder.path(), "exec sleep 1000", 1).await;
     let first = pid(&processes, None).await;
@@ -123,7 +123,7 @@ async fn a_process_that_takes_too_long_is_killed() {
 }
 
 #[tokio::test]
-async fn a_process_that_cannot_start_fails_who_waits_for_it() {
+async fn a_process_that_cannot_start_fails_the_waiting_invocation() {
     let folder = tempfile::tempdir().unwrap();
     let (api, processes) = start(folder.path(), "echo no; exit 3", 600).await;
     let answer = invoke(&processes, "one").await.unwrap();

@@ -1,4 +1,4 @@
-//! Requests to the queues when there are faults or weather.
+//! Requests to the queues under faults or weather.
 
 use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
@@ -10,14 +10,15 @@ use crate::{
     weather::Call,
 };
 
-/// In a storm, the probability that a send fails before it is done, that every entry of a batch fails, and that the answer is lost.
+/// In a storm, the probabilities that a send fails before it is done, that every entry of a batch fails, and that the
+/// response is lost.
 const STORM_FAILS: f64 = 0.02;
 const STORM_LEAVES: f64 = 0.01;
 const STORM_LOSES: f64 = 0.03;
 
 pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Reply {
     let (function, operation) = (access_key(parts), operation(parts).unwrap_or_default());
-    // A receive only waits; it does nothing that a stack would have to wait for.
+    // An open receive does not count as work, because it only waits.
     let _open = (operation != "ReceiveMessage").then(|| service.surroundings.open.enter());
     let faults = &service.surroundings.faults;
     let text = std::str::from_utf8(&body).unwrap_or_default();
@@ -28,7 +29,7 @@ pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Rep
     faults.apply(fault, function, request, refusal, || all_failed(text)).await
 }
 
-/// In a storm, sends fail and their answers are lost.
+/// In a storm, makes sends fail and loses their responses.
 async fn in_weather(service: &Service, parts: &Parts, operation: &str, body: Bytes) -> Reply {
     let conditions = &service.surroundings.conditions;
     if !matches!(operation, "SendMessage" | "SendMessageBatch") {
@@ -54,7 +55,7 @@ fn refusal(code: &str) -> Response<Body> {
     json_response(status, body.to_string())
 }
 
-/// The answer to a batch each entry of which has failed.
+/// The response to a batch in which every entry has failed.
 fn all_failed(body: &str) -> Response<Body> {
     let request: Value = serde_json::from_str(body).unwrap_or_default();
     let entries = request.get("Entries").and_then(Value::as_array).into_iter().flatten();

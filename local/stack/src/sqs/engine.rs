@@ -1,4 +1,4 @@
-//! The queues of the template, shared by the HTTP endpoint and the pollers.
+//! The queues of the template. The HTTP endpoint and the pollers share them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,24 +21,25 @@ use super::{
 };
 use crate::{clock, store::Store, template::Queue, weather::Conditions};
 
-/// In a storm, the probabilities that a message is sent twice and that it comes late, how late, and that it passes others.
+/// In a storm, the probability that a message is sent twice, the probability of a delay and its length, and the
+/// probability that a message overtakes others.
 const STORM_DOUBLES: f64 = 0.05;
 const STORM_DELAYS: f64 = 0.10;
 const STORM_LATEST_MS: usize = 1_500;
 const STORM_PASSES: f64 = 0.30;
 
-/// What a sender hands in.
+/// A message that a sender passes in.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) body: String,
     pub(crate) attributes: HashMap<String, MessageAttributeValue>,
     pub(crate) group: Option<String>,
-    /// Overrides the queue's own delay.
+    /// Overrides the queue's delay.
     pub(crate) delay_seconds: Option<i32>,
 }
 
 impl Draft {
-    /// Its size as SQS counts it: the body, and the attributes' names, types and values.
+    /// The size as SQS counts it: the body, and the names, types and values of the attributes.
     pub(super) fn bytes(&self) -> usize {
         let attribute = |(name, value): (&String, &MessageAttributeValue)| {
             name.len()
@@ -63,7 +64,6 @@ impl Cell {
     }
 }
 
-/// All queues by name.
 #[derive(Debug)]
 pub(crate) struct Queues {
     cells: BTreeMap<String, Cell>,
@@ -72,7 +72,8 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Creates the queues and puts journalled messages back. Messages of queues that the template no longer has are dropped.
+    /// Creates the queues and restores the messages of the journal. Drops messages of queues that the template no
+    /// longer has.
     pub(crate) fn new(
         queues: impl IntoIterator<Item = Queue>,
         store: Arc<Store>,
@@ -96,12 +97,11 @@ impl Queues {
         this
     }
 
-    /// The queues' definitions.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Queue> {
         self.cells.values().map(|cell| &cell.queue)
     }
 
-    /// The definition of one queue.
+    /// Returns the definition of a queue, or the error that SQS returns for an unknown queue.
     pub(crate) fn definition(&self, name: &str) -> Result<&Queue, SqsError> {
         self.cell(name).map(|cell| &cell.queue)
     }
@@ -115,7 +115,7 @@ impl Queues {
         self.cells.get(name).ok_or_else(missing)
     }
 
-    /// Sends messages; each is refused or accepted by itself, and the accepted ones are durable when this returns.
+    /// Sends messages. Each is accepted or refused on its own. The accepted ones are on disk when this returns.
     pub(crate) async fn send(&self, name: &str, drafts: Vec<Draft>) -> Result<Vec<Result<Message, SqsError>>, SqsError> {
         let cell = self.cell(name)?;
         let results: Vec<Result<Message, SqsError>> = drafts.into_iter().map(|draft| accept(&cell.queue, draft)).collect();
@@ -128,13 +128,13 @@ impl Queues {
                 let mut messages = cell.lock();
                 accepted.into_iter().for_each(|message| messages.put(message));
             }
-            // One waiter each; a delayed message wakes one too, which then knows of the new deadline.
+            // Wakes one waiter for each message. A delayed message wakes one too, which then knows the new deadline.
             (0..count).for_each(|_| cell.arrival.notify_one());
         }
         Ok(results)
     }
 
-    /// What becomes of messages on their way into a queue in a storm: some come twice, some late.
+    /// Applies a storm to new messages: some are duplicated, some are delayed.
     fn in_weather(&self, messages: Vec<Message>) -> Vec<Message> {
         if !self.conditions.is_storm() {
             return messages;
@@ -155,7 +155,7 @@ impl Queues {
         all
     }
 
-    /// Receives up to `most` messages, waiting up to `wait` for the first.
+    /// Receives up to `most` messages. Waits up to `wait` for the first.
     pub(crate) async fn receive(
         &self,
         name: &str,
@@ -170,14 +170,14 @@ impl Queues {
                 return Ok(messages);
             }
             if tokio::time::timeout_at(deadline, self.arrival(name)).await.is_err() {
-                // This waiter may have been the one that knew of the next deadline.
+                // This waiter may be the only one that knew the next deadline, so another one must look.
                 self.cell(name)?.arrival.notify_one();
                 return Ok(messages);
             }
         }
     }
 
-    /// Receives what is visible now.
+    /// Receives up to `most` visible messages without waiting.
     pub(crate) fn receive_now(&self, name: &str, most: usize, visibility: Option<Duration>) -> Result<Vec<Message>, SqsError> {
         let cell = self.cell(name)?;
         let visibility = visibility.unwrap_or(Duration::from_secs(cell.queue.visibility_seconds.into()));
@@ -196,7 +196,7 @@ impl Queues {
             self.transfer(taken.dead, &redrive.target, Some(cell.queue.arn.clone()))?;
         }
         if taken.more || !taken.messages.is_empty() {
-            // For the rest of the messages, or to learn when these become visible again.
+            // For the rest of the messages, and so that a waiter learns when these become visible again.
             cell.arrival.notify_one();
         }
         Ok(taken.messages)
@@ -220,7 +220,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Returns when a message may have become visible.
+    /// Waits until a message may have become visible.
     pub(crate) async fn arrival(&self, name: &str) {
         let Ok(cell) = self.cell(name) else { return std::future::pending().await };
         let due = {
@@ -242,7 +242,7 @@ impl Queues {
         }
     }
 
-    /// Deletes by receipt handle. A handle that was issued but is out of date deletes nothing and is no error, as in SQS.
+    /// Deletes by receipt handle. An outdated handle deletes nothing and is not an error, as in SQS.
     pub(crate) async fn delete(&self, name: &str, handles: &[String]) -> Result<Vec<Result<(), SqsError>>, SqsError> {
         let cell = self.cell(name)?;
         let mut deleted = Vec::new();
@@ -263,7 +263,7 @@ impl Queues {
         Ok(results)
     }
 
-    /// Hides a message in flight for `visibility` from now, or shows it at once when that is zero.
+    /// Hides a message in flight for `visibility` from now. Zero makes it visible at once.
     pub(crate) fn set_visibility(&self, name: &str, handle: &str, visibility: Duration) -> Result<(), SqsError> {
         let cell = self.cell(name)?;
         let id = message_id(handle)?;
@@ -275,15 +275,15 @@ impl Queues {
         Ok(())
     }
 
-    /// Notes that the receiver of a message has failed: it comes back after `delay`, or without one when its visibility ends. A time that
-    /// the receiver itself has asked for holds.
+    /// Notes that the receiver of a message has failed. The message returns after `delay`; with `None` it returns
+    /// when its visibility timeout ends. A delay that the receiver set applies in either case.
     pub(crate) fn failed(&self, name: &str, handle: &str, delay: Option<Duration>) {
         let (Ok(cell), Ok(id)) = (self.cell(name), message_id(handle)) else { return };
         cell.lock().failed(&id, handle, delay);
         cell.arrival.notify_one();
     }
 
-    /// Lets every message whose receiver has failed come back after `delay`.
+    /// Makes every message of a failed receiver return after `delay`.
     pub(crate) fn hasten(&self, delay: Duration) {
         for cell in self.cells.values() {
             cell.lock().hasten(delay);
@@ -291,18 +291,17 @@ impl Queues {
         }
     }
 
-    /// How many messages a queue holds.
     pub(crate) fn counts(&self, name: &str) -> Counts {
         self.cell(name).map(|cell| cell.lock().counts()).unwrap_or_default()
     }
 
-    /// Deletes everything in a queue.
+    /// Deletes all messages of a queue.
     pub(crate) async fn purge(&self, name: &str) -> Result<(), SqsError> {
         let ids = self.cell(name)?.lock().drain().into_iter().map(|message| message.id).collect();
         journal::delete(&self.store, ids).await.map_err(|error| SqsError::internal_error(error.to_string()))
     }
 
-    /// Sends the messages of a dead-letter queue back to where they came from, or to `target`; returns how many.
+    /// Sends the messages of a dead-letter queue back to their source queue, or to `target`. Returns their number.
     pub(crate) fn redrive(&self, name: &str, target: Option<&str>) -> Result<usize, SqsError> {
         let all = self.cell(name)?.lock().drain();
         let count = all.len();
@@ -352,7 +351,6 @@ fn accept(queue: &Queue, draft: Draft) -> Result<Message, SqsError> {
     })
 }
 
-/// A random UUID (version 4).
 pub(crate) fn new_id() -> String {
     let mut bytes: [u8; 16] = rand::rng().random();
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -361,7 +359,7 @@ pub(crate) fn new_id() -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// The message id inside a receipt handle.
+/// Returns the message id that a receipt handle contains.
 fn message_id(handle: &str) -> Result<String, SqsError> {
     let decoded = base64::engine::general_purpose::STANDARD.decode(handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     decoded.and_then(|text| Some(text.split_once(':')?.0.to_owned())).ok_or_else(SqsError::receipt_handle_is_invalid)

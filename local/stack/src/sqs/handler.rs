@@ -20,12 +20,11 @@ use super::{
 };
 use crate::template::{ACCOUNT, Queue};
 
-/// The most all messages of one batch may weigh together.
+/// The largest total size of a batch, in bytes.
 const BATCH_BYTES: usize = 1_048_576;
 
 type Response = Result<http::Response<SqsResponseBody>, SqsError>;
 
-/// Answers protocol requests.
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
     pub(super) queues: Arc<Queues>,
@@ -109,7 +108,7 @@ async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Resu
             Ok(json!({ "TaskHandle": format!("moved-{moved}") }))
         }
         other => {
-            let reason = format!("The local stack has no {other}: queues are declared in template.yaml.");
+            let reason = format!("The local stack does not support {other}. Queues are declared in template.yaml.");
             Err(SqsError::new(SqsErrorCode::UnsupportedOperation, reason))
         }
     }
@@ -119,7 +118,7 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
     serde_json::from_slice(body).map_err(|error| SqsError::invalid_parameter_value(format!("unreadable request: {error}")))
 }
 
-/// The message group is kept: a standard queue with groups is a fair queue.
+/// Builds a draft. It keeps the message group: a standard queue with groups is a fair queue.
 fn draft(input: SendMessageInput) -> Draft {
     Draft {
         body: input.message_body,
@@ -206,7 +205,7 @@ fn to_wire(message: &Message, system: &[String], custom: &[String]) -> WireMessa
     }
 }
 
-/// The attributes SQS itself gives a message.
+/// The attributes that SQS itself adds to a message.
 pub(crate) fn system_attributes(message: &Message) -> HashMap<String, String> {
     let mut out = HashMap::from([
         ("SenderId".to_owned(), ACCOUNT.to_owned()),
@@ -255,7 +254,7 @@ fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Result<Value, S
     Ok(chosen.map(|(name, value)| (name.to_owned(), Value::String(value))).collect::<serde_json::Map<_, _>>().into())
 }
 
-/// A batch's entries with their ids, checked as SQS does before it looks at any of them.
+/// Returns a batch's entries with their ids, after the checks that SQS makes before it handles any entry.
 fn entries(input: &Value) -> Result<Vec<(String, &Value)>, SqsError> {
     let list = input.get("Entries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if list.is_empty() {

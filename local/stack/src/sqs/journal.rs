@@ -1,6 +1,8 @@
-//! Queue messages on disk: a message is written before its sender hears of it and removed when it is deleted, so that after any
-//! kind of end every message not deleted is in its queue again, under the same id and with the receives it has had. A message in
-//! flight becomes visible at once; one that was moved to a dead-letter queue is in that queue.
+//! Queue messages on disk.
+//!
+//! A message is written before its sender gets the response, and removed when it is deleted. After any end of the
+//! stack, every message that was not deleted is in its queue again, with its id and its number of receives. A message
+//! that was in flight is visible at once. A message that was moved to a dead-letter queue is in that queue.
 
 use std::collections::HashMap;
 
@@ -36,7 +38,7 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<(String, Mes
     rows.collect()
 }
 
-/// Writes new messages; returns once they are safe.
+/// Writes new messages. Returns when they are on disk.
 pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> Result<()> {
     let (queue, messages) = (queue.to_owned(), messages.to_vec());
     let write = move |transaction: &rusqlite::Transaction<'_>| {
@@ -64,12 +66,12 @@ pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> 
     store.commit(write).await
 }
 
-/// Removes messages; returns once they cannot come back.
+/// Removes messages. Returns when the removal is on disk.
 pub(super) async fn delete(store: &Store, ids: Vec<String>) -> Result<()> {
     store.commit(move |transaction| remove(transaction, &ids)).await
 }
 
-/// Removes messages without waiting.
+/// Removes messages without waiting for the disk.
 pub(super) fn forget(store: &Store, ids: Vec<String>) {
     store.post(move |transaction| remove(transaction, &ids));
 }
@@ -82,7 +84,7 @@ fn remove(transaction: &rusqlite::Transaction<'_>, ids: &[String]) -> rusqlite::
     Ok(())
 }
 
-/// Notes that messages were received once more, without waiting.
+/// Notes one more receive of messages, without waiting for the disk.
 pub(super) fn received(store: &Store, messages: &[Message]) {
     let notes: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.receives, m.first_received_ms)).collect();
     store.post(move |transaction| {
@@ -95,7 +97,7 @@ pub(super) fn received(store: &Store, messages: &[Message]) {
     });
 }
 
-/// Notes that messages are in another queue now, without waiting.
+/// Notes that messages moved to another queue, without waiting for the disk.
 pub(super) fn moved(store: &Store, messages: &[Message], queue: &str) {
     let notes: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.dead_letter_source.clone())).collect();
     let queue = queue.to_owned();

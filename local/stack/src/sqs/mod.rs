@@ -1,11 +1,12 @@
-//! SQS on a loopback port: the queues of the template, in memory, journalled to disk.
+//! SQS on a loopback port: the queues of the template in memory, with a journal on disk.
 //!
-//! The wire protocol (routing, error shapes, checksums) is `rustack-sqs-http`'s; the queues behind it are our own, because those of
-//! `rustack-sqs-core` keep nothing over a restart, report failures of batch deletes wrongly, count only the body towards the size
-//! limit, refuse message groups on standard queues and look at visibility timeouts once a second.
+//! `rustack-sqs-http` implements the wire protocol (routing, error shapes, checksums). The queues are this crate's.
+//! Those of `rustack-sqs-core` have five faults: they lose messages at a restart, they report failures of batch
+//! deletes wrongly, they count only the body towards the size limit, they refuse message groups on standard queues,
+//! and they check visibility timeouts once a second.
 //!
-//! What is simpler than the real thing: standard queues only, created by the template alone; every receive sees every visible
-//! message; `StartMessageMoveTask` moves at once.
+//! Differences from SQS: queues are standard queues and are created only by the template; a receive sees every
+//! visible message; `StartMessageMoveTask` moves at once.
 
 mod disturbed;
 mod engine;
@@ -42,7 +43,7 @@ pub(crate) fn serve(listener: TcpListener, queues: Arc<Queues>, surroundings: Su
 
 /// Binds a loopback port for [`serve`].
 pub(crate) async fn bind() -> Result<(TcpListener, String)> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no loopback port for the queues")?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the queues")?;
     let endpoint = format!("http://{}", listener.local_addr()?);
     Ok((listener, endpoint))
 }

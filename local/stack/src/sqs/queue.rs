@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::{clock, template::Queue};
 
-/// A message as it is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) id: String,
@@ -19,63 +18,62 @@ pub(crate) struct Message {
     pub(crate) attributes: HashMap<String, MessageAttributeValue>,
     pub(crate) group: Option<String>,
     pub(crate) sent_ms: u64,
-    /// When it may first be received; equals `sent_ms` unless it was sent with a delay.
+    /// The time of the first possible receive. Equals `sent_ms` unless the message was sent with a delay.
     pub(crate) due_ms: u64,
     pub(crate) receives: u32,
     pub(crate) first_received_ms: Option<u64>,
-    /// ARN of the queue it was moved from, in a dead-letter queue.
+    /// In a dead-letter queue, the ARN of the queue that the message comes from.
     pub(crate) dead_letter_source: Option<String>,
     /// The handle of the latest receive.
     pub(crate) handle: String,
-    /// What decides when a message in flight comes back.
+    /// The rule that decides when a message in flight returns.
     pub(crate) returns: Returns,
 }
 
-/// Why a message in flight comes back when it does.
+/// The rule that decides when a message in flight returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Returns {
-    /// Its receive said so; its receiver may still be at work.
+    /// The receive set the time. The receiver may still be at work.
     #[default]
     AsReceived,
-    /// Its receiver has asked for another time.
+    /// The receiver set another time.
     AsAsked,
-    /// Its receiver has failed.
+    /// The receiver has failed.
     AfterFailure,
 }
 
-/// How many messages a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Messages that can be received now.
     pub visible: usize,
     /// Messages received and neither deleted nor visible again.
     pub in_flight: usize,
-    /// Messages sent with a delay that has not passed.
+    /// Messages whose delay has not passed.
     pub delayed: usize,
 }
 
 impl Counts {
-    /// Whether the queue holds nothing at all.
+    /// Returns true if the queue has no messages of any kind.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What one attempt to receive brought about.
+/// The result of one attempt to receive.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) messages: Vec<Message>,
-    /// Messages that have used up their receives.
+    /// Messages that have reached the largest number of receives.
     pub(super) dead: Vec<Message>,
     /// Ids of messages older than the retention period.
     pub(super) expired: Vec<String>,
-    /// Whether more messages are visible still.
+    /// True if more messages are visible.
     pub(super) more: bool,
 }
 
-/// Messages that can be received, taken round-robin over their groups, so that one sender's burst does not delay the others'
-/// (what SQS calls a fair queue). A message without a group is a group of its own, which makes plain queues first in, first out.
+/// Visible messages. Groups take turns, so a burst of one sender does not delay the others (SQS calls this a fair
+/// queue). A message without a group is a group of its own, so a queue without groups is first in, first out.
 #[derive(Debug, Default)]
 struct Visible {
     turns: VecDeque<String>,
@@ -94,7 +92,7 @@ impl Visible {
         self.count += 1;
     }
 
-    /// Lets another group have the next turn.
+    /// Moves the next turns to other groups.
     fn shuffle(&mut self, turns: usize) {
         let turns = turns.min(self.turns.len());
         self.turns.rotate_left(turns);
@@ -160,7 +158,7 @@ impl Messages {
         }
     }
 
-    /// Makes visible whatever has become due.
+    /// Makes due messages visible.
     fn promote(&mut self) {
         let now = Instant::now();
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -179,7 +177,8 @@ impl Messages {
         Some(message)
     }
 
-    /// Takes up to `most` messages; `reorder` says for each how many others it passes.
+    /// Takes up to `most` messages. For each message, `reorder` receives the number of groups and returns how many of
+    /// them to skip.
     pub(super) fn take(&mut self, queue: &Queue, most: usize, visibility: Duration, reorder: impl Fn(usize) -> usize) -> Taken {
         self.promote();
         let mut taken = Taken::default();
@@ -208,7 +207,7 @@ impl Messages {
         taken
     }
 
-    /// Removes the message that `handle` was given out for, unless it has been received again since.
+    /// Removes the message of `handle`, unless it has been received again since.
     pub(super) fn delete(&mut self, id: &str, handle: &str) -> bool {
         if self.in_flight.get(id).is_some_and(|(_, message)| message.handle == handle) {
             return self.end_flight(id).is_some();
@@ -216,7 +215,7 @@ impl Messages {
         self.visible.remove(id, handle)
     }
 
-    /// Hides a message in flight for `visibility` from now; false when it is not in flight under this handle.
+    /// Hides a message in flight for `visibility` from now. Returns false if it is not in flight under this handle.
     pub(super) fn set_visibility(&mut self, id: &str, handle: &str, visibility: Duration) -> bool {
         self.promote();
         if self.in_flight.get(id).is_none_or(|(_, message)| message.handle != handle) {
@@ -238,8 +237,8 @@ impl Messages {
         }
     }
 
-    /// Notes that the receiver of a message has failed. It comes back after `delay` if there is one, else when its receive said, and in
-    /// any case when its receiver has asked.
+    /// Notes that the receiver of a message has failed. A delay that the receiver set applies. Otherwise the message
+    /// returns after `delay`, or at the time that its receive set if `delay` is `None`.
     pub(super) fn failed(&mut self, id: &str, handle: &str, delay: Option<Duration>) {
         self.promote();
         let Some((until, message)) = self.in_flight.get_mut(id).filter(|(_, message)| message.handle == handle) else { return };
@@ -253,7 +252,7 @@ impl Messages {
         }
     }
 
-    /// Lets messages whose receiver has failed come back after `delay`.
+    /// Makes messages of failed receivers return after `delay`.
     pub(super) fn hasten(&mut self, delay: Duration) {
         self.promote();
         let failed = self.in_flight.values().filter(|(_, message)| message.returns == Returns::AfterFailure);
@@ -268,14 +267,14 @@ impl Messages {
         Counts { visible: self.visible.count, in_flight: self.in_flight.len(), delayed: self.delayed.len() }
     }
 
-    /// When the next message becomes visible by itself.
+    /// The time at which the next hidden or delayed message becomes visible.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let delayed = self.delayed.keys().next().map(|(at, _)| *at);
         let returning = self.deadlines.first().map(|(at, _)| *at);
         delayed.into_iter().chain(returning).min()
     }
 
-    /// Takes everything out, wherever it is.
+    /// Removes and returns all messages, in any state.
     pub(super) fn drain(&mut self) -> Vec<Message> {
         let mut all: Vec<Message> = std::iter::from_fn(|| self.visible.pop()).collect();
         all.extend(std::mem::take(&mut self.delayed).into_values());

@@ -1,4 +1,4 @@
-//! The queue endpoint as the AWS SDK sees it.
+//! Tests of the queue endpoint through the AWS SDK.
 
 use std::{path::Path, time::Duration};
 
@@ -121,7 +121,7 @@ async fn a_message_is_sent_received_and_deleted() {
     assert_eq!(received[0].md5_of_message_attributes(), sent.md5_of_message_attributes());
     assert_eq!(received[0].message_attributes().unwrap()["k"].string_value(), Some("v"));
     assert_eq!(received[0].attributes().unwrap()[&MessageSystemAttributeName::MessageGroupId], "author-7");
-    assert!(endpoint.receive(&endpoint.jobs, 30).await.is_empty(), "it is in flight");
+    assert!(endpoint.receive(&endpoint.jobs, 30).await.is_empty(), "the message is in flight");
 
     let attributes = endpoint
         .client
@@ -142,7 +142,7 @@ async fn a_message_is_sent_received_and_deleted() {
 }
 
 #[tokio::test]
-async fn entries_of_a_batch_fail_alone() {
+async fn entries_of_a_batch_fail_independently() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::start(folder.path()).await;
     let entry = |id: &str, body: String| SendMessageBatchRequestEntry::builder().id(id).message_body(body).build().unwrap();
@@ -199,7 +199,7 @@ async fn entries_of_a_batch_fail_alone() {
 }
 
 #[tokio::test]
-async fn a_message_received_too_often_goes_to_the_dead_letters() {
+async fn a_message_received_too_often_becomes_a_dead_letter() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::start(folder.path()).await;
     let id = endpoint.send("poison").await;
@@ -226,7 +226,7 @@ async fn a_waiting_receive_wakes_for_arrivals_delays_and_visibility() {
     let (received, _) = tokio::join!(wait(), endpoint.send("now"));
     assert_eq!(bodies(&received.unwrap().messages.unwrap()), ["now"]);
     let again = wait().await.unwrap().messages.unwrap();
-    assert_eq!(bodies(&again), ["now"], "its visibility has ended");
+    assert_eq!(bodies(&again), ["now"], "its visibility timeout has ended");
     let handle = again[0].receipt_handle().unwrap();
     endpoint.client.delete_message().queue_url(&endpoint.jobs).receipt_handle(handle).send().await.unwrap();
 
@@ -239,7 +239,7 @@ async fn a_waiting_receive_wakes_for_arrivals_delays_and_visibility() {
 }
 
 #[tokio::test]
-async fn what_was_not_deleted_is_there_after_a_restart() {
+async fn messages_that_were_not_deleted_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::start(folder.path()).await;
     let (gone, flying, waiting) = (endpoint.send("gone").await, endpoint.send("flying").await, endpoint.send("waiting").await);
@@ -253,7 +253,7 @@ async fn what_was_not_deleted_is_there_after_a_restart() {
     assert_eq!(bodies(&received), ["flying", "waiting"]);
     assert_eq!([receives(&received[0]), receives(&received[1])], ["2", "1"]);
     assert_eq!(received[1].message_id(), Some(waiting.as_str()));
-    // This receive moves the first to the dead letters.
+    // This receive moves the first message to the dead-letter queue.
     endpoint.receive(&endpoint.jobs, 0).await;
     endpoint.stop().await;
 
@@ -264,7 +264,7 @@ async fn what_was_not_deleted_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn one_groups_burst_does_not_delay_the_others() {
+async fn a_burst_of_one_group_does_not_delay_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::start(folder.path()).await;
     let draft = |body: &str, group: &str| Draft { body: body.to_owned(), group: Some(group.to_owned()), ..Draft::default() };
@@ -277,7 +277,7 @@ async fn one_groups_burst_does_not_delay_the_others() {
 }
 
 #[tokio::test]
-async fn a_failed_message_comes_back_when_its_queue_or_its_receiver_says() {
+async fn a_failed_message_returns_at_the_time_that_its_queue_or_receiver_set() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::start(folder.path()).await;
     let soon = Duration::from_millis(1);
@@ -294,13 +294,13 @@ async fn a_failed_message_comes_back_when_its_queue_or_its_receiver_says() {
     assert_eq!(again.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["soon"]);
     endpoint.queues.hasten(soon);
     let again = endpoint.queues.receive("Jobs", 10, None, Duration::from_secs(5)).await.unwrap();
-    assert_eq!(again.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["hidden"], "its receiver had failed");
+    assert_eq!(again.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["hidden"], "its receiver has failed");
     assert_eq!(endpoint.queues.counts("Jobs").in_flight, 3);
     endpoint.stop().await;
 }
 
 #[tokio::test]
-async fn in_a_storm_messages_come_twice_late_and_out_of_order_and_none_is_lost() {
+async fn a_storm_duplicates_delays_and_reorders_messages_and_loses_none() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::start(folder.path()).await;
     endpoint.surroundings.conditions.set(Weather::Storm, 3);
@@ -308,7 +308,7 @@ async fn in_a_storm_messages_come_twice_late_and_out_of_order_and_none_is_lost()
     let draft = |body: &String| Draft { body: body.clone(), ..Draft::default() };
     endpoint.queues.send("Jobs", sent.iter().map(draft).collect()).await.unwrap();
     let counts = endpoint.queues.counts("Jobs");
-    assert!(counts.delayed > 0 && !counts.is_empty(), "what comes late is there all the time: {counts:?}");
+    assert!(counts.delayed > 0 && !counts.is_empty(), "a delayed message counts as present: {counts:?}");
     let mut order = Vec::new();
     while !endpoint.queues.counts("Jobs").is_empty() {
         let received = endpoint.queues.receive("Jobs", 10, None, Duration::from_secs(5)).await.unwrap();
@@ -316,7 +316,7 @@ async fn in_a_storm_messages_come_twice_late_and_out_of_order_and_none_is_lost()
         endpoint.queues.delete("Jobs", &handles).await.unwrap();
         order.extend(received.into_iter().map(|message| message.body));
     }
-    assert!(order.len() > sent.len(), "some came twice");
+    assert!(order.len() > sent.len(), "some messages were delivered twice");
     assert!(!order.is_sorted());
     order.sort_unstable();
     order.dedup();
@@ -324,7 +324,7 @@ async fn in_a_storm_messages_come_twice_late_and_out_of_order_and_none_is_lost()
     endpoint.stop().await;
 }
 
-/// Not a check but a measurement: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
+/// A measurement, not a check: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn throughput_of_send_receive_delete() {

@@ -1,4 +1,4 @@
-//! The stack as a whole, apart from what the functions do.
+//! Tests of the whole stack, without the functions' own behaviour.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn problem(request: reqwest::RequestBuilder) -> (u16, Value, reqwest::head
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateway_refuses_what_no_function_should_see() {
+async fn the_gateway_refuses_invalid_requests_before_any_function() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     let client = reqwest::Client::new();
@@ -43,7 +43,7 @@ async fn the_gateway_refuses_what_no_function_should_see() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_local_routes_show_and_hold_the_stack() {
+async fn the_local_routes_report_and_pause_the_stack() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     stack.idle().await.unwrap();
@@ -74,7 +74,7 @@ async fn the_local_routes_show_and_hold_the_stack() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_weather_is_chosen_at_the_start_and_changed_while_the_stack_runs() {
+async fn the_weather_can_be_set_at_the_start_and_changed_later() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     (options.weather, options.weather_seed) = (Weather::Aws, Some(11));
@@ -94,7 +94,7 @@ async fn the_weather_is_chosen_at_the_start_and_changed_while_the_stack_runs() {
         assert_eq!(status, 400, "{bad}");
         assert!(body["error"].as_str().unwrap().contains("calm"), "{body}");
     }
-    assert_eq!(seen().await, (json!("aws"), json!(11)), "nothing has changed");
+    assert_eq!(seen().await, (json!("aws"), json!(11)), "the weather stays the same");
     let (status, body) = put(r#"{"weather":"storm","seed":7}"#).await;
     assert_eq!((status, &body["weather"], &body["seed"]), (200, &json!("storm"), &json!(7)));
     assert_eq!(stack.weather(), (Weather::Storm, 7));
@@ -105,7 +105,7 @@ async fn the_weather_is_chosen_at_the_start_and_changed_while_the_stack_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storm_drops_connections_to_redis_and_calm_ends_it() {
+async fn a_storm_drops_connections_to_redis_and_calm_weather_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     stack.set_weather(Weather::Storm, 2);
@@ -120,7 +120,7 @@ async fn a_storm_drops_connections_to_redis_and_calm_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_data_directory_belongs_to_one_stack_and_its_state_outlives_it() {
+async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     let error = format!("{:#}", Stack::start(options(folder.path())).await.unwrap_err());
@@ -148,12 +148,12 @@ async fn a_data_directory_belongs_to_one_stack_and_its_state_outlives_it() {
     assert!(exists(stack.redis_url(), "kept").await);
     let status = stack.status().unwrap();
     assert_eq!(status.queues["FanOutDeadLetters"].visible, 1);
-    assert!(status.idle, "nobody consumes dead letters");
+    assert!(status.idle, "no function consumes dead letters");
     stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_at_the_start_is_one_clear_error() {
+async fn a_wrong_option_is_one_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let error = async |options: Options| format!("{:#}", Stack::start(options).await.unwrap_err());
 
@@ -174,7 +174,7 @@ async fn what_is_wrong_at_the_start_is_one_clear_error() {
     let mut wrong = options(folder.path());
     wrong.all_processes = true;
     wrong.bin_dir = Some(folder.path().to_owned());
-    assert!(error(wrong).await.contains("there is no binary"));
+    assert!(error(wrong).await.contains("the binary"));
 }
 
 async fn ask<T: ::redis::FromRedisValue>(stack: &Stack, command: &[&str]) -> ::redis::RedisResult<T> {
@@ -191,7 +191,7 @@ async fn ask_on<T: ::redis::FromRedisValue>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_hangs_drops_connections_and_comes_back_with_older_data() {
+async fn redis_can_hang_drop_connections_and_restart_with_older_data() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     let client = ::redis::Client::open(stack.redis_url()).unwrap();
@@ -200,9 +200,13 @@ async fn redis_hangs_drops_connections_and_comes_back_with_older_data() {
 
     let started = Instant::now();
     stack.hang_redis(Duration::from_millis(300)).await.unwrap();
-    assert!(started.elapsed() < Duration::from_millis(300), "it returns when Redis hangs");
+    assert!(started.elapsed() < Duration::from_millis(300), "the call returns when Redis hangs");
     ask_on::<()>(&mut kept, &["SET", "late", "1"]).await.unwrap();
-    assert!(started.elapsed() >= Duration::from_millis(280), "what was sent is run at the end: {:?}", started.elapsed());
+    assert!(
+        started.elapsed() >= Duration::from_millis(280),
+        "Redis runs the command at the end of the hang: {:?}",
+        started.elapsed()
+    );
 
     assert!(stack.drop_redis_connections().await.unwrap() > 0);
     assert!(ask_on::<()>(&mut kept, &["PING"]).await.is_err(), "the connection is closed");
@@ -220,31 +224,31 @@ async fn redis_hangs_drops_connections_and_comes_back_with_older_data() {
     }
     stack.stop_redis(RedisData::Lose).await.unwrap();
     stack.start_redis().await.unwrap();
-    assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "without asking for the snapshot it is empty");
+    assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "Redis is empty after a restart without the snapshot");
     stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promoted_replica_lacks_what_was_written_after_it_was_cut_off() {
+async fn a_promoted_replica_lacks_writes_after_its_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     let replication = async || ask::<String>(&stack, &["INFO", "replication"]).await.unwrap();
     let id = |info: &str, name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned())).unwrap();
-    assert!(stack.promote_redis_replica().await.is_err(), "there is none yet");
+    assert!(stack.promote_redis_replica().await.is_err(), "no replica exists yet");
     for _ in 0..2 {
         ask::<()>(&stack, &["SET", "key", "old"]).await.unwrap();
         stack.start_redis_replica().await.unwrap();
-        // Its first replica gives a server a new id, so it is asked after that.
+        // The first replica changes the server's id, so the test reads the id after it.
         let before = id(&replication().await, "master_replid:");
         ask::<()>(&stack, &["SET", "key", "new"]).await.unwrap();
         stack.promote_redis_replica().await.unwrap();
         assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old");
         let after = replication().await;
         assert_ne!(id(&after, "master_replid:"), before);
-        assert_eq!(id(&after, "master_replid2:"), before, "it continues its master's history");
+        assert_eq!(id(&after, "master_replid2:"), before, "the replica continues its master's history");
     }
     stack.stop_redis(RedisData::Keep).await.unwrap();
     stack.start_redis().await.unwrap();
-    assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "it is the stack's Redis from then on");
+    assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "the replica is the stack's Redis now");
     stack.stop().await.unwrap();
 }

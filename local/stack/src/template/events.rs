@@ -1,4 +1,4 @@
-//! What invokes functions: routes, queues, streams and schedules.
+//! Event sources of functions: routes, queues, streams and schedules.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,89 +11,80 @@ use super::{
 };
 use crate::schedule::Expression;
 
-/// One entry of a function's `Events`.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its name in the template.
+    /// The key in the function's `Events`.
     pub name: String,
-    /// What it is.
     pub source: EventSource,
 }
 
-/// The kinds of event sources the local stack serves.
+/// The kinds of event sources that the local stack serves.
 #[derive(Clone, Debug)]
 pub enum EventSource {
-    /// A route of the HTTP API.
     Http(HttpRoute),
-    /// A queue that is polled.
     Sqs(SqsSource),
-    /// A table's stream that is read.
     Stream(StreamSource),
-    /// A timer.
     Schedule(ScheduleSource),
 }
 
-/// `HttpApi`: one method and path.
+/// A method and path of an `HttpApi` event.
 #[derive(Clone, Debug)]
 pub struct HttpRoute {
     /// The method, or `ANY`.
     pub method: String,
-    /// The path, with `{parameters}`.
     pub path: String,
-    /// Whether a caller has to be known.
+    /// True if the route requires a caller.
     pub authorized: bool,
 }
 
-/// `SQS`: a queue.
+/// The settings of an `SQS` event.
 #[derive(Clone, Debug)]
 pub struct SqsSource {
-    /// The queue's name.
+    /// The physical name of the queue.
     pub queue: String,
-    /// Most messages in one invocation.
+    /// The largest number of messages in one invocation.
     pub batch_size: usize,
-    /// For how long a batch may wait to become full.
+    /// How long a batch may wait for more messages.
     pub batching_window: Duration,
-    /// Most invocations at a time, when limited.
+    /// The largest number of concurrent invocations. `None` means no limit.
     pub maximum_concurrency: Option<usize>,
-    /// Whether the answer names the messages that failed.
+    /// True if the function's result names the failed messages.
     pub report_failures: bool,
 }
 
-/// `DynamoDB`: the stream of a table.
+/// The settings of a `DynamoDB` event.
 #[derive(Clone, Debug)]
 pub struct StreamSource {
-    /// Logical id of the table.
     pub table: String,
-    /// Most records in one invocation.
+    /// The largest number of records in one invocation.
     pub batch_size: usize,
-    /// For how long a batch may wait to become full.
+    /// How long a batch may wait for more records.
     pub batching_window: Duration,
-    /// How often a failing batch is repeated; `None` is for ever.
+    /// How often a failed batch is repeated. `None` means without limit.
     pub maximum_retries: Option<u32>,
-    /// Whether a failing batch is halved.
+    /// True if a failed batch is split in two.
     pub bisect: bool,
-    /// Name of the queue that is told of records given up.
+    /// The physical name of the queue that receives the ids of abandoned records.
     pub on_failure: Option<String>,
-    /// Whether the answer names the first record that failed.
+    /// True if the function's result names the first failed record.
     pub report_failures: bool,
-    /// Begin with the oldest record (`TRIM_HORIZON`) instead of the newest.
+    /// True to start at the oldest record (`TRIM_HORIZON`) instead of the newest.
     pub from_oldest: bool,
-    /// `FilterCriteria` patterns; a record passes when any of them matches, and all pass when there is none.
+    /// `FilterCriteria` patterns. A record passes if any pattern matches, or if there is none.
     pub filters: Vec<Value>,
 }
 
-/// `ScheduleV2` or `Schedule`.
+/// The settings of a `ScheduleV2` or `Schedule` event.
 #[derive(Clone, Debug)]
 pub struct ScheduleSource {
-    /// When.
     pub expression: Expression,
-    /// What the function is given.
+    /// The event that the function receives.
     pub input: Value,
-    /// Whether it fires by itself; it can be fired on demand all the same.
+    /// True if the schedule fires at its times. It can be fired on demand in either case.
     pub enabled: bool,
 }
 
-/// For each `HttpApi` resource, whether its routes need an identity unless they say otherwise.
+/// For each `HttpApi` resource, true if its routes require a caller by default.
 pub(super) type Apis = BTreeMap<String, bool>;
 
 pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis> {
@@ -110,7 +101,7 @@ pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis
     Ok(out)
 }
 
-/// Reads one event; `None` for a kind that cannot happen on one machine.
+/// Reads one event. Returns `None` for a kind that the local stack does not serve.
 pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
     let none = Value::Null;
     let properties = event.get("Properties").unwrap_or(&none);
@@ -120,7 +111,7 @@ pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) 
         "DynamoDB" => EventSource::Stream(stream(properties, template)?),
         "Schedule" | "ScheduleV2" => EventSource::Schedule(schedule(properties)?),
         other => {
-            tracing::warn!(event = name, kind = other, "the local stack has no such event source");
+            tracing::warn!(event = name, kind = other, "the local stack does not support this event source");
             return Ok(None);
         }
     };
@@ -130,7 +121,7 @@ pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) 
 fn http(properties: &Value, apis: &Apis) -> Result<HttpRoute> {
     let api = properties.get("ApiId").and_then(Value::as_str);
     let default = match api {
-        Some(id) => *apis.get(id).ok_or_else(|| anyhow!("there is no HTTP API `{id}`"))?,
+        Some(id) => *apis.get(id).ok_or_else(|| anyhow!("the template has no HTTP API `{id}`"))?,
         None => false,
     };
     let authorized = match properties.pointer("/Auth/Authorizer").and_then(Value::as_str) {
@@ -151,7 +142,7 @@ fn sqs(properties: &Value, template: &Template) -> Result<SqsSource> {
     let batch_size = number(properties, "BatchSize", 10)?;
     let batching_window = number(properties, "MaximumBatchingWindowInSeconds", 0)?;
     if batch_size > 10 && batching_window == 0 {
-        bail!("a batch size over 10 ({batch_size}) needs `MaximumBatchingWindowInSeconds`");
+        bail!("a batch size over 10 ({batch_size}) requires `MaximumBatchingWindowInSeconds`");
     }
     Ok(SqsSource {
         queue: queue_named(&arn, template)?,
@@ -172,7 +163,7 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
         .tables
         .values()
         .find(|t| t.name == table)
-        .ok_or_else(|| anyhow!("there is no table behind the stream `{arn}`"))?;
+        .ok_or_else(|| anyhow!("the template has no table with the stream `{arn}`"))?;
     if table.stream_view.is_none() {
         bail!("the table `{}` has no stream", table.logical_id);
     }
@@ -182,7 +173,7 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
     let filters = properties.pointer("/FilterCriteria/Filters").and_then(Value::as_array).into_iter().flatten();
     let filters = filters.map(|filter| {
         let pattern = filter.get("Pattern").and_then(Value::as_str).ok_or_else(|| anyhow!("a filter has no `Pattern`"))?;
-        let pattern: Value = serde_json::from_str(pattern).context("a filter pattern is no JSON")?;
+        let pattern: Value = serde_json::from_str(pattern).context("a filter pattern is not JSON")?;
         crate::pollers::filter::check(&pattern)?;
         Ok(pattern)
     });
@@ -203,7 +194,7 @@ fn schedule(properties: &Value) -> Result<ScheduleSource> {
     let text = required(properties, if properties.get("Schedule").is_some() { "Schedule" } else { "ScheduleExpression" })?;
     let input = match properties.get("Input") {
         None | Some(Value::Null) => Value::Null,
-        Some(Value::String(text)) => serde_json::from_str(text).context("`Input` is no JSON")?,
+        Some(Value::String(text)) => serde_json::from_str(text).context("`Input` is not JSON")?,
         Some(other) => other.clone(),
     };
     let disabled = properties.get("State").and_then(Value::as_str) == Some("DISABLED")
@@ -213,7 +204,7 @@ fn schedule(properties: &Value) -> Result<ScheduleSource> {
 
 fn queue_named(arn: &str, template: &Template) -> Result<String> {
     let queue = template.queues.values().find(|queue| queue.arn == arn);
-    queue.map(|queue| queue.name.clone()).ok_or_else(|| anyhow!("there is no queue with the ARN `{arn}`"))
+    queue.map(|queue| queue.name.clone()).ok_or_else(|| anyhow!("the template has no queue with the ARN `{arn}`"))
 }
 
 fn required(properties: &Value, name: &str) -> Result<String> {

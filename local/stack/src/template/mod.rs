@@ -1,7 +1,7 @@
-//! `template.yaml`, read and resolved into the resources this stack embodies.
+//! `template.yaml`, read and resolved into the resources that this stack runs.
 //!
-//! The template is the only description of the system: nothing here knows a table, a queue or a route by name. Resources of a
-//! type that has no meaning on one machine (alarms, roles, dashboards) are left out, but their references are checked all the same.
+//! The template is the only description of the system: this module knows no table, queue or route by name. It skips
+//! resources that have no local counterpart (alarms, roles, dashboards), but checks their references.
 
 mod events;
 mod resources;
@@ -17,17 +17,17 @@ pub use resources::{Index, Queue, Redrive, Table};
 
 use values::{Scope, normalise, scalar};
 
-/// The account all local ARNs carry.
+/// The account in all local ARNs.
 pub const ACCOUNT: &str = "000000000000";
-/// The region all local ARNs carry.
+/// The region in all local ARNs.
 pub const REGION: &str = "us-east-1";
 
-/// What a template needs to know of the machine it is resolved for.
+/// Values of the machine for which the template is resolved.
 #[derive(Clone, Debug)]
 pub struct Bindings {
-    /// Where the queue service listens, without a trailing slash; queue URLs begin with it.
+    /// The address of the queue endpoint, without a trailing slash. Queue URLs begin with it.
     pub sqs_endpoint: String,
-    /// Values for template parameters, over their defaults.
+    /// Values of template parameters. They override the defaults.
     pub parameters: BTreeMap<String, String>,
 }
 
@@ -37,46 +37,42 @@ impl Default for Bindings {
     }
 }
 
-/// A resolved template.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Parameters with their values.
+    /// The values of the parameters, by name.
     pub parameters: BTreeMap<String, String>,
-    /// Functions by logical id.
     pub functions: BTreeMap<String, Function>,
-    /// Tables by logical id.
     pub tables: BTreeMap<String, Table>,
-    /// Queues by logical id.
     pub queues: BTreeMap<String, Queue>,
 }
 
 /// One `AWS::Serverless::Function`.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name in the template.
     pub logical_id: String,
-    /// The binary it runs, from `Metadata.BuildProperties.Binary`; the name people use for it.
+    /// The binary's name, from `Metadata.BuildProperties.Binary`. It also names the function in the local stack's
+    /// API.
     pub binary: String,
-    /// After how many seconds an invocation is given up.
+    /// The time limit of an invocation.
     pub timeout_seconds: u64,
-    /// Declared memory in MiB; only passed on.
+    /// The declared memory in MiB. The stack only passes it on.
     pub memory_mib: u64,
-    /// Environment, with Globals merged in.
+    /// The environment, merged with the environment of `Globals`.
     pub environment: BTreeMap<String, String>,
-    /// What invokes it.
     pub events: Vec<Event>,
 }
 
-/// The text of a template as JSON, unresolved, with every `!Tag x` as `{"Fn::Tag": x}`: for whoever looks at what this stack does not embody.
+/// Converts the text of a template to JSON without resolving it. Every `!Tag x` becomes `{"Fn::Tag": x}`. Tests use
+/// it for resources that this stack does not run.
 ///
 /// # Errors
-/// When it is no YAML.
+/// Fails if the text is not YAML.
 pub fn document(text: &str) -> Result<Value> {
-    normalise(serde_yaml_ng::from_str(text).context("not readable as YAML")?)
+    normalise(serde_yaml_ng::from_str(text).context("the template is not YAML")?)
 }
 
 impl Function {
-    /// The ARN invocations are addressed to.
+    /// The ARN of the function.
     #[must_use]
     pub fn arn(&self) -> String {
         format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:{}", self.binary)
@@ -87,20 +83,20 @@ impl Template {
     /// Reads and resolves the template at `path`.
     ///
     /// # Errors
-    /// When the file cannot be read, or as [`Template::parse`].
+    /// Fails if the file cannot be read, and under the conditions of [`Template::parse`].
     pub fn load(path: &Path, bindings: &Bindings) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the template {}", path.display()))?;
         Self::parse(&text, bindings).with_context(|| format!("template {}", path.display()))
     }
 
-    /// Resolves a template given as text.
+    /// Resolves the text of a template.
     ///
-    /// # Errors
-    /// When it is no YAML, or a resource refers to something that does not exist; the error names the resource.
+    /// # Errors Fails if the text is not YAML, or if a resource refers to something that does not exist. The error
+    /// names the resource.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
         let root = document(text)?;
         let resources = section(&root, "Resources")?;
-        ensure!(!resources.is_empty(), "there is no `Resources` section");
+        ensure!(!resources.is_empty(), "the template has no `Resources` section");
 
         let mut scope = Scope {
             parameters: parameters(&root, bindings)?,
@@ -159,7 +155,7 @@ impl Template {
         Ok(template)
     }
 
-    /// The function with this binary name or logical id.
+    /// Finds a function by binary name or logical id.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.get(name).or_else(|| self.functions.values().find(|function| function.binary == name))
@@ -212,7 +208,7 @@ fn read_function(id: &str, body: &Value, globals: &Value, apis: &events::Apis, t
     let binary = body
         .pointer("/Metadata/BuildProperties/Binary")
         .and_then(Value::as_str)
-        .ok_or_else(|| anyhow!("`Metadata.BuildProperties.Binary` does not say which binary it runs"))?;
+        .ok_or_else(|| anyhow!("`Metadata.BuildProperties.Binary` must name the function's binary"))?;
     let none = Value::Null;
     let defaults = globals.get("Function").unwrap_or(&none);
     let properties = body.get("Properties").unwrap_or(&none);

@@ -11,28 +11,23 @@ use super::{
 /// One `AWS::DynamoDB::Table`.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its name in the template.
     pub logical_id: String,
-    /// The table's own name: `TableName`, else the logical id.
+    /// The physical name: `TableName`, or the logical id.
     pub name: String,
     /// Key attributes with their roles, as in the API (`[{AttributeName, KeyType}]`).
     pub key_schema: Value,
     /// Types of key attributes, as in the API.
     pub attributes: Value,
-    /// Global secondary indexes.
     pub global_indexes: Vec<Index>,
-    /// Local secondary indexes.
     pub local_indexes: Vec<Index>,
-    /// `StreamViewType`, when the table has a stream.
+    /// `StreamViewType`. `None` if the table has no stream.
     pub stream_view: Option<String>,
-    /// The attribute that holds an item's expiry, when enabled.
+    /// The attribute with an item's expiry. `None` if expiry is off.
     pub ttl_attribute: Option<String>,
 }
 
-/// A secondary index.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// Its name.
     pub name: String,
     /// The whole definition, as in the API.
     pub definition: Value,
@@ -41,38 +36,34 @@ pub struct Index {
 /// One standard `AWS::SQS::Queue`.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    /// Its name in the template.
     pub logical_id: String,
-    /// The queue's own name: `QueueName`, else the logical id.
+    /// The physical name: `QueueName`, or the logical id.
     pub name: String,
-    /// Where to send to.
     pub url: String,
-    /// Its ARN.
     pub arn: String,
-    /// For how many seconds a received message is hidden.
+    /// The visibility timeout: how long a received message is hidden.
     pub visibility_seconds: u32,
-    /// For how many seconds an undelivered message is kept.
+    /// How long a message is kept if it is not deleted.
     pub retention_seconds: u32,
-    /// By how many seconds every message is delayed.
+    /// The delay of every message.
     pub delay_seconds: u32,
-    /// The largest message in bytes, attributes included.
+    /// The size limit of a message in bytes, attributes included.
     pub maximum_bytes: usize,
-    /// How many seconds an empty receive waits when it does not say.
+    /// How long a receive waits on an empty queue if the request sets no time.
     pub wait_seconds: u32,
-    /// Where messages go that were received too often.
+    /// The dead-letter queue. `None` if messages may be received any number of times.
     pub redrive: Option<Redrive>,
 }
 
-/// A queue's `RedrivePolicy`.
 #[derive(Clone, Debug)]
 pub struct Redrive {
-    /// Name of the dead-letter queue.
+    /// The physical name of the dead-letter queue.
     pub target: String,
-    /// How many receives a message gets before it moves there.
+    /// The number of receives after which a message moves to the dead-letter queue.
     pub max_receives: u32,
 }
 
-/// Puts what `Ref` and `GetAtt` answer for this resource into the scope.
+/// Adds the values of `Ref` and `GetAtt` for this resource to the scope.
 pub(super) fn describe(id: &str, body: &Value, sqs_endpoint: &str, scope: &mut Scope) -> Result<()> {
     let own_name = |property: &str| -> Result<String> {
         match body.pointer(&format!("/Properties/{property}")) {
@@ -112,7 +103,8 @@ pub(super) fn describe(id: &str, body: &Value, sqs_endpoint: &str, scope: &mut S
 
 impl Table {
     pub(super) fn read(id: &str, body: &Value) -> Result<Self> {
-        let properties = body.get("Properties").and_then(Value::as_object).ok_or_else(|| anyhow!("it has no properties"))?;
+        let properties =
+            body.get("Properties").and_then(Value::as_object).ok_or_else(|| anyhow!("the resource has no properties"))?;
         let required = |name: &str| properties.get(name).cloned().ok_or_else(|| anyhow!("`{name}` is missing"));
         let attributes = required("AttributeDefinitions")?;
         let key_schema = required("KeySchema")?;
@@ -148,7 +140,7 @@ impl Queue {
         let empty = Map::new();
         let properties = body.get("Properties").and_then(Value::as_object).unwrap_or(&empty);
         if properties.get("FifoQueue").is_some_and(|v| scalar(v).is_ok_and(|v| v == "true")) {
-            bail!("the local stack has standard queues only, this is a FIFO queue");
+            bail!("the local stack does not support FIFO queues");
         }
         let number = |name: &str, fallback: u32, maximum: u32| -> Result<u32> {
             let Some(value) = properties.get(name) else { return Ok(fallback) };
@@ -159,11 +151,15 @@ impl Queue {
             Ok(value)
         };
         let own = |attribute: &str| {
-            scope.attributes.get(&(id.to_owned(), attribute.to_owned())).cloned().ok_or_else(|| anyhow!("it has no {attribute}"))
+            scope
+                .attributes
+                .get(&(id.to_owned(), attribute.to_owned()))
+                .cloned()
+                .ok_or_else(|| anyhow!("the resource has no {attribute}"))
         };
         let redrive = match properties.get("RedrivePolicy") {
             None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(serde_json::from_str::<Value>(text).context("`RedrivePolicy` is no JSON")?),
+            Some(Value::String(text)) => Some(serde_json::from_str::<Value>(text).context("`RedrivePolicy` is not JSON")?),
             Some(policy) => Some(policy.clone()),
         };
         let redrive = redrive.map(|policy| -> Result<Redrive> {

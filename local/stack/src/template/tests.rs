@@ -32,7 +32,7 @@ fn the_template_of_this_project_resolves() {
 }
 
 #[test]
-fn every_kind_of_event_is_read_with_its_settings() {
+fn every_kind_of_event_source_is_read_with_its_settings() {
     let template = Template::parse(&real(), &Bindings::default()).unwrap();
     let sources = |binary: &str| template.function(binary).unwrap().events.iter().map(|e| e.source.clone()).collect::<Vec<_>>();
     let health_is_open =
@@ -62,7 +62,7 @@ fn parameters_can_be_overridden_and_are_checked() {
 }
 
 #[test]
-fn a_mistake_is_reported_with_the_name_of_its_resource() {
+fn an_error_in_the_template_names_its_resource() {
     let error = error_of(&edited("Queue: !GetAtt FanOutQueue.Arn", "Queue: !GetAtt FanOutQueu.Arn"));
     assert!(error.contains("FanOutFunction") && error.contains("FanOutQueu"), "{error}");
     let error = error_of(&edited("POSTS_TABLE: !Ref PostsTable", "POSTS_TABLE: !Ref PostTable"));

@@ -1,6 +1,6 @@
-//! CloudFormation's intrinsic functions, evaluated the way a deployment to one fixed region and account would.
+//! Evaluates CloudFormation's intrinsic functions as a deployment to a fixed region and account does.
 //!
-//! The YAML short forms (`!Ref`, `!GetAtt`, …) are first rewritten to the long ones, so that both spellings take one path.
+//! First rewrites the YAML short forms (`!Ref`, `!GetAtt`, …) to the long ones, so both spellings take one path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use serde_yaml_ng::Value as Yaml;
 
-/// Stands for `AWS::NoValue` while a value is being evaluated; whatever holds it is dropped from its parent.
+/// Stands for `AWS::NoValue` during an evaluation. The parent drops an entry with this value.
 const NO_VALUE: &str = "\u{0}AWS::NoValue";
 
-/// Turns parsed YAML into JSON, with `!Tag x` as `{"Fn::Tag": x}`.
+/// Converts parsed YAML to JSON, with `!Tag x` as `{"Fn::Tag": x}`.
 pub(super) fn normalise(yaml: Yaml) -> Result<Value> {
     Ok(match yaml {
         Yaml::Null => Value::Null,
@@ -45,22 +45,20 @@ pub(super) fn normalise(yaml: Yaml) -> Result<Value> {
     })
 }
 
-/// What references resolve to: the names, addresses and ARNs of one deployment.
+/// The names, addresses and ARNs that references of one deployment resolve to.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// Parameters by name, already strings or lists of strings.
+    /// Parameters by name. Values are strings or lists of strings.
     pub(super) parameters: BTreeMap<String, Value>,
     /// The template's `Mappings`, unevaluated.
     pub(super) mappings: Value,
     /// The template's `Conditions`, unevaluated.
     pub(super) conditions: Map<String, Value>,
-    /// `Ref` and `GetAtt` answers of the resources this stack embodies: (logical id, attribute or empty) to value.
+    /// Values of `Ref` and `GetAtt` for the resources of this stack, by logical id and attribute (empty for `Ref`).
     pub(super) attributes: BTreeMap<(String, String), String>,
-    /// Every logical id, with whether SAM derives further resources from it.
+    /// Every logical id, and true if SAM generates further resources from it.
     pub(super) resources: BTreeMap<String, bool>,
-    /// The region the local deployment pretends to be in.
     pub(super) region: String,
-    /// The account it pretends to belong to.
     pub(super) account: String,
 }
 
@@ -95,9 +93,8 @@ impl Scope {
         }
     }
 
-    /// Whether the named condition holds.
     pub(super) fn condition(&self, name: &str) -> Result<bool> {
-        let body = self.conditions.get(name).ok_or_else(|| anyhow!("no condition is called `{name}`"))?;
+        let body = self.conditions.get(name).ok_or_else(|| anyhow!("the template has no condition `{name}`"))?;
         self.truth(body).with_context(|| format!("condition `{name}`"))
     }
 
@@ -119,7 +116,7 @@ impl Scope {
                     Value::String(path) => path
                         .split_once('.')
                         .map(|(id, attribute)| (id.to_owned(), attribute.to_owned()))
-                        .ok_or_else(|| anyhow!("`{path}` names no attribute"))?,
+                        .ok_or_else(|| anyhow!("`{path}` does not name an attribute"))?,
                     Value::Array(parts) if parts.len() == 2 => (text(&parts[0])?.to_owned(), self.string(&parts[1])?),
                     _ => bail!("expected `Resource.Attribute`"),
                 };
@@ -161,7 +158,7 @@ impl Scope {
                 let [map, first, second] = self.arguments::<3>(argument)?;
                 let (map, first, second) = (self.string(&map)?, self.string(&first)?, self.string(&second)?);
                 let found = self.mappings.get(&map).and_then(|m| m.get(&first)).and_then(|m| m.get(&second));
-                found.cloned().ok_or_else(|| anyhow!("no mapping {map}.{first}.{second}"))
+                found.cloned().ok_or_else(|| anyhow!("the template has no mapping {map}.{first}.{second}"))
             }
             "Fn::Base64" => {
                 use base64::Engine as _;
@@ -221,7 +218,8 @@ impl Scope {
         Ok(format!("{id}.{attribute}"))
     }
 
-    /// Accepts resources of any type, and those that SAM generates under a name that begins with their parent's.
+    /// Accepts a resource of the template, or a resource that SAM generates. A generated name begins with its
+    /// parent's name.
     fn known(&self, id: &str) -> Result<()> {
         let generated = || self.resources.iter().any(|(parent, sam)| *sam && id.len() > parent.len() && id.starts_with(parent));
         if self.resources.contains_key(id) || id == "ServerlessHttpApi" || generated() {
@@ -289,7 +287,7 @@ impl Scope {
     }
 }
 
-/// The text of a scalar: what CloudFormation makes of a number or boolean where a string is wanted.
+/// Converts a scalar to text, as CloudFormation converts a number or boolean to a string.
 pub(super) fn scalar(value: &Value) -> Result<String> {
     Ok(match value {
         Value::String(s) => s.clone(),

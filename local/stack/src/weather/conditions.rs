@@ -1,4 +1,4 @@
-//! The weather of the moment and its one source of randomness.
+//! The current weather and its source of randomness.
 
 use std::{
     fmt,
@@ -14,21 +14,22 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// What the stores are like.
+/// The conditions in which the stores work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weather {
-    /// As kind as can be: no limits, no delays, and what failed comes again after the stack's short retry delay.
+    /// No limits and no delays. A failed message returns after the stack's short retry delay.
     #[default]
     Calm,
-    /// AWS on a good day: its latencies, its limits for each partition, its transaction conflicts, and the template's own timeouts.
+    /// AWS on a good day: its latencies, its limits for each partition, its transaction conflicts, and the timeouts
+    /// of the template.
     Aws,
-    /// AWS on a bad day: lost answers, errors, duplicates, delays, and a Redis that drops connections and hangs, besides.
+    /// AWS on a bad day. In addition: lost responses, errors, duplicates, delays, and a Redis that drops connections
+    /// and hangs.
     Storm,
 }
 
 impl Weather {
-    /// Its name: `calm`, `aws` or `storm`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +56,7 @@ impl FromStr for Weather {
     }
 }
 
-/// A seed for weather that nobody gave one, short enough to be copied by hand.
+/// Picks a seed. It is short enough to copy by hand.
 pub(crate) fn any_seed() -> u64 {
     rand::random::<u32>().into()
 }
@@ -66,12 +67,11 @@ struct Randomness {
     generator: StdRng,
 }
 
-/// The weather of a stack.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     weather: watch::Sender<Weather>,
     randomness: Mutex<Randomness>,
-    /// Faults of storms so far.
+    /// The number of faults that storms have caused.
     faults: AtomicU64,
 }
 
@@ -109,17 +109,17 @@ impl Conditions {
         self.weather.send_replace(weather);
     }
 
-    /// Tells of every change of the weather.
+    /// Notifies of every change of the weather.
     pub(crate) fn changes(&self) -> watch::Receiver<Weather> {
         self.weather.subscribe()
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub(crate) fn chance(&self, probability: f64) -> bool {
         self.lock().generator.random_bool(probability)
     }
 
-    /// True with this probability in a storm, and never otherwise.
+    /// Returns true with this probability in a storm. Returns false in other weather.
     pub(crate) fn storm(&self, probability: f64) -> bool {
         let happens = self.is_storm() && self.chance(probability);
         if happens {
@@ -128,27 +128,26 @@ impl Conditions {
         happens
     }
 
-    /// Counts one more fault of a storm.
     pub(crate) fn count_fault(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many faults storms have caused so far.
     pub(crate) fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Picks a number below `end`. `end` must not be 0.
     pub(crate) fn below(&self, end: usize) -> usize {
         self.lock().generator.random_range(0..end.max(1))
     }
 
-    /// A time between the two, each as likely as the other.
+    /// Picks a time between the two, with equal probability.
     pub(crate) fn between(&self, least: Duration, most: Duration) -> Duration {
         least + most.saturating_sub(least).mul_f64(self.lock().generator.random::<f64>())
     }
 
-    /// A time from the log-normal distribution with this median and this 99th percentile, no longer than five times the latter.
+    /// Picks a time from the log-normal distribution with this median and 99th percentile. The longest time is five
+    /// times the 99th percentile.
     pub(crate) fn log_normal(&self, median: Duration, p99: Duration) -> Duration {
         /// The 99th percentile of the standard normal distribution.
         const Z99: f64 = 2.326_347_9;
@@ -156,7 +155,7 @@ impl Conditions {
             let mut randomness = self.lock();
             (randomness.generator.random(), randomness.generator.random())
         };
-        // Box and Muller: two uniform numbers to a normal one.
+        // Box-Muller transform: two uniform numbers to one normal number.
         let normal = (-2.0 * (1.0 - uniform).ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
         let sigma = (p99.as_secs_f64() / median.as_secs_f64()).ln() / Z99;
         median.mul_f64((sigma * normal).exp()).min(p99 * 5)
@@ -176,14 +175,14 @@ mod tests {
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
         let conditions = Conditions::new(Weather::Calm, 1);
-        assert!((0..100).all(|_| !conditions.storm(1.0)), "no storm in calm");
+        assert!((0..100).all(|_| !conditions.storm(1.0)), "calm weather has no storm faults");
         let first: Vec<usize> = (0..9).map(|_| conditions.below(1_000)).collect();
         conditions.set(Weather::Aws, 1);
-        assert_eq!((0..9).map(|_| conditions.below(1_000)).collect::<Vec<_>>(), first, "a seed starts anew");
+        assert_eq!((0..9).map(|_| conditions.below(1_000)).collect::<Vec<_>>(), first, "a seed restarts the sequence");
     }
 
     #[test]
-    fn latencies_have_the_median_and_the_tail_that_were_asked_for() {
+    fn latencies_have_the_requested_median_and_99th_percentile() {
         let conditions = Conditions::new(Weather::Aws, 3);
         let (median, p99) = (Duration::from_millis(3), Duration::from_millis(20));
         let mut times: Vec<Duration> = (0..20_000).map(|_| conditions.log_normal(median, p99)).collect();

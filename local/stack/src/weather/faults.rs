@@ -1,6 +1,7 @@
-//! Single faults at chosen requests, for tests: "the answer of the next `UpdateItem` of mark-read is lost".
+//! Single faults at selected requests, for tests. For example, the response of the next `UpdateItem` of mark-read is
+//! lost.
 //!
-//! Faults do not depend on the weather: they happen in calm too.
+//! Faults do not depend on the weather. They also happen in calm weather.
 
 use std::{
     fmt,
@@ -15,36 +16,37 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// How long a killed invocation's request stays unanswered, so that the invocation never sees its connection closed.
+/// How long the request of a killed invocation stays open. The invocation then ends before it can see a closed
+/// connection.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
-/// What a test does in the middle of a request.
+/// Code of a test that runs during a request.
 pub type Callback = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What happens to a request to DynamoDB or SQS.
+/// The effect of a fault on a request to DynamoDB or SQS.
 #[derive(Clone)]
 pub enum FaultAction {
     /// The service does nothing and returns this error code, such as `ThrottlingException` or `InternalServerError`.
     FailBefore(String),
-    /// The service does it and returns this error code.
+    /// The service performs the request and returns this error code.
     FailAfter(String),
-    /// The service does it and the connection closes without an answer.
+    /// The service performs the request, and the connection closes without a response.
     LoseAnswer,
-    /// The service does it, and the answer comes so much later.
+    /// The service performs the request, and the response is delayed by this time.
     Hang(Duration),
-    /// The service does it so much later, even if the caller has given up by then.
+    /// The service performs the request after this time, even if the caller has given up.
     DoLate(Duration),
-    /// The service does none of a batch and returns all of it as unprocessed.
+    /// The service processes no item of a batch and returns all items as unprocessed.
     LeaveUnprocessed,
-    /// The service does it, then every invocation in flight of the calling function is killed: a process by SIGKILL, an invocation in this
-    /// process by dropping it where it waits. The answer is lost.
+    /// The service performs the request, then the stack kills every invocation in flight of the calling function: a
+    /// process by SIGKILL, an invocation in this process by dropping its future. The response is lost.
     Kill,
-    /// The service does it, the test does something, then the answer is sent.
+    /// The service performs the request, then the callback runs, then the response is sent.
     RunThen(Callback),
 }
 
 impl FaultAction {
-    /// [`FaultAction::RunThen`] from an asynchronous closure.
+    /// Builds [`FaultAction::RunThen`] from an asynchronous closure.
     pub fn run_then<F: Future<Output = ()> + Send + 'static>(callback: impl Fn() -> F + Send + Sync + 'static) -> Self {
         Self::RunThen(Arc::new(move || Box::pin(callback())))
     }
@@ -65,62 +67,61 @@ impl fmt::Debug for FaultAction {
     }
 }
 
-/// A fault and the requests it happens to. Every condition that is given must hold.
+/// A fault and the requests that it matches. A request must satisfy every condition that is set.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The calling function by the name of its binary.
+    /// The binary name of the calling function.
     pub function: Option<String>,
     /// The operation, such as `UpdateItem` or `SendMessageBatch`.
     pub operation: String,
-    /// A table (or queue) that the request names.
+    /// A table or queue that the request names.
     pub table: Option<String>,
     /// A text that the request's body contains, such as `"42"`.
     pub containing: Option<String>,
-    /// Requests that match and are left alone before the first fault.
+    /// The number of matching requests that pass before the first fault.
     pub after: usize,
-    /// How many requests it happens to.
+    /// The number of requests that the fault affects.
     pub times: usize,
-    /// What happens.
     pub action: FaultAction,
 }
 
 impl Fault {
-    /// A fault of the next request of this kind, of any sender.
+    /// A fault of the next request of this operation, by any caller.
     #[must_use]
     pub fn new(operation: &str, action: FaultAction) -> Self {
         let operation = operation.to_owned();
         Self { function: None, operation, table: None, containing: None, after: 0, times: 1, action }
     }
 
-    /// Only for requests of this function.
+    /// Matches only requests of this function.
     #[must_use]
     pub fn of(mut self, function: &str) -> Self {
         self.function = Some(function.to_owned());
         self
     }
 
-    /// Only for requests that name this table or queue.
+    /// Matches only requests that name this table or queue.
     #[must_use]
     pub fn on(mut self, table: &str) -> Self {
         self.table = Some(table.to_owned());
         self
     }
 
-    /// Only for requests whose body contains this text.
+    /// Matches only requests whose body contains this text.
     #[must_use]
     pub fn containing(mut self, text: &str) -> Self {
         self.containing = Some(text.to_owned());
         self
     }
 
-    /// Leaves so many matching requests alone first.
+    /// Lets this number of matching requests pass first.
     #[must_use]
     pub fn after(mut self, requests: usize) -> Self {
         self.after = requests;
         self
     }
 
-    /// For so many requests.
+    /// Affects this number of requests.
     #[must_use]
     pub fn times(mut self, requests: usize) -> Self {
         self.times = requests;
@@ -138,7 +139,7 @@ impl Fault {
     }
 }
 
-/// Whether a request of DynamoDB or SQS names this table or queue.
+/// Returns true if a request to DynamoDB or SQS names this table or queue.
 fn names(body: &Value, table: &str) -> bool {
     let is = |value: Option<&Value>| value.and_then(Value::as_str).is_some_and(|name| name.rsplit('/').next() == Some(table));
     let in_actions = |actions: &Value| {
@@ -151,7 +152,7 @@ fn names(body: &Value, table: &str) -> bool {
         || body.get("TransactItems").is_some_and(in_actions)
 }
 
-/// A request as faults see it.
+/// The parts of a request that faults match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) function: Option<&'a str>,
@@ -159,23 +160,23 @@ pub(crate) struct Call<'a> {
     pub(crate) body: &'a str,
 }
 
-/// A fault that was added; dropping it changes nothing.
+/// A planted fault. Dropping the handle does not remove the fault.
 #[derive(Clone, Debug)]
 pub struct Planted {
     fired: watch::Receiver<usize>,
 }
 
 impl Planted {
-    /// How many requests it has happened to.
+    /// The number of requests that the fault has affected.
     #[must_use]
     pub fn fired(&self) -> usize {
         *self.fired.borrow()
     }
 
-    /// Waits until it has happened to so many requests.
+    /// Waits until the fault has affected this number of requests.
     pub async fn has_fired(&self, times: usize) {
         let mut fired = self.fired.clone();
-        // The sender may be gone with its last firing; the value stays.
+        // The sender may end with its last firing. The value stays readable.
         let _ = fired.wait_for(|fired| *fired >= times).await;
     }
 }
@@ -189,11 +190,10 @@ struct Rule {
 
 type Killer = Box<dyn Fn(&str) -> usize + Send + Sync>;
 
-/// The faults of a stack.
 #[derive(Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
-    /// How many rules there are, so that a request without any costs one look.
+    /// The number of rules. A request checks only this number if there are none.
     count: AtomicUsize,
     killer: OnceLock<Killer>,
 }
@@ -205,7 +205,7 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// Adds a fault. Of several that match a request, the one added first happens.
+    /// Plants a fault. If several match a request, the oldest one applies.
     pub fn add(&self, fault: Fault) -> Planted {
         let (sender, fired) = watch::channel(0);
         let mut rules = self.lock();
@@ -216,13 +216,13 @@ impl Faults {
         Planted { fired }
     }
 
-    /// Removes every fault that has not happened.
+    /// Removes all faults that have not happened yet.
     pub fn clear(&self) {
         self.lock().clear();
         self.count.store(0, Ordering::SeqCst);
     }
 
-    /// Whether there is none.
+    /// Returns true if no fault is planted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
@@ -232,7 +232,7 @@ impl Faults {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What happens to this request, if anything does.
+    /// Returns the effect on this request, if a fault matches.
     pub(crate) fn take(&self, request: &Call<'_>) -> Option<FaultAction> {
         if self.is_empty() {
             return None;
@@ -259,8 +259,9 @@ impl Faults {
         Some(action)
     }
 
-    /// Does a request of a function under a fault; `None` if its answer is lost. `refuse` makes the response of an error code, `unprocessed` the one that
-    /// leaves a whole batch. What the request came to is held until it is answered.
+    /// Performs a request of a function under a fault. Returns `None` if the response is lost. `refuse` builds the
+    /// response for an error code, `unprocessed` the response that leaves a whole batch. The outcome of the request
+    /// is held until the response is due.
     pub(crate) async fn apply<T: Into<Option<R>>, R>(
         &self,
         fault: FaultAction,
@@ -291,12 +292,12 @@ impl Faults {
         outcome.into()
     }
 
-    /// Says how invocations are killed; before that, nothing can be.
+    /// Sets how invocations are killed. Until then, [`Faults::kill`] kills none.
     pub(crate) fn kill_with(&self, killer: impl Fn(&str) -> usize + Send + Sync + 'static) {
         let _ = self.killer.set(Box::new(killer));
     }
 
-    /// Kills the invocations in flight of a function; returns how many.
+    /// Kills the invocations in flight of a function. Returns their number.
     pub(crate) fn kill(&self, function: &str) -> usize {
         self.killer.get().map_or(0, |kill| kill(function))
     }
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_happens_to_the_requests_it_names_and_to_so_many() {
+    fn a_fault_affects_the_given_number_of_matching_requests() {
         let faults = Faults::default();
         let fault = Fault::new("UpdateItem", FaultAction::LoseAnswer).of("follow").on("A").after(1).times(2);
         let planted = faults.add(fault);
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_and_queues_are_found_wherever_a_request_names_them() {
+    fn a_fault_finds_the_table_or_queue_anywhere_in_a_request() {
         for body in [
             r#"{"TableName":"A"}"#,
             r#"{"RequestItems":{"A":{}}}"#,

@@ -1,4 +1,4 @@
-//! What the stores are like: faults at chosen requests, and the weather.
+//! The conditions of the stores: faults at selected requests, and the weather.
 
 mod conditions;
 mod faults;
@@ -12,7 +12,7 @@ pub(crate) use conditions::{Conditions, any_seed};
 pub(crate) use faults::Call;
 pub use faults::{Callback, Fault, FaultAction, Faults, Planted};
 
-/// What surrounds the services of a stack; clones share it.
+/// The weather, the faults and the open requests of a stack. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
     pub(crate) faults: Arc<Faults>,
@@ -25,14 +25,14 @@ impl Surroundings {
         Self { conditions: Arc::new(Conditions::new(weather, seed)), ..Self::default() }
     }
 
-    /// Whether requests go straight to the services.
+    /// Returns true if requests go straight to the services.
     pub(crate) fn are_calm(&self) -> bool {
         self.faults.is_empty() && self.conditions.weather() == Weather::Calm
     }
 }
 
-/// Requests that are delayed or otherwise disturbed right now. Each may still write something, even if its caller has given up, so a
-/// stack with any is not idle. Requests in calm and without faults are never open for longer than they are worked on, and do not count.
+/// Requests that are delayed or otherwise disturbed. Each may still write something, even if its caller has given up,
+/// so a stack with such requests is not idle. A request in calm weather without faults is not counted.
 #[derive(Clone, Debug, Default)]
 pub struct OpenRequests(watch::Sender<Open>);
 
@@ -47,14 +47,14 @@ impl OpenRequests {
         self.0.borrow().numbers.len()
     }
 
-    /// Waits until those that are open now have ended.
+    /// Waits until the requests that are open now have ended.
     pub async fn end(&self) {
         let begun = self.0.borrow().begun;
-        // An error means that no sender is left, and this one is.
+        // An error would mean that there is no sender, and `self` holds one.
         let _ = self.0.subscribe().wait_for(|open| open.numbers.first().is_none_or(|oldest| *oldest > begun)).await;
     }
 
-    /// Counts one more until the result is dropped.
+    /// Counts one more request until the result is dropped.
     pub(crate) fn enter(&self) -> OpenRequest {
         let mut number = 0;
         self.0.send_modify(|open| {
@@ -66,7 +66,6 @@ impl OpenRequests {
     }
 }
 
-/// One of the [`OpenRequests`].
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
     all: watch::Sender<Open>,

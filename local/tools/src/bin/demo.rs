@@ -1,4 +1,4 @@
-//! `make demo`: the main job seen in under a minute.
+//! `make demo`: shows the main job in less than a minute.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -11,12 +11,12 @@ use tidemark_tools::demo::show::Show;
 use tidemark_tools::demo::stack::OwnStack;
 use tidemark_tools::{StackArgs, Verdict, exit, text};
 
-/// Makes a small follow graph, publishes, and shows the delivery, two readers' feeds and their counts before and after
-/// reading. Starts a stack of its own, with its data in a temporary folder, if none answers.
+/// Makes a small follow graph, publishes, and shows the delivery, two readers' feeds and their counts before and
+/// after reading. Starts a stack with its data in a temporary folder if no stack responds.
 #[derive(Debug, Parser)]
 #[command(name = "demo")]
 struct Args {
-    /// No colours, also on a terminal; any value of NO_COLOR means the same.
+    /// No colours, also on a terminal. Any value of NO_COLOR has the same effect.
     #[arg(long, env = "NO_COLOR", value_name = "ANY", num_args = 0..=1, default_missing_value = "1")]
     no_color: Option<String>,
     #[command(flatten)]
@@ -38,9 +38,9 @@ async fn demo(args: Args) -> anyhow::Result<Verdict> {
         println!("{} on the stack at {}", screen.bold("Tidemark"), args.stack.addr);
         None
     } else {
-        println!("{} No stack answers at {}; starting one.", screen.bold("Tidemark"), args.stack.addr);
+        println!("{} No stack responds at {}; starting one.", screen.bold("Tidemark"), args.stack.addr);
         let own = OwnStack::start().await?;
-        println!("         It answers at {} after {}.", own.address(), text::short(started.elapsed()));
+        println!("         It responds at {} after {}.", own.address(), text::short(started.elapsed()));
         Some(own)
     };
     let address = own.as_ref().map_or(args.stack.addr, OwnStack::address);
@@ -52,7 +52,7 @@ async fn demo(args: Args) -> anyhow::Result<Verdict> {
     if let Some(own) = own {
         let stopped = own.stop().await;
         if outcome.is_ok() {
-            println!("   The stack was stopped in {}, its data removed.", text::short(stopped?));
+            println!("   The stack was stopped in {}, its data was removed.", text::short(stopped?));
         }
     }
     println!("   {} in all", text::short(started.elapsed()));

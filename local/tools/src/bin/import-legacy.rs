@@ -10,17 +10,17 @@ use tidemark_tools::{StackArgs, Verdict, exit};
 
 /// Invokes the function `migrate` of a running stack until it is done, and prints its report.
 ///
-/// Exit code: 0 if everything was imported or there; 1 if something was unreadable; 2 if it could not start or go on. Run
-/// again, it goes on where it was.
+/// Exit code: 0 if every entry was imported or existed; 1 if some entries were unreadable; 2 if it could not start or
+/// continue. A repeated command continues at the position of the last run.
 #[derive(Debug, Parser)]
 #[command(name = "import-legacy")]
 struct Args {
     /// The legacy Redis.
     source: String,
-    /// Judge and write nothing.
+    /// Validate without writing.
     #[arg(long)]
     dry_run: bool,
-    /// A legacy notice and what it was published as here, as `platform:notice=platform-seq`.
+    /// A legacy notice and the notice as which it was published here, as `platform:notice=platform-seq`.
     #[arg(long = "notice", value_name = "LEGACY=NOTICE", value_parser = notice)]
     notices: Vec<(String, String)>,
     #[command(flatten)]

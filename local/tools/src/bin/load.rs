@@ -8,19 +8,19 @@ use tidemark_tools::api::Api;
 use tidemark_tools::load::{Options, run};
 use tidemark_tools::{StackArgs, Verdict, exit};
 
-/// Follows every edge of a file through the public API of a running stack, several requests at a time.
+/// Follows every edge of a file through the public API of a running stack, with several concurrent requests.
 ///
-/// A line is `follower followee`, as SNAP publishes graphs; `#` starts a comment. Exit code: 0 if every edge was made, was
-/// there or was refused for a reason of the contract; 1 if any failed; 2 if it could not start.
+/// A line is `follower followee`, the format of SNAP's graphs; `#` starts a comment. Exit code: 0 if every edge was
+/// made, existed or was refused for a documented reason; 1 if any failed; 2 if it could not start.
 #[derive(Debug, Parser)]
 #[command(name = "load")]
 struct Args {
     /// The edge file, plain or gzip.
     edges: PathBuf,
-    /// Take only so many lines of it.
+    /// The number of lines to read.
     #[arg(long, value_name = "LINES")]
     limit: Option<u64>,
-    /// Requests at a time.
+    /// The number of concurrent requests.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
     #[command(flatten)]

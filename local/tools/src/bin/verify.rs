@@ -1,4 +1,4 @@
-//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: proves the main job on a real graph against an
+//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: checks the main job on a real graph against an
 //! independent count.
 
 use std::path::PathBuf;
@@ -13,48 +13,48 @@ use tidemark_tools::verify::run::{Mode, Options, run};
 use tidemark_tools::verify::{followers, latency, ledger::Ledger};
 use tidemark_tools::{StackArgs, Verdict, exit, load, text};
 
-/// Proves the main job on a real follow graph against a count made from the edge file.
+/// Checks the main job on a real follow graph against a count made from the edge file.
 ///
-/// Every reader opens the feed, the most followed accounts publish, and every reader's whole feed, flags and counts are
-/// compared; then readers mark posts, authors and everything, and all is compared again. May be repeated on the same stack.
-/// Exit code: 0 if everything agrees; 1 on any mismatch; 2 if it could not run.
+/// Every reader opens the feed, the most followed accounts publish, and every reader's whole feed, flags and counts
+/// are compared. Then readers mark posts, authors and everything, and all is compared again. It can be repeated on
+/// the same stack. Exit code: 0 if everything agrees; 1 on any mismatch; 2 if it could not run.
 #[derive(Debug, Parser)]
 #[command(name = "verify")]
 struct Args {
     /// The edge file that the stack has loaded, plain or gzip.
     #[arg(required_unless_present_any = ["publish_latency", "followers"])]
     edges: Option<PathBuf>,
-    /// Only so many lines of it, as they were loaded.
+    /// The number of lines to read. It must be the limit of the load.
     #[arg(long, value_name = "LINES")]
     limit: Option<u64>,
     /// Load the file first.
     #[arg(long)]
     load: bool,
-    /// What goes wrong on purpose.
+    /// The planned disturbance.
     #[arg(long, value_enum, default_value_t = Mode::Plain)]
     mode: Mode,
-    /// How many of the most followed accounts publish.
+    /// The number of publishing accounts, most followers first.
     #[arg(long, default_value_t = 20)]
     authors: usize,
-    /// How many posts each of them publishes.
+    /// The number of posts for each of them.
     #[arg(long, default_value_t = 5)]
     posts: u32,
-    /// Readers at a time.
+    /// The number of concurrent readers.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// What chance is made of; printed, so that a run can be repeated.
+    /// Seed of the randomness. The run prints it, so that it can be repeated.
     #[arg(long)]
     seed: Option<u64>,
     /// How long the stack may take to become idle.
     #[arg(long, default_value_t = 900, value_name = "SECONDS")]
     idle_limit: u64,
-    /// Instead of all that: publish latency for an author with 10 followers and one with 1,000.
+    /// Only measure publish latency, for an author with 10 followers and one with 1,000.
     #[arg(long)]
     publish_latency: bool,
-    /// Instead of all that: so many followers of one fresh author, all pages walked while others come and go.
+    /// Only check the follower list of a new author with this number of followers, while others come and go.
     #[arg(long, value_name = "N", conflicts_with = "publish_latency")]
     followers: Option<u64>,
-    /// With --publish-latency: how often each of the two publishes.
+    /// With --publish-latency: the number of publishes of each author.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     publishes: u32,
     /// With --publish-latency: wait until the stack is idle before each publish.
@@ -91,7 +91,7 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
         let report = load::run(&api, &options).await?;
         println!("{report}\n");
         if !report.is_good() {
-            anyhow::bail!("the graph was not loaded whole");
+            anyhow::bail!("the graph was not loaded completely");
         }
     }
     let (limit, mode, authors, posts) = (args.limit, args.mode, args.authors, args.posts);
@@ -112,6 +112,6 @@ fn judge(ledger: &Ledger, retried: u64, took: Duration) -> Verdict {
         println!("and {} more", text::thousands(ledger.mismatched() - shown));
     }
     let took = text::short(took);
-    println!("{comparisons} comparisons, {wrong} mismatches, {retried} requests sent again, {took}");
+    println!("{comparisons} comparisons, {wrong} mismatches, {retried} repeated requests, {took}");
     if ledger.mismatched() == 0 { Verdict::Good } else { Verdict::Bad }
 }

@@ -1,4 +1,4 @@
-//! The main job to look at: a small graph, a few posts, two readers.
+//! The demo: a small graph, a few posts, two readers.
 
 pub mod screen;
 pub mod show;

@@ -1,15 +1,14 @@
-//! What the demo prints: headings, aligned rows, few colours.
+//! The output of the demo: headings, aligned rows, few colours.
 
 use std::fmt::Display;
 
-/// Writes to stdout, with colours or without.
+/// Writes to stdout, with or without colours.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen {
     colours: bool,
 }
 
 impl Screen {
-    /// With colours if they are wanted.
     pub fn new(colours: bool) -> Self {
         Self { colours }
     }
@@ -18,32 +17,30 @@ impl Screen {
         if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// Bold.
     pub fn bold(&self, text: impl Display) -> String {
         self.paint("1", text)
     }
 
-    /// For what matters less.
+    /// A style for secondary text.
     pub fn dim(&self, text: impl Display) -> String {
         self.paint("2", text)
     }
 
-    /// For what is as it should be, and for what is unread.
+    /// A style for right results and unread posts.
     pub fn good(&self, text: impl Display) -> String {
         self.paint("32", text)
     }
 
-    /// For what is not as it should be.
+    /// A style for wrong results.
     pub fn bad(&self, text: impl Display) -> String {
         self.paint("31", text)
     }
 
-    /// A numbered heading.
     pub fn heading(&self, number: usize, text: &str) {
         println!("\n{}", self.bold(format!("{number}  {text}")));
     }
 
-    /// A row: a name and what is to say about it.
+    /// A row: a name and its text.
     pub fn row(&self, name: &str, text: impl Display) {
         println!("   {name:<12} {text}");
     }
@@ -61,13 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_left_out_when_not_wanted() {
+    fn colours_can_be_turned_off() {
         assert_eq!(Screen::new(false).good("✓"), "✓");
         assert_eq!(Screen::new(true).good("✓"), "\x1b[32m✓\x1b[0m");
     }
 
     #[test]
-    fn bars_are_as_wide_as_asked() {
+    fn bars_have_the_given_width() {
         assert_eq!([bar(0, 30, 4), bar(15, 30, 4), bar(30, 30, 4), bar(0, 0, 2)], ["░░░░", "██░░", "████", "██"]);
     }
 }

@@ -32,7 +32,7 @@ struct Person {
     name: &'static str,
 }
 
-/// The demo on one stack. Its people have ids that no earlier demo used, so it can be repeated on a used stack.
+/// The demo on one stack. Its users have ids that no earlier demo used, so it can be repeated on a used stack.
 pub struct Show<'a> {
     api: &'a Api,
     screen: Screen,
@@ -43,7 +43,7 @@ pub struct Show<'a> {
 }
 
 impl<'a> Show<'a> {
-    /// Draws fresh ids above 10^9.
+    /// Picks new ids above 10^9.
     pub fn new(api: &'a Api, screen: Screen) -> Self {
         let first = FRESH_IDS + rand::rng().random_range(1..1 << 40);
         let person = |offset, name| Person { id: first + offset, name };
@@ -52,7 +52,7 @@ impl<'a> Show<'a> {
         Self { api, screen, authors, readers, first_reader: first + 10, wrong: 0 }
     }
 
-    /// Plays all scenes; true if every count was as expected.
+    /// Runs all scenes. Returns true if every count was as expected.
     pub async fn play(mut self) -> anyhow::Result<bool> {
         let [ada, ben, cho] = self.authors;
         let [rita, sam] = self.readers;
@@ -162,10 +162,10 @@ impl<'a> Show<'a> {
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!("the delivery of {post} was not done within {} s", DELIVERY_LIMIT.as_secs())
+        bail!("the delivery of {post} is not done after {} s", DELIVERY_LIMIT.as_secs())
     }
 
-    /// Shows a reader's feed and unread counts; the counts have to become the expected ones.
+    /// Shows a reader's feed and unread counts, and waits until the counts are the expected ones.
     async fn feed(&mut self, reader: Person, unread: &[(Person, u64)]) -> anyhow::Result<()> {
         let expected: u64 = unread.iter().map(|(_, count)| count).sum();
         let started = Instant::now();

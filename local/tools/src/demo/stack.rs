@@ -1,4 +1,4 @@
-//! A stack of the demo's own, if none answers.
+//! A stack that the demo starts if no stack responds.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(50);
 const LOG_LINES: usize = 15;
 
-/// A stack that was started here, with its data in a temporary folder.
+/// A stack with its data in a temporary folder.
 pub struct OwnStack {
     child: Child,
     address: Address,
@@ -28,12 +28,12 @@ pub struct OwnStack {
 }
 
 impl OwnStack {
-    /// Starts the `tidemark-local` that lies beside this program, on a free port, and waits until it answers.
+    /// Starts the `tidemark-local` next to this program on a free port, and waits until it responds.
     pub async fn start() -> anyhow::Result<Self> {
-        let here = std::env::current_exe().context("cannot tell where this program is")?;
+        let here = std::env::current_exe().context("cannot find the path of this program")?;
         let binary = here.with_file_name(BINARY);
         if !binary.exists() {
-            bail!("{} is not there; build it with `make build`", binary.display());
+            bail!("{} does not exist; build it with `make build`", binary.display());
         }
         let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).context("no free port")?.port();
         let address = Address::local(port);
@@ -42,7 +42,7 @@ impl OwnStack {
         let child = Command::new(&binary)
             .env("TIDEMARK_ADDR", address.to_string())
             .env("TIDEMARK_DATA", folder.path().join("data"))
-            // The user's own Redis is not the demo's to write to.
+            // The demo must not write to the user's own Redis.
             .env_remove("REDIS_URL")
             .env_remove("REDIS_CLUSTER")
             .stdin(Stdio::null())
@@ -56,7 +56,6 @@ impl OwnStack {
         Ok(stack)
     }
 
-    /// Where it answers.
     pub fn address(&self) -> Address {
         self.address
     }
@@ -66,14 +65,14 @@ impl OwnStack {
         let started = Instant::now();
         while started.elapsed() < START_LIMIT {
             if let Some(status) = self.child.try_wait().context("cannot watch the stack")? {
-                bail!("the stack ended at once ({status}):\n{}", self.log_tail());
+                bail!("the stack ended during its start ({status}):\n{}", self.log_tail());
             }
             if api.health().await.is_ok_and(|answer| answer.status == 200) {
                 return Ok(());
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!("the stack does not answer after {} s:\n{}", START_LIMIT.as_secs(), self.log_tail())
+        bail!("the stack does not respond after {} s:\n{}", START_LIMIT.as_secs(), self.log_tail())
     }
 
     fn log_tail(&self) -> String {
@@ -83,7 +82,8 @@ impl OwnStack {
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
-    /// Asks it to end (SIGTERM), waits, and removes its data. One that does not end in time is killed, and that is an error.
+    /// Stops the stack with SIGTERM, waits, and removes its data. Kills a stack that does not end in time, and
+    /// returns an error.
     pub async fn stop(mut self) -> anyhow::Result<Duration> {
         let started = Instant::now();
         if let Some(pid) = self.child.id() {

@@ -1,4 +1,4 @@
-//! Loading a follow graph through the public API.
+//! Loads a follow graph through the public API.
 
 pub mod outcome;
 pub mod report;
@@ -18,28 +18,29 @@ use super::api::{Api, Call};
 use super::edges::EdgeReader;
 use super::progress::Progress;
 
-/// How many edges wait for a free request at most.
+/// The largest number of edges that wait for a free request.
 const WINDOW_EDGES: usize = 8_192;
-/// How often the authors of a batch that were answered with 429 or 503 are asked again.
+/// How often authors of a batch with the result 429 or 503 are sent again.
 const ITEM_ATTEMPTS: u32 = 6;
 const ITEM_PAUSE: Duration = Duration::from_millis(250);
-/// So many requests without an answer in a row, each after its retries, mean that the stack is gone.
+/// After this number of consecutive requests without a response, each with its retries, the stack counts as
+/// unavailable.
 const GONE_AFTER: u32 = 8;
 
-/// What to load and how.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The edge file, plain or gzip.
     pub edges: PathBuf,
-    /// How many lines of it; all if `None`.
+    /// The number of lines to read. `None` means all.
     pub limit: Option<u64>,
-    /// Requests at a time.
+    /// The number of concurrent requests.
     pub concurrency: usize,
 }
 
-/// Follows every edge of the file. The requests of one follower go one after another in the file's order, so that of an
-/// account that follows more than the limit the first ones of the file are kept; different followers go side by side.
-/// Running it again changes nothing. An error means that the file could not be read; everything else is in the report.
+/// Follows every edge of the file. The requests of one follower are sent one after another in the file's order. So if
+/// an account follows more authors than the limit, the first ones of the file are kept. Requests of different
+/// followers are concurrent. A repeated load changes nothing. Fails if the file cannot be read; all other failures
+/// are in the report.
 pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
     let mut edges = EdgeReader::open(&options.edges, options.limit)?;
     let mut progress = Progress::start("load", "lines");

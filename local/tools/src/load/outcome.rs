@@ -1,4 +1,4 @@
-//! What became of one edge, read out of the answer of `POST /v1/following`.
+//! The result of one edge, from the response of `POST /v1/following`.
 
 use std::collections::HashMap;
 
@@ -6,28 +6,27 @@ use serde_json::Value;
 
 use crate::api::slug;
 
-/// What became of one edge.
+/// The result of one edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It exists now and did not before.
+    /// The request created the edge.
     Made,
-    /// It had existed.
+    /// The edge existed before.
     Existed,
-    /// The API refused it, for the reason of this slug. Asking again would not help.
+    /// The API refused the edge, for the reason of this slug. A repetition has the same result.
     Refused(String),
-    /// 429 or 503 for this one: ask again.
+    /// 429 or 503 for this edge. Send it again.
     Busy(String),
-    /// Something went wrong.
     Failed(String),
 }
 
-/// One outcome for each asked author, in the asked order. `created: false` in a result tells an edge that had existed; a
-/// result without `created` counts as made.
+/// Returns one outcome for each requested author, in the same order. A result with `created: false` means that the
+/// edge existed; a result without `created` counts as made.
 pub fn read_results(asked: &[u64], body: &Value) -> Vec<Outcome> {
     let results = body["results"].as_array().map(Vec::as_slice).unwrap_or_default();
     let by_author: HashMap<u64, &Value> =
         results.iter().filter_map(|result| Some((result["author"].as_str()?.parse().ok()?, result))).collect();
-    let missing = || Outcome::Failed("no result for this author in the answer".to_owned());
+    let missing = || Outcome::Failed("no result for this author in the response".to_owned());
     asked.iter().map(|author| by_author.get(author).map_or_else(missing, |result| read_result(result))).collect()
 }
 
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_a_result_is_understood() {
+    fn each_form_of_a_result_is_parsed() {
         let body = json!({"results": [
             {"author": "6", "following": false, "error": {"type": "/problems/internal", "status": 500}},
             {"author": "1", "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true},
@@ -80,13 +79,13 @@ mod tests {
                 Outcome::Failed("500 internal".to_owned()),
                 Outcome::Busy("503 unavailable".to_owned()),
                 Outcome::Failed("not following, and no reason given".to_owned()),
-                Outcome::Failed("no result for this author in the answer".to_owned()),
+                Outcome::Failed("no result for this author in the response".to_owned()),
             ]
         );
     }
 
     #[test]
-    fn an_answer_that_is_no_answer_fails_every_edge() {
+    fn an_invalid_response_fails_every_edge() {
         assert!(read_results(&[1, 2], &json!(null)).iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
     }
 }

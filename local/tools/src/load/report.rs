@@ -8,36 +8,33 @@ use super::outcome::Outcome;
 use crate::edges::LineCounts;
 use crate::text::{rate, short, thousands};
 
-/// How many accounts with refusals are listed.
+/// The number of accounts with refusals in the summary.
 const LISTED: usize = 10;
 
-/// What became of a file's edges. Every edge read is in exactly one of `asked`, `repeated`, `not_asked`; every asked one in
-/// exactly one of `made`, `existed`, `refused`, `failed`.
+/// The results of a file's edges. Every edge is in exactly one of `asked`, `repeated`, `not_asked`. Every edge in
+/// `asked` is in exactly one of `made`, `existed`, `refused`, `failed`.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The file's lines.
+    /// Counts of the file's lines.
     pub lines: LineCounts,
     /// Edges that were sent.
     pub asked: u64,
-    /// Edges that exist now and did not before.
+    /// Edges that the load created.
     pub made: u64,
-    /// Edges that had existed.
+    /// Edges that existed before.
     pub existed: u64,
-    /// Refused edges by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Refused edges by follower.
     pub refused_by: HashMap<u64, u64>,
-    /// Failed edges by reason.
     pub failed: BTreeMap<String, u64>,
-    /// Edges that the file repeats within one request; sent once.
+    /// Edges that occur twice within one request. They are sent once.
     pub repeated: u64,
-    /// Edges left when the stack had stopped answering.
+    /// Edges that were not sent because the stack became unavailable.
     pub not_asked: u64,
-    /// The stack stopped answering, and the load ended early.
+    /// True if the stack became unavailable and the load ended early.
     pub gave_up: bool,
-    /// Requests that were sent again.
+    /// Repeated requests.
     pub retried: u64,
-    /// From the first request to the last answer.
+    /// The time from the first request to the last response.
     pub took: Duration,
 }
 
@@ -58,17 +55,15 @@ impl Report {
         }
     }
 
-    /// All refused edges.
     pub fn refused_total(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    /// All failed edges.
     pub fn failed_total(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// Whether every edge got an answer that settles it; a refusal does.
+    /// Returns true if every edge was made, existed or was refused.
     pub fn is_good(&self) -> bool {
         self.failed.is_empty() && !self.gave_up
     }
@@ -94,7 +89,7 @@ impl fmt::Display for Report {
         for (number, text) in &lines.first_malformed {
             writeln!(f, "{:29}line {number} is malformed: {text:?}", "")?;
         }
-        let remark = if self.retried > 0 { format!("{} requests sent again", self.retried) } else { String::new() };
+        let remark = if self.retried > 0 { format!("{} repeated requests", self.retried) } else { String::new() };
         row(f, "edges asked", self.asked, &remark)?;
         row(f, "made", self.made, "")?;
         row(f, "already there", self.existed, "")?;
@@ -110,7 +105,7 @@ impl fmt::Display for Report {
             row(f, "", *count, reason)?;
         }
         if self.gave_up {
-            row(f, "not asked", self.not_asked, "the stack stopped answering; the rest of the file was not read")?;
+            row(f, "not asked", self.not_asked, "the stack became unavailable; the rest of the file was not read")?;
         }
         let accounts = self.most_refused();
         if !accounts.is_empty() {

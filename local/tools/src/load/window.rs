@@ -1,56 +1,55 @@
-//! A bounded window over the edge file, from which requests are taken: one follower a request, its requests one after
-//! another and in the file's order, followers side by side.
+//! A bounded window over the edge file. Requests are taken from it: each has one follower, a follower's requests go
+//! one after another in the file's order, and requests of different followers are concurrent.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::edges::Edge;
 
-/// How many authors `POST /v1/following` takes.
+/// The largest number of authors in a `POST /v1/following`.
 pub const BATCH: usize = 50;
 
-/// One request's worth: authors that one follower wants to follow.
+/// The authors of one request of one follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Who follows.
     pub follower: u64,
-    /// Whom, at most [`BATCH`], in the file's order, each once.
+    /// At most [`BATCH`] authors in the file's order, each once.
     pub authors: Vec<u64>,
 }
 
-/// Edges that were read and not yet asked.
+/// Edges that were read and not yet sent.
 #[derive(Debug)]
 pub struct Window {
     capacity: usize,
     edges: usize,
     waiting: HashMap<u64, VecDeque<Vec<u64>>>,
-    /// Followers with a batch waiting and none in flight, oldest first.
+    /// Followers with a waiting batch and none in flight, oldest first.
     ready: VecDeque<u64>,
     in_flight: HashSet<u64>,
 }
 
 impl Window {
-    /// An empty window for so many edges.
+    /// An empty window for this number of edges.
     pub fn new(capacity: usize) -> Self {
         let (waiting, ready, in_flight) = (HashMap::new(), VecDeque::new(), HashSet::new());
         Self { capacity, edges: 0, waiting, ready, in_flight }
     }
 
-    /// How many edges wait.
+    /// The number of waiting edges.
     pub fn len(&self) -> usize {
         self.edges
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no edge waits.
     pub fn is_empty(&self) -> bool {
         self.edges == 0
     }
 
-    /// Whether no more should be read for now.
+    /// Returns true if the window is full.
     pub fn is_full(&self) -> bool {
         self.edges >= self.capacity
     }
 
-    /// Adds an edge to its follower's last batch. False if that very batch has it already, and it is left out.
+    /// Adds an edge to its follower's last batch. Returns false and drops the edge if this batch has it already.
     pub fn push(&mut self, edge: Edge) -> bool {
         let batches = self.waiting.entry(edge.follower).or_default();
         if batches.is_empty() && !self.in_flight.contains(&edge.follower) {
@@ -65,7 +64,7 @@ impl Window {
         true
     }
 
-    /// Takes the next batch of a follower that has none in flight; [`Window::release`] gives the follower free again.
+    /// Takes the next batch of a follower that has none in flight. [`Window::release`] frees the follower again.
     pub fn take(&mut self) -> Option<Batch> {
         let follower = self.ready.pop_front()?;
         let batches = self.waiting.get_mut(&follower)?;
@@ -78,7 +77,7 @@ impl Window {
         Some(Batch { follower, authors })
     }
 
-    /// The follower's batch was answered.
+    /// Frees a follower after the response to its batch.
     pub fn release(&mut self, follower: u64) {
         if self.in_flight.remove(&follower) && self.waiting.contains_key(&follower) {
             self.ready.push_back(follower);

@@ -1,4 +1,4 @@
-//! Comparing what a reader sees with the independent model.
+//! Compares the responses for a reader with the independent model.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -9,34 +9,32 @@ use super::feed::{Item, Walk, number};
 use super::ledger::Checks;
 use super::model::{PostId, Reader};
 
-/// Of an author's posts before a follow the feed shows the newest so many; up to here all must be there.
+/// The size of a backfill: after a follow, the feed shows this number of the author's earlier posts.
 const BACKFILL: usize = 100;
 
-/// The posts that the stack held before this run: of each publishing author all of them.
+/// All posts of the publishing authors that the stack had before this run.
 #[derive(Debug, Clone, Default)]
 pub struct Earlier {
     by_author: HashMap<u64, BTreeSet<PostId>>,
 }
 
 impl Earlier {
-    /// Notes an author's posts.
     pub fn note(&mut self, author: u64, posts: impl IntoIterator<Item = PostId>) {
         self.by_author.entry(author).or_default().extend(posts);
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.by_author.values().map(BTreeSet::len).sum()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Compares a whole feed: this run's posts of the followed authors, each once, newest first, with title, time and flag; then
-/// only what the stack held before, all of it read; and the same unread total on every page.
+/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, with title,
+/// time and flag. After them it may have only earlier posts, all of them read. Every page must have the same unread
+/// total.
 pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &Earlier, walk: &Walk) {
     order(checks, "feed", &walk.items);
     let mut wanted: BTreeMap<PostId, _> = reader.posts().map(|(post, read)| (post.id, (post, read))).collect();
@@ -96,7 +94,7 @@ pub fn unread_counts(checks: &mut Checks, reader: &Reader, body: &Value) {
     let expected = counts.map(|(author, count)| (Some(author), Some(count))).collect();
     same_elements(checks, "unread: authors with counts", &expected, &listed);
     checks.equal("unread: distinct authors", rows.len(), listed.len());
-    // "Most recent post first" may mean the author's newest post or the newest unread one; either order is right.
+    // "Most recent post first" may mean the author's newest post or the newest unread one. Both orders are accepted.
     let newest_first = |unread_only: bool| {
         let times: Vec<Option<i64>> = rows.iter().map(|(author, _)| reader.newest_of((*author)?, unread_only)).collect();
         times.is_sorted_by(|one, next| one >= next)
@@ -113,18 +111,18 @@ fn unread_items(checks: &mut Checks, name: &str, wanted: BTreeSet<PostId>, walk:
     checks.equal(&format!("{name}: items flagged as read"), Vec::new(), flagged);
 }
 
-/// Compares two sets; a mismatch shows only what they do not share.
+/// Compares two sets. A mismatch shows only the elements that differ.
 fn same_elements<T: Ord + Debug>(checks: &mut Checks, name: &str, expected: &BTreeSet<T>, got: &BTreeSet<T>) {
     checks.holds(name, expected == got, || {
         let only = |one: &BTreeSet<T>, other: &BTreeSet<T>| {
             let elements: Vec<&T> = one.difference(other).collect();
-            format!("{elements:?} besides what agrees")
+            format!("{elements:?} in addition to the common elements")
         };
         (only(expected, got), only(got, expected))
     });
 }
 
-/// Newest first, equals in one millisecond by falling number of the same author, nothing twice.
+/// Checks the order: newest first, within one millisecond by falling number of the same author, each item once.
 fn order(checks: &mut Checks, name: &str, items: &[Item]) {
     let falls = |one: &Item, next: &Item| {
         one.at > next.at || (one.at == next.at && (one.id.author != next.id.author || one.id.seq > next.id.seq))
@@ -174,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_is_right_has_no_mismatch() {
+    fn a_right_feed_has_no_mismatch() {
         assert_eq!(mismatches(right(), vec![2]), 0);
     }
 
     #[test]
-    fn each_way_of_being_wrong_is_seen() {
+    fn each_kind_of_error_is_a_mismatch() {
         let edit = |change: &dyn Fn(&mut Vec<Item>)| {
             let mut items = right();
             change(&mut items);
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unread_list_holds_what_counts() {
+    fn the_unread_list_has_the_posts_that_count_as_unread() {
         let check = |items: Vec<Item>| {
             let mut checks = Checks::of(1);
             unread_feed(&mut checks, &reader(), &Walk { items, totals: vec![2] });

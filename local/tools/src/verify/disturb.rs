@@ -1,5 +1,5 @@
-//! Bad luck on purpose: messages delivered twice, workers killed, Redis emptied. Only what the stack's own status names is
-//! touched, and only on this machine.
+//! Planned disturbances: messages delivered twice, workers killed, Redis emptied. They affect only what the stack's
+//! own status names, and only on this machine.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const HIDE_SECONDS: i32 = 900;
 const KILL_PAUSE: Duration = Duration::from_millis(20);
 const MIDDLE_POLL: Duration = Duration::from_millis(5);
 
-/// Holds the events of fan-out while `work` runs and releases them afterwards, also after an error.
+/// Pauses the sources of fan-out while `work` runs. Resumes them afterwards, also after an error.
 pub async fn held<T>(api: &Api, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     source(api, FAN_OUT, "pause").await?;
     let outcome = work.await;
@@ -30,13 +30,13 @@ pub async fn held<T>(api: &Api, work: impl Future<Output = anyhow::Result<T>>) -
     outcome
 }
 
-/// Releases the events of fan-out; does nothing if they are not held.
+/// Resumes the sources of fan-out. Does nothing if they are not paused.
 pub async fn release(api: &Api) -> anyhow::Result<()> {
     source(api, FAN_OUT, "resume").await
 }
 
-/// Replaces every message of the fan-out queue by two copies in a shuffled order; says how many there were. Fan-out has to
-/// be held.
+/// Replaces every message of the fan-out queue by two copies in a shuffled order. Returns the number of messages.
+/// Fan-out must be paused.
 pub async fn double(api: &Api, random: &mut StdRng) -> anyhow::Result<usize> {
     let status = Status::of(api).await?;
     let (name, depth) = status.fan_out_queue()?;
@@ -57,7 +57,7 @@ pub async fn double(api: &Api, random: &mut StdRng) -> anyhow::Result<usize> {
         originals.extend(messages);
     }
     if (originals.len() as u64) < depth.total() {
-        bail!("the fan-out queue gave {} of {} messages", originals.len(), depth.total());
+        bail!("received {} of {} messages from the fan-out queue", originals.len(), depth.total());
     }
 
     let mut copies: Vec<&Message> = originals.iter().chain(&originals).collect();
@@ -86,11 +86,11 @@ fn client(endpoint: &str) -> aws_sdk_sqs::Client {
     aws_sdk_sqs::Client::from_conf(config)
 }
 
-/// Fails unless fan-out runs as processes that may be killed.
+/// Fails unless fan-out runs as processes, which can be killed.
 pub async fn require_processes(api: &Api) -> anyhow::Result<()> {
     if workers(&Status::of(api).await?).is_empty() {
         bail!(
-            "this stack runs no fan-out process that could be killed; start it with \
+            "this stack has no fan-out process to kill; start it with \
              `make run TIDEMARK_PROCESS_FUNCTIONS=fan-out`"
         );
     }
@@ -101,7 +101,7 @@ fn workers(status: &Status) -> &[u32] {
     status.processes.get(FAN_OUT).map_or(&[], Vec::as_slice)
 }
 
-/// Kills fan-out processes one by one while the fan-out runs, at most `most`; says how many.
+/// Kills at most `most` fan-out processes, one by one, while the fan-out runs. Returns their number.
 pub async fn kill_workers(api: &Api, most: u32, limit: Duration, random: &mut StdRng) -> anyhow::Result<u32> {
     let started = Instant::now();
     let mut killed = 0;
@@ -121,7 +121,7 @@ pub async fn kill_workers(api: &Api, most: u32, limit: Duration, random: &mut St
     Ok(killed)
 }
 
-/// `kill -9` of one process if it is a fan-out worker; false if it had ended already.
+/// Kills one process with SIGKILL if it is a fan-out worker. Returns false if it had ended already.
 async fn kill(pid: u32) -> anyhow::Result<bool> {
     if pid <= 1 || pid == std::process::id() {
         bail!("the stack names process {pid} as a fan-out worker");
@@ -129,14 +129,14 @@ async fn kill(pid: u32) -> anyhow::Result<bool> {
     if std::path::Path::new("/proc/self/cmdline").exists() {
         match std::fs::read(format!("/proc/{pid}/cmdline")) {
             Ok(line) if String::from_utf8_lossy(&line).contains(FAN_OUT) => {}
-            Ok(line) if !line.is_empty() => bail!("process {pid} is no fan-out worker: {}", String::from_utf8_lossy(&line)),
+            Ok(line) if !line.is_empty() => bail!("process {pid} is not a fan-out worker: {}", String::from_utf8_lossy(&line)),
             _ => return Ok(false),
         }
     }
     signal(pid, "KILL").await
 }
 
-/// Waits until at least half of the fan-out queue is done; says what was left of how much.
+/// Waits until at least half of the fan-out queue is done. Returns the remaining and the total number of messages.
 pub async fn middle_of_fan_out(api: &Api, limit: Duration) -> anyhow::Result<(u64, u64)> {
     let started = Instant::now();
     let mut most = 0;
@@ -151,7 +151,6 @@ pub async fn middle_of_fan_out(api: &Api, limit: Duration) -> anyhow::Result<(u6
     }
 }
 
-/// Empties the stack's Redis.
 pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
     require_loopback(redis_url, "redis")?;
     let client = redis::Client::open(redis_url).context("the stack's redis_url")?;
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redis_elsewhere_is_never_flushed() {
+    async fn redis_on_another_machine_is_never_flushed() {
         assert!(flush("redis://cache.example.com:6379").await.is_err());
     }
 }

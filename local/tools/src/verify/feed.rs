@@ -1,4 +1,4 @@
-//! Walking the pages of a list to its end.
+//! Reads all pages of a list.
 
 use std::time::Duration;
 
@@ -11,44 +11,40 @@ use super::model::PostId;
 use crate::api::{Api, Call};
 
 const MOST_PAGES: usize = 2_000;
-/// A feed that is being rebuilt is asked again this often.
+/// How often a feed is read again while it is being rebuilt.
 const REBUILD_POLLS: u32 = 600;
 const REBUILD_PAUSE: Duration = Duration::from_millis(50);
 
-/// One post of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Its id.
     pub id: PostId,
-    /// Its title.
     pub title: String,
-    /// Its time as written.
+    /// The time as the response has it.
     pub created_at: String,
-    /// Its time in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at: i64,
-    /// The caller's flag.
+    /// The caller's read flag.
     pub read: bool,
 }
 
-/// A whole list.
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
     /// All items in the order of the pages.
     pub items: Vec<Item>,
-    /// The counter (`unread_total` of a feed, `total` of a timeline) that each page gave.
+    /// The counter (`unread_total` of a feed, `total` of a timeline) of each page.
     pub totals: Vec<u64>,
 }
 
-/// A time of the contract (`2026-11-20T08:00:00.123Z`) in milliseconds since 1970.
+/// Parses a time of the API (`2026-11-20T08:00:00.123Z`) to milliseconds since 1970.
 pub fn millis(text: &str) -> anyhow::Result<i64> {
     if text.len() != 24 || !text.ends_with('Z') {
         bail!("{text:?} is not an RFC 3339 UTC time with milliseconds");
     }
-    let time = OffsetDateTime::parse(text, &Rfc3339).with_context(|| format!("{text:?} is no time"))?;
+    let time = OffsetDateTime::parse(text, &Rfc3339).with_context(|| format!("{text:?} is not a time"))?;
     Ok((time.unix_timestamp_nanos() / 1_000_000) as i64)
 }
 
-/// A 64-bit number that travels as a number or as a decimal string.
+/// A 64-bit number that the API sends as a number or as a decimal string.
 pub fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -68,8 +64,8 @@ impl Item {
     }
 }
 
-/// Walks `path` (with its query, without `limit` and `cursor`) to the end, in pages of `limit`. A feed that is being
-/// rebuilt is asked again from its beginning until it is whole.
+/// Reads `path` (with its query, without `limit` and `cursor`) to the end, in pages of `limit`. While the feed is
+/// being rebuilt, starts again from the first page.
 pub async fn walk(api: &Api, caller: u64, path: &str, limit: u32) -> anyhow::Result<Walk> {
     match pages(api, caller, path, limit, MOST_PAGES).await? {
         (walk, true) => Ok(walk),
@@ -77,12 +73,12 @@ pub async fn walk(api: &Api, caller: u64, path: &str, limit: u32) -> anyhow::Res
     }
 }
 
-/// The first page alone, asked as [`walk`] does.
+/// Reads the first page under the rules of [`walk`].
 pub async fn first_page(api: &Api, caller: u64, path: &str, limit: u32) -> anyhow::Result<Walk> {
     Ok(pages(api, caller, path, limit, 1).await?.0)
 }
 
-/// At most `most` pages, and whether the last one was the end.
+/// Reads at most `most` pages. Also returns true if the last one was the end.
 async fn pages(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<(Walk, bool)> {
     for _ in 0..REBUILD_POLLS {
         match attempt(api, caller, path, limit, most).await? {
@@ -105,7 +101,7 @@ async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) ->
         }
         let items = page["items"].as_array().with_context(|| format!("GET {path} has no items"))?;
         if items.len() > limit as usize {
-            bail!("GET {path} by {caller}: a page of {} where {limit} were asked", items.len());
+            bail!("GET {path} by {caller}: a page of {} with limit {limit}", items.len());
         }
         for item in items {
             walk.items.push(Item::read_from(item)?);
@@ -120,7 +116,7 @@ async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) ->
     Ok(Some((walk, false)))
 }
 
-/// A cursor is opaque: what is not unreserved in a URL is percent-encoded.
+/// Percent-encodes a cursor, because it is opaque and may have characters that are reserved in a URL.
 fn escaped(text: &str) -> String {
     let mut query = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! An author's many followers: every page walked, while others come and go.
+//! Reads all pages of an author's many followers, while others come and go.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::status::wait_idle;
 use crate::text::{short, thousands};
 
 const SIDE_BY_SIDE: usize = 8;
-/// Entries of a page: small, so that there are many.
+/// Entries in a page. Small, so that there are many pages.
 const PAGE: usize = 50;
-/// Who comes, and who goes, during the second walk.
+/// The number of users that follow, and of users that unfollow, during the second walk.
 const CHANGES: u64 = 1_000;
-/// As far as the contract's offset reaches.
+/// The largest offset of the API.
 const LAST_OFFSET: usize = 10_000;
 
-/// What was walked, and how long pages took.
+/// The result of the walks, and the times of pages.
 #[derive(Debug, Clone)]
 pub struct Report {
     followers: u64,
@@ -52,7 +52,7 @@ impl Walk {
 }
 
 impl Report {
-    /// Whether nobody was missed, doubled or out of order.
+    /// Returns true if every follower was listed once and in order.
     pub fn is_good(&self) -> bool {
         let each_once = |walk: &Walk| walk.distinct() == walk.users.len() && walk.in_order;
         self.quiet.users.len() as u64 == self.followers && each_once(&self.quiet) && each_once(&self.busy) && self.missed == 0
@@ -67,7 +67,11 @@ impl fmt::Display for Report {
             writeln!(f, "{name:<10} {} pages of {PAGE}: {all} followers, {distinct} distinct, {order}", walk.pages.len())?;
         }
         let changes = thousands(CHANGES);
-        writeln!(f, "busy       {changes} came and {changes} went meanwhile; of those who stayed {} were missed", self.missed)?;
+        writeln!(
+            f,
+            "busy       {changes} followed and {changes} unfollowed during the walk; {} of the other followers were missed",
+            self.missed
+        )?;
         let (first, thousandth, last) = (self.quiet.page(1), self.quiet.page(1_000), self.quiet.page(usize::MAX));
         writeln!(f, "by cursor  page 1 {first}, page 1,000 {thousandth}, last page {last}")?;
         write!(f, "by offset ")?;
@@ -78,7 +82,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Makes `count` followers of a fresh author through the API and walks the list twice.
+/// Makes `count` followers of a new author through the API and walks the list twice.
 pub async fn verify(api: &Api, count: u64, idle_limit: Duration, random: &mut StdRng) -> anyhow::Result<Report> {
     let author = FRESH_IDS + random.random_range(0..1 << 40);
     let path = format!("/v1/following/{author}");

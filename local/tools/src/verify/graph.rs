@@ -1,4 +1,4 @@
-//! Who follows whom, computed from the edge file alone.
+//! The follow graph, computed from the edge file alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::edges::{Edge, EdgeReader};
 /// The documented limit of followees.
 pub const FOLLOWING_LIMIT: usize = 500;
 
-/// The follows that exist after a load of the file: of each follower the first 500 distinct authors in the file's order,
-/// nobody following themselves.
+/// The follows that exist after a load of the file: for each follower, the first 500 distinct authors in the file's
+/// order, without the follower.
 #[derive(Debug, Default)]
 pub struct Graph {
     following: BTreeMap<u64, Vec<u64>>,
@@ -19,7 +19,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Reads the same lines that the load read.
+    /// Reads the lines that the load read.
     pub fn read(path: &Path, limit: Option<u64>) -> anyhow::Result<Self> {
         let mut edges = EdgeReader::open(path, limit)?;
         let mut graph = Self::default();
@@ -47,34 +47,32 @@ impl Graph {
         self.edges += 1;
     }
 
-    /// Everybody who follows somebody, in ascending order.
+    /// All followers in ascending order.
     pub fn readers(&self) -> Vec<u64> {
         self.following.keys().copied().collect()
     }
 
-    /// Whom a reader follows.
+    /// The authors that a reader follows.
     pub fn following(&self, reader: u64) -> &[u64] {
         self.following.get(&reader).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How many follow an author.
     pub fn followers(&self, author: u64) -> u64 {
         self.followers.get(&author).copied().unwrap_or(0)
     }
 
-    /// The most followed accounts, most followers first, equals by id.
+    /// The most followed accounts, most followers first, equal counts by id.
     pub fn most_followed(&self, count: usize) -> Vec<u64> {
         let mut authors: Vec<(u64, u64)> = self.followers.iter().map(|(author, count)| (*author, *count)).collect();
         authors.sort_by_key(|&(author, count)| (std::cmp::Reverse(count), author));
         authors.into_iter().take(count).map(|(author, _)| author).collect()
     }
 
-    /// How many follows there are.
     pub fn edges(&self) -> u64 {
         self.edges
     }
 
-    /// How many lines ask for more than the limit.
+    /// The number of lines beyond the limit.
     pub fn over_limit(&self) -> u64 {
         self.over_limit
     }
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_follows_themselves_and_it_takes_no_place() {
+    fn a_follow_of_oneself_is_ignored_and_does_not_count_towards_the_limit() {
         let graph = graph([(1, 1), (1, 2)]);
         assert_eq!(graph.following(1), [2]);
         assert_eq!(graph.edges(), 1);

@@ -1,4 +1,4 @@
-//! Publish latency for a small and a larger author, interleaved in one run.
+//! Publish latency of a small and a larger author, interleaved in one run.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,25 +14,24 @@ use crate::progress::Progress;
 use crate::status::wait_idle;
 use crate::text::short;
 
-/// Fresh ids are taken from here upwards.
+/// The smallest of the new ids.
 pub const FRESH_IDS: u64 = 1_000_000_000;
 const WARM_UP: u32 = 5;
 const FOLLOWS_SIDE_BY_SIDE: usize = 8;
 
-/// How to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Followers of the two authors.
     pub followers: [u64; 2],
-    /// Publishes of each.
+    /// Publishes of each author.
     pub publishes: u32,
-    /// Wait until the stack is idle before each publish, so that no fan-out runs beside it.
+    /// Wait until the stack is idle before each publish, so that no fan-out runs at the same time.
     pub settle: bool,
     /// How long the stack may take to become idle.
     pub idle_limit: Duration,
 }
 
-/// What one author's publishes took.
+/// The times of one author's publishes.
 #[derive(Debug, Clone)]
 pub struct Sample {
     followers: u64,
@@ -40,45 +39,42 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample in any order, of an author with so many followers.
+    /// A sample in any order, of an author with this number of followers.
     pub fn of(followers: u64, mut took: Vec<Duration>) -> Self {
         took.sort_unstable();
         Self { followers, took }
     }
 
-    /// The author's followers.
     pub fn followers(&self) -> u64 {
         self.followers
     }
 
-    /// The value below which `share` of all lie, by the nearest rank.
+    /// The value below which `share` of all values lie, by the nearest rank.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share * self.took.len() as f64).ceil() as usize;
         self.took.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 }
 
-/// Both samples.
 #[derive(Debug, Clone)]
 pub struct Comparison([Sample; 2]);
 
 impl Comparison {
-    /// Compares the second with the first.
+    /// The comparison of the second sample with the first.
     pub fn new(small: Sample, large: Sample) -> Self {
         Self([small, large])
     }
 
-    /// Both samples, in the order in which they were given.
     pub fn samples(&self) -> &[Sample; 2] {
         &self.0
     }
 
-    /// The larger author's median over the smaller one's.
+    /// The larger author's median divided by the smaller one's.
     pub fn ratio(&self) -> f64 {
         self.ratio_at(0.5)
     }
 
-    /// The same of another quantile.
+    /// The same ratio for another quantile.
     pub fn ratio_at(&self, share: f64) -> f64 {
         let [small, large] = &self.0;
         large.quantile(share).as_secs_f64() / small.quantile(share).as_secs_f64().max(1e-9)
@@ -96,8 +92,8 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Makes two authors with fresh ids and their followers, and measures their publishes in pairs, the order within a pair by
-/// chance. The time is the client's: from sending the request to the last byte of the answer.
+/// Makes two new authors and their followers, and measures their publishes in pairs. The order within a pair is
+/// random. The time is the client's: from sending the request to the last byte of the response.
 pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyhow::Result<Comparison> {
     let first = FRESH_IDS + random.random_range(0..1 << 40);
     let authors = [first, first + 1];

@@ -1,21 +1,22 @@
-//! Counting comparisons and keeping the first mismatches.
+//! Counts comparisons and keeps the first mismatches.
 
 use std::fmt::{self, Debug};
 
-/// How many mismatches are shown in detail, of all users and of one, so that one user's do not hide the others'.
+/// The numbers of mismatches that are shown in detail, of all users and of one user. The second limit leaves space
+/// for other users' mismatches.
 const SHOWN: usize = 20;
 const SHOWN_OF_ONE: usize = 5;
 
-/// One thing that is not as the independent count says.
+/// A difference between the stack and the independent count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Whose view it is.
+    /// The user whose view it is.
     pub user: u64,
-    /// What was compared.
+    /// The name of the comparison.
     pub what: String,
-    /// What the independent count says.
+    /// The value of the independent count.
     pub expected: String,
-    /// What the stack says.
+    /// The value of the stack.
     pub got: String,
 }
 
@@ -35,18 +36,16 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// None yet.
     pub fn of(user: u64) -> Self {
         Self { user, comparisons: 0, mismatched: 0, first: Vec::new() }
     }
 
-    /// Compares two values.
     pub fn equal<T: PartialEq + Debug>(&mut self, what: &str, expected: T, got: T) {
         let holds = expected == got;
         self.holds(what, holds, || (format!("{expected:?}"), format!("{got:?}")));
     }
 
-    /// Counts a comparison made elsewhere; `detail` gives what was expected and what came.
+    /// Counts a comparison made elsewhere. `detail` returns the expected and the actual value.
     pub fn holds(&mut self, what: &str, holds: bool, detail: impl FnOnce() -> (String, String)) {
         self.comparisons += 1;
         if holds {
@@ -59,28 +58,24 @@ impl Checks {
         }
     }
 
-    /// A request that was not answered as it had to be: what it would have shown counts as a mismatch.
+    /// Counts a request with an unexpected response as a mismatch.
     pub fn failed(&mut self, error: &anyhow::Error) {
         self.holds("request", false, || ("an answer".to_owned(), format!("{error:#}")));
     }
 
-    /// How many comparisons did not hold.
     pub fn mismatched(&self) -> u64 {
         self.mismatched
     }
 
-    /// How many comparisons were made.
     pub fn comparisons(&self) -> u64 {
         self.comparisons
     }
 
-    /// The first mismatches.
     pub fn first(&self) -> &[Mismatch] {
         &self.first
     }
 }
 
-/// All comparisons of a run.
 #[derive(Debug, Default)]
 pub struct Ledger {
     comparisons: u64,
@@ -89,7 +84,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Adds one user's.
     pub fn add(&mut self, checks: Checks) {
         self.comparisons += checks.comparisons;
         self.mismatched += checks.mismatched;
@@ -97,17 +91,14 @@ impl Ledger {
         self.first.extend(checks.first.into_iter().take(room));
     }
 
-    /// How many comparisons were made.
     pub fn comparisons(&self) -> u64 {
         self.comparisons
     }
 
-    /// How many did not hold.
     pub fn mismatched(&self) -> u64 {
         self.mismatched
     }
 
-    /// The first mismatches.
     pub fn first(&self) -> &[Mismatch] {
         &self.first
     }

@@ -1,4 +1,4 @@
-//! Reading: which posts a reader marks, decided by a seed, done through the API and in the model alike.
+//! Reading: a seed decides which posts a reader marks. The marks are made through the API and in the model.
 
 use anyhow::Context;
 use rand::Rng;
@@ -17,23 +17,23 @@ use crate::api::{Api, Call};
 const WITH_MILLIS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// One thing that a reader does.
+/// One request of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// `PUT /v1/posts/{post}/read`.
     Read(PostId),
     /// `DELETE /v1/posts/{post}/read`.
     Unread(PostId),
-    /// `POST /v1/reads {posts}`; posts that do not exist may be among them.
+    /// `POST /v1/reads {posts}`. Some of the posts may not exist.
     Many(Vec<PostId>),
     /// `POST /v1/reads {author, through}`.
     Through(u64, u64),
-    /// `POST /v1/reads {all}`, up to a time in milliseconds if there is one.
+    /// `POST /v1/reads {all}`, with a time in milliseconds or without.
     All(Option<i64>),
 }
 
 impl Action {
-    /// Does it to the model; says how many posts changed.
+    /// Applies the action to the model. Returns the number of changed posts.
     pub fn apply(&self, reader: &mut Reader) -> u64 {
         match self {
             Self::Read(id) => reader.read(*id),
@@ -45,9 +45,9 @@ impl Action {
     }
 }
 
-/// What a reader does: nothing, some posts, some authors through, everything, or a mixture; a third of the readers then make
-/// some unread again. Posts are made unread last, because the contract does not say what an older `through` does to a post
-/// that was made unread after a newer one.
+/// The actions of a reader: none, some posts, some authors through a post, everything, or a mixture. A third of the
+/// readers then make some posts unread again. That comes last, because the API does not define the effect of an older
+/// `through` on a post that was made unread after a newer one.
 pub fn plan(reader: &Reader, random: &mut StdRng) -> Vec<Action> {
     let ids: Vec<PostId> = reader.posts().map(|(post, _)| post.id).collect();
     if ids.is_empty() {
@@ -82,7 +82,7 @@ pub fn plan(reader: &Reader, random: &mut StdRng) -> Vec<Action> {
     actions
 }
 
-/// Up to four posts one by one, the first of them twice.
+/// Marks up to four posts one by one, the first of them twice.
 fn some(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
     let count = random.random_range(1..=4);
     let mut chosen: Vec<PostId> = ids.choose_multiple(random, count).copied().collect();
@@ -91,7 +91,7 @@ fn some(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
     actions.extend(chosen.into_iter().map(Action::Read));
 }
 
-/// Up to three authors through one of their posts, then once through an older one, which must change nothing.
+/// Marks up to three authors through one of their posts, then once through an older one, which must change nothing.
 fn through(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
     let mut last = None;
     for _ in 0..random.random_range(1..=3) {
@@ -107,14 +107,15 @@ fn through(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
     }
 }
 
-/// A time strictly between two of the reader's posts, so that nothing was published at that very millisecond.
+/// Picks a time strictly between two of the reader's posts, so that no post has exactly this millisecond.
 fn gap(reader: &Reader, random: &mut StdRng) -> Option<i64> {
     let times: Vec<i64> = reader.posts().map(|(post, _)| post.at).collect();
     let gaps: Vec<i64> = times.windows(2).filter(|pair| pair[0] - pair[1] >= 2).map(|pair| pair[1] + 1).collect();
     gaps.choose(random).copied()
 }
 
-/// Does an action through the API and in the model, and compares the answer. An error leaves the reader's state unknown.
+/// Sends an action through the API, applies it to the model, and compares the response. After an error the reader's
+/// state is unknown.
 pub async fn perform(api: &Api, reader: &mut Reader, action: &Action, checks: &mut Checks) -> anyhow::Result<()> {
     match action {
         Action::Read(id) | Action::Unread(id) => one(api, reader, action, *id, checks).await,
@@ -167,7 +168,7 @@ async fn several(api: &Api, reader: &mut Reader, action: &Action, body: Value, c
     let retries = answer.retries;
     let body = answer.expect_status(200).context(name.clone())?;
     let changed = action.apply(reader);
-    // An answer that was lost may have changed the posts already.
+    // A request without a response may have changed the posts already.
     if retries == 0 {
         checks.equal(&format!("{name}: changed"), Some(changed), number(&body["changed"]));
     }
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_as_the_contract_writes_them() {
+    fn times_are_written_in_the_form_of_the_api() {
         assert_eq!(rfc3339(1_005).unwrap(), "1970-01-01T00:00:01.005Z");
     }
 }

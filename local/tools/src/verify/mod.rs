@@ -1,15 +1,13 @@
-//! The main job proved on a real graph: what the stack shows every reader against a count made from the edge file.
+//! Checks the main job on a real graph: compares the responses for every reader with a count made from the edge file.
 //!
-//! # What is compared
-//! The model ([`graph`], [`model`]) knows the edge file and the posts that this run published, and nothing else. The stack
-//! has to hold that file, loaded by `load` with the same limit: the loader sends one follower's requests one after another,
-//! so of an account that wants more than 500 authors the first 500 of the file are kept.
+//! # The comparison The model ([`graph`], [`model`]) knows only the edge file and the posts that this run published.
+//! The stack must have loaded this file with `load` and the same limit. The loader sends one follower's requests one
+//! after another, so the first 500 authors of the file are kept for an account that wants to follow more.
 //!
-//! # On a used stack
-//! Earlier posts do not disturb: before publishing, every reader who has something unread reads all, and each publishing
-//! author's existing posts are noted. From then on a feed must begin with exactly this run's posts of the authors followed;
-//! what comes after them must be earlier posts of followed authors, all read, and the noted ones complete. Unread totals
-//! count this run's posts alone.
+//! # A used stack Earlier posts do not disturb the comparison. Before publishing, every reader with unread posts
+//! marks all read, and the run notes the existing posts of each publishing author. From then on a feed must begin
+//! with exactly this run's posts of the followed authors. After them it must have only earlier posts of followed
+//! authors, all read, and all the noted ones. Unread totals count this run's posts alone.
 
 pub mod compare;
 pub mod disturb;

@@ -1,4 +1,4 @@
-//! What one reader has and has not read, counted here and never asked from the stack.
+//! The read state of one reader, computed without the stack.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,8 @@ use std::sync::Arc;
 /// `author-seq`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PostId {
-    /// Who published it.
     pub author: u64,
-    /// Which one of that author's, from 1.
+    /// The sequence number, from 1.
     pub seq: u64,
 }
 
@@ -32,20 +31,18 @@ impl FromStr for PostId {
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed =
             text.split_once('-').and_then(|(author, seq)| Some(Self { author: author.parse().ok()?, seq: seq.parse().ok()? }));
-        parsed.filter(|id| id.to_string() == text).ok_or_else(|| format!("{text:?} is no post id"))
+        parsed.filter(|id| id.to_string() == text).ok_or_else(|| format!("{text:?} is not a post id"))
     }
 }
 
 /// A post that this run published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
-    /// Its id.
     pub id: PostId,
-    /// Its title.
     pub title: String,
-    /// When, as the stack wrote it.
+    /// The time as the stack wrote it.
     pub created_at: String,
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at: i64,
 }
 
@@ -55,7 +52,7 @@ struct Entry {
     read: bool,
 }
 
-/// The state of one reader: the posts of the authors followed, each read or not.
+/// The state of one reader: the posts of the followed authors, each read or unread.
 #[derive(Debug, Clone)]
 pub struct Reader {
     user: u64,
@@ -64,39 +61,35 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of these posts, all unread.
+    /// A reader for whom all these posts are unread.
     pub fn new(user: u64, posts: impl IntoIterator<Item = Arc<Post>>) -> Self {
         let mut entries: Vec<Entry> = posts.into_iter().map(|post| Entry { post, read: false }).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.post.at, entry.post.id.seq)));
         Self { user, entries, watermarks: BTreeMap::new() }
     }
 
-    /// The reader's id.
     pub fn user(&self) -> u64 {
         self.user
     }
 
-    /// The posts, newest first, and whether each is read.
+    /// The posts, newest first, each with true if it is read.
     pub fn posts(&self) -> impl ExactSizeIterator<Item = (&Post, bool)> {
         self.entries.iter().map(|entry| (&*entry.post, entry.read))
     }
 
-    /// Whether a post is read.
     pub fn is_read(&self, id: PostId) -> bool {
         self.entries.iter().any(|entry| entry.post.id == id && entry.read)
     }
 
-    /// How many are unread.
     pub fn unread_total(&self) -> u64 {
         self.entries.iter().filter(|entry| !entry.read).count() as u64
     }
 
-    /// How many of one author's are unread.
     pub fn unread_of(&self, author: u64) -> u64 {
         self.entries.iter().filter(|entry| !entry.read && entry.post.id.author == author).count() as u64
     }
 
-    /// Authors with something unread, and how much.
+    /// Authors with unread posts, and their numbers.
     pub fn unread_by_author(&self) -> BTreeMap<u64, u64> {
         let mut counts = BTreeMap::new();
         for entry in self.entries.iter().filter(|entry| !entry.read) {
@@ -105,23 +98,23 @@ impl Reader {
         counts
     }
 
-    /// When an author's newest post came, of all or of the unread ones.
+    /// The time of an author's newest post, of all or of the unread ones.
     pub fn newest_of(&self, author: u64, unread_only: bool) -> Option<i64> {
         let of_author = |entry: &&Entry| entry.post.id.author == author && !(unread_only && entry.read);
         self.entries.iter().find(of_author).map(|entry| entry.post.at)
     }
 
-    /// Reads one; says how many changed.
+    /// Marks a post read. Returns the number of changed posts.
     pub fn read(&mut self, id: PostId) -> u64 {
         self.set(true, |post| post.id == id)
     }
 
-    /// Makes one unread again; says how many changed.
+    /// Marks a post unread. Returns the number of changed posts.
     pub fn unread(&mut self, id: PostId) -> u64 {
         self.set(false, |post| post.id == id)
     }
 
-    /// Reads an author's posts up to `seq`; one that is older than an earlier one changes nothing.
+    /// Marks an author's posts read up to `seq`. A number below an earlier one changes nothing.
     pub fn through(&mut self, author: u64, seq: u64) -> u64 {
         let watermark = self.watermarks.entry(author).or_default();
         if seq <= *watermark {
@@ -131,7 +124,7 @@ impl Reader {
         self.set(true, |post| post.id.author == author && post.id.seq <= seq)
     }
 
-    /// Reads everything, or everything up to a time in milliseconds.
+    /// Marks everything read, or everything up to a time in milliseconds.
     pub fn all(&mut self, before: Option<i64>) -> u64 {
         self.set(true, |post| before.is_none_or(|before| post.at <= before))
     }
@@ -193,7 +186,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn all_covers_what_existed_at_its_time() {
+    fn all_covers_the_posts_that_existed_at_its_time() {
         let mut reader = reader();
         assert_eq!(reader.all(Some(200)), 3);
         assert_eq!(reader.unread_total(), 2);
@@ -202,7 +195,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn post_ids_are_read_strictly() {
+    fn post_ids_are_parsed_strictly() {
         assert_eq!("10-3".parse(), Ok(id(10, 3)));
         for bad in ["", "10", "10-", "010-3", "10-03", "+1-2", "1-2-3"] {
             assert!(bad.parse::<PostId>().is_err(), "{bad}");

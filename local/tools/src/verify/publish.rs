@@ -1,4 +1,4 @@
-//! Publishing, and what the stack says of the delivery.
+//! Publishes posts and checks their delivery.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use super::model::{Post, PostId};
 use crate::api::{Api, Call};
 use crate::status;
 
-/// Authors that publish at a time.
+/// Authors that publish at the same time.
 const SIDE_BY_SIDE: usize = 8;
-/// Every so many posts one is sent a second time with the same key.
+/// One post out of this number is sent a second time with the same key.
 const REPEAT_EVERY: u32 = 3;
 const DELIVERY_POLL: Duration = Duration::from_millis(200);
 
-/// Publishes `posts` posts for each author, authors side by side and each author's one after another. `run` makes titles and
-/// idempotency keys distinct from those of other runs.
+/// Publishes `posts` posts for each author. Authors publish at the same time, each author's posts go one after
+/// another. `run` makes titles and idempotency keys differ from those of other runs.
 pub async fn publish(api: &Api, authors: &[u64], posts: u32, run: &str, ledger: &mut Ledger) -> Vec<Arc<Post>> {
     let mut published = Vec::new();
     let mut results = stream::iter(authors).map(|author| of_author(api, *author, posts, run)).buffer_unordered(SIDE_BY_SIDE);
@@ -64,29 +64,28 @@ async fn one(api: &Api, author: u64, number: u32, run: &str, checks: &mut Checks
 }
 
 fn read_post(body: &Value) -> anyhow::Result<Post> {
-    let text = |name: &str| body[name].as_str().with_context(|| format!("POST /v1/posts answers without {name}: {body}"));
+    let text = |name: &str| body[name].as_str().with_context(|| format!("the response of POST /v1/posts lacks {name}: {body}"));
     let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
     let created_at = text("created_at")?.to_owned();
     Ok(Post { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at })
 }
 
-/// The ids of all posts of an author.
 pub async fn timeline(api: &Api, author: u64) -> anyhow::Result<Vec<PostId>> {
     let walk = walk(api, author, &format!("/v1/authors/{author}/posts?status=all"), 100).await?;
     Ok(walk.items.into_iter().map(|item| item.id).collect())
 }
 
-/// How the deliveries are judged.
+/// The rules for the comparison of deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// How long a delivery may stay unfinished.
     pub limit: Duration,
-    /// Redis was emptied: progress kept there is gone, so the unfinished are resumed by reconcile and the count of
-    /// followers handled is not compared.
+    /// Redis was emptied and has lost the progress. Reconcile resumes unfinished deliveries, and the count of handled
+    /// followers is not compared.
     pub flushed: bool,
 }
 
-/// Compares the delivery of every post: done, to as many followers as the edge file says.
+/// Compares the delivery of every post: it must be done, to the number of followers that the edge file gives.
 pub async fn deliveries(api: &Api, posts: &[Arc<Post>], graph: &Graph, patience: Patience, ledger: &mut Ledger) {
     let until = Instant::now() + patience.limit;
     for post in posts {

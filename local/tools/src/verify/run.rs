@@ -27,46 +27,42 @@ use crate::status::{Status, wait_idle};
 use crate::text::{short, thousands};
 
 const PAGE: u32 = 100;
-/// One reader in ten walks in pages as small as this, so that cursors are used on small graphs too.
+/// One reader in ten reads pages of this small size, so that cursors are used on small graphs too.
 const SMALL_PAGE: u32 = 7;
 const KILLS: u32 = 5;
 const HALF_WAY: Duration = Duration::from_secs(30);
 
-/// What goes wrong on purpose.
+/// The planned disturbance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// Nothing.
     Plain,
     /// Every fan-out message is delivered twice, in a shuffled order.
     Twice,
     /// Fan-out workers are killed while they work.
     Kill,
-    /// Redis is emptied in the middle of the fan-out, of the walks and of the reading.
+    /// Redis is emptied during the fan-out, during the walks and during the reading.
     Flush,
 }
 
-/// What to prove and how.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The edge file.
     pub edges: PathBuf,
-    /// How many of its lines.
+    /// The number of lines to read. `None` means all.
     pub limit: Option<u64>,
-    /// What goes wrong on purpose.
     pub mode: Mode,
-    /// How many of the most followed accounts publish.
+    /// The number of publishing accounts, most followers first.
     pub authors: usize,
-    /// How many posts each.
+    /// The number of posts for each of them.
     pub posts: u32,
-    /// Readers at a time.
+    /// The number of concurrent readers.
     pub concurrency: usize,
-    /// What chance is made of.
+    /// The seed of the randomness.
     pub seed: u64,
     /// How long the stack may take to become idle.
     pub idle_limit: Duration,
 }
 
-/// What happens when half of the readers are done.
+/// The action that runs when half of the readers are done.
 type Middle<'a> = Option<BoxFuture<'a, anyhow::Result<()>>>;
 
 struct Run<'a> {
@@ -77,12 +73,12 @@ struct Run<'a> {
     ledger: Ledger,
 }
 
-/// Proves it and prints each step; the ledger has the result.
+/// Runs the check and prints each step. The ledger has the result.
 pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Ledger> {
     let graph = Graph::read(&options.edges, options.limit)?;
     let readers = graph.readers();
     if readers.is_empty() {
-        bail!("{} holds no edge", options.edges.display());
+        bail!("{} has no edge", options.edges.display());
     }
     if options.mode == Mode::Kill {
         disturb::require_processes(api).await?;
@@ -157,7 +153,7 @@ impl Run<'_> {
                 let messages = disturb::double(api, &mut random).await?;
                 say("twice", &format!("{messages} fan-out messages replaced by two shuffled copies each"));
                 if messages == 0 {
-                    bail!("nothing was queued for fan-out, so nothing could be delivered twice");
+                    bail!("no message was queued for fan-out, so none could be delivered twice");
                 }
             }
             Ok(published)
@@ -169,7 +165,7 @@ impl Run<'_> {
                 let killed = disturb::kill_workers(api, KILLS, self.options.idle_limit, &mut random).await?;
                 say("kill", &format!("{killed} fan-out workers killed while the queue was not empty"));
                 if killed == 0 {
-                    bail!("the fan-out ended before a worker could be killed; take a larger graph or more --posts");
+                    bail!("the fan-out ended before a worker could be killed; use a larger graph or more --posts");
                 }
             }
             Mode::Flush => {
@@ -204,7 +200,7 @@ impl Run<'_> {
         outcome.await.map(|_| ())
     }
 
-    /// Does something for every reader, several at a time, and awaits `middle` when half of them are done.
+    /// Runs an action for every reader, several at a time. Awaits `middle` when half of them are done.
     async fn each<T, W: Future<Output = (Checks, T)>>(
         &mut self,
         title: &str,
@@ -223,7 +219,7 @@ impl Run<'_> {
                 && let Some(event) = middle.take()
             {
                 event.await?;
-                note = ", FLUSHALL in the middle";
+                note = ", FLUSHALL halfway";
             }
             let remark = format!("({} mismatches)", self.ledger.mismatched());
             progress.set(values.len() as u64, total as u64, &remark);
@@ -242,7 +238,7 @@ fn say(step: &str, text: &str) {
     println!("{step:<10} {text}");
 }
 
-/// Opens the feed once, which makes it live, and leaves nothing unread.
+/// Opens the feed once, which makes it live, and marks everything read.
 async fn open(api: &Api, user: u64) -> Checks {
     let mut checks = Checks::of(user);
     let outcome = async {
@@ -271,7 +267,7 @@ async fn look(api: &Api, reader: &Reader, graph: &Graph, earlier: &Earlier, chec
     Ok(())
 }
 
-/// Reads by the reader's plan. No reader comes back if a request failed, because its state is then unknown.
+/// Reads by the reader's plan. Leaves out readers with a failed request, because their state is unknown.
 async fn act(api: &Api, reader: Option<Reader>, seed: u64) -> (Checks, Option<Reader>) {
     let Some(mut reader) = reader else {
         return (Checks::of(0), None);

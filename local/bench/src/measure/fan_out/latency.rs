@@ -1,4 +1,4 @@
-//! How long a reader waits for the first page of the feed: idle, and while a fan-out runs flat out.
+//! The time of a reader's first page of the feed: without load, and during a fan-out at full speed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +18,18 @@ const READS: usize = 4_000;
 const ENTRIES: usize = 31;
 const SHOWN: usize = 20;
 
-/// In µs.
+/// Times in µs.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Latency {
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
 }
 
-/// Both.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Latencies {
     pub(super) idle: Latency,
     pub(super) during_fan_out: Latency,
-    /// Followers delivered a second meanwhile.
+    /// Followers delivered in a second during the measurement.
     pub(super) delivered_per_second: f64,
 }
 
@@ -38,7 +37,7 @@ pub(super) async fn measure(worker: &Arc<Worker>, followers: &[UserId]) -> anyho
     let idle = reads(worker, followers).await?;
     let over = Arc::new(AtomicBool::new(false));
     let started = Instant::now();
-    // A task of its own, as the worker is a process of its own.
+    // A task of its own, because the worker has a process of its own.
     let fan_out = tokio::spawn({
         let (worker, over) = (Arc::clone(worker), Arc::clone(&over));
         async move {

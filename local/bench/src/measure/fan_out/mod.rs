@@ -1,4 +1,5 @@
-//! Fan-out: this project's worker from the SQS event to Redis, beside the sequence of commands that it replaces and beside bare `ZADD`.
+//! Fan-out: this project's worker from the SQS event to Redis, compared with the command sequence that it replaces
+//! and with bare `ZADD`.
 
 mod latency;
 mod picture;
@@ -29,15 +30,15 @@ const PAGE: usize = 1_000;
 
 /// Followers, all with a live feed.
 struct Readers {
-    /// In the order of their buckets, as pages list them.
+    /// Followers in the order of their buckets, as pages list them.
     listed: Vec<UserId>,
-    /// In no order: that is how their feeds come to lie in memory.
+    /// Followers in random order. Their feeds are created in this order and so lie in memory.
     shuffled: Vec<UserId>,
     /// Entries in every feed before the first post.
     entries: usize,
 }
 
-/// Measures feeds that are not full, then a fifth of the readers with feeds that are.
+/// Measures feeds that are not full, then a fifth of the readers with full feeds.
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<FanOutReport> {
     let version = server.info(&["server"]).await?.text("redis_version")?.to_owned();
     let mut populations = Vec::new();
@@ -57,7 +58,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
     let mut watch = server.connect().await?;
     let mut costs: Vec<(Kind, Vec<Cost>)> = Kind::ALL.map(|kind| (kind, Vec::new())).to_vec();
     let total = u64::from(options.rounds + 1) * costs.len() as u64;
-    // The first round of all warms up and does not count.
+    // The first round warms up and does not count.
     for round in 0..=options.rounds {
         costs.shuffle(&mut random);
         for (done, (kind, costs)) in costs.iter_mut().enumerate() {
@@ -80,7 +81,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
     }
     progress.finish();
     let latency = latency::measure(&worker, &readers.listed).await?;
-    Arc::into_inner(worker).context("the worker is still at it")?.stop().await?;
+    Arc::into_inner(worker).context("the worker has not ended")?.stop().await?;
     Ok(Population::new(readers, costs, latency))
 }
 

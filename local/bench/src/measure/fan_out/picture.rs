@@ -1,4 +1,4 @@
-//! The rows as bars.
+//! A bar chart of the rows.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ const WIDTH: f64 = 760.0;
 const LEFT: f64 = 20.0;
 const BAR: f64 = 18.0;
 const GROUP: f64 = 46.0;
-/// What the longest bar may take; its number stands behind it.
+/// The width of the longest bar. Its number is printed after it.
 const LONGEST: f64 = 560.0;
 
-/// Two panels for each population: followers a second, and server time for each.
+/// Two panels for each population: followers in a second, and server time for each.
 pub(super) fn draw(populations: &[Population]) -> String {
     let mut panels = Vec::new();
     for Population { feed_entries, rows, .. } in populations {

@@ -1,4 +1,4 @@
-//! What was found, as tables and numbers.
+//! The results as tables and numbers.
 
 use std::fmt;
 
@@ -10,15 +10,14 @@ use crate::measure::stats::{median, ratio, round};
 use crate::measure::table::Table;
 use tidemark_tools::text::thousands;
 
-/// What is compared.
+/// The compared methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
-    /// This project's worker.
     Worker,
     /// The source's commands, each awaited.
     Sequential,
-    /// The source's commands, a page in one pipeline.
+    /// The source's commands, with one pipeline for each page.
     Pipelined,
     /// `ZADD` alone.
     Zadd,
@@ -37,12 +36,12 @@ impl Kind {
     }
 }
 
-/// One measurement, or the medians of many.
+/// One measurement, or the medians of several.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Cost {
-    /// Followers delivered a second.
+    /// Followers delivered in a second.
     pub(super) per_second: f64,
-    /// CPU time of the server's main thread for each, µs.
+    /// CPU time of the server's main thread for each follower, in µs.
     pub(super) server_us: Option<f64>,
 }
 
@@ -65,13 +64,12 @@ pub(super) struct Row {
     pub(super) kind: Kind,
     #[serde(flatten)]
     pub(super) cost: Cost,
-    /// The worker's followers a second over this one's.
+    /// The worker's followers in a second divided by this method's.
     pub(super) worker_is_faster: Option<f64>,
-    /// The worker's server time over this one's.
+    /// The worker's server time divided by this method's.
     pub(super) worker_server_time: Option<f64>,
 }
 
-/// The numbers of one run.
 #[derive(Debug, Serialize)]
 pub(in crate::measure) struct FanOutReport {
     redis_version: String,
@@ -79,7 +77,7 @@ pub(in crate::measure) struct FanOutReport {
     pub(super) populations: Vec<Population>,
 }
 
-/// What was measured with these followers.
+/// The results for these followers.
 #[derive(Debug, Serialize)]
 pub(super) struct Population {
     followers: usize,
@@ -111,7 +109,7 @@ impl FanOutReport {
         Self { redis_version, rounds, populations }
     }
 
-    /// The rows as a picture.
+    /// The rows as a chart.
     pub(in crate::measure) fn svg(&self) -> String {
         picture::draw(&self.populations)
     }

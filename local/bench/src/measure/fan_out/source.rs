@@ -1,4 +1,5 @@
-//! What is replaced: the commands of the source designs for each follower, one by one or a page in one pipeline, and bare `ZADD`.
+//! The replaced method: the commands of the source designs for each follower, one by one or with one pipeline for
+//! each page, and bare `ZADD`.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, cmd};
@@ -8,14 +9,14 @@ use super::worker::{AUTHOR, OTHERS};
 use super::{PAGE, Readers};
 use crate::measure::server::Server;
 
-/// Followers that the sequential form handles in a round: it takes long enough.
+/// Followers that the sequential form handles in a round. The number is small because the form is slow.
 const SEQUENTIAL: usize = 500;
 /// Commands in a pipeline of bare `ZADD`, as `redis-benchmark -P 16` sends them.
 const DEPTH: usize = 16;
 /// Lifetimes in seconds: 60 hours for feeds, 30 days for unread state.
 const FEED_SECONDS: u64 = 60 * 3600;
 const UNREAD_SECONDS: u64 = 30 * 24 * 3600;
-/// Ids and times of what is in the feeds, and of what is published from then on.
+/// Ids and times of the posts in the feeds, and of later posts.
 const FIRST_ID: u64 = 1_800_000_000_000_000_000;
 const START_MS: u64 = 1_720_000_000_000;
 
@@ -28,7 +29,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Every follower has read nothing yet of what is in the feed, as in the worker's views.
+    /// No follower has read any post of the feed, as in the worker's views.
     pub(super) async fn prepare(server: &Server, readers: &Readers) -> anyhow::Result<Self> {
         let mut connection = server.connect().await?;
         for users in readers.shuffled.chunks(100) {
@@ -37,7 +38,7 @@ impl Source {
         Ok(Self { connection, followers: readers.listed.clone(), entries: readers.entries })
     }
 
-    /// Each command awaited.
+    /// Awaits each command.
     pub(super) async fn sequential(&mut self, round: u32) -> anyhow::Result<usize> {
         for &user in self.followers.iter().take(SEQUENTIAL) {
             for command in commands(user, self.entries, round) {
@@ -47,7 +48,7 @@ impl Source {
         Ok(SEQUENTIAL)
     }
 
-    /// A page of followers in one pipeline.
+    /// Sends the commands of a page of followers in one pipeline.
     pub(super) async fn pipelined(&mut self, round: u32) -> anyhow::Result<usize> {
         for users in self.followers.chunks(PAGE) {
             let pipeline = pipeline(users.iter().flat_map(|&user| commands(user, self.entries, round)));
@@ -56,7 +57,7 @@ impl Source {
         Ok(self.followers.len())
     }
 
-    /// Nothing but `ZADD` into one feed a follower.
+    /// Sends only `ZADD` into one feed for each follower.
     pub(super) async fn zadd(&mut self, round: u32) -> anyhow::Result<usize> {
         for users in self.followers.chunks(DEPTH) {
             let pipeline = pipeline(users.iter().map(|&user| zadd(bare(user), self.entries, round)));
@@ -74,7 +75,8 @@ fn pipeline(commands: impl Iterator<Item = Cmd>) -> Pipeline {
     pipeline
 }
 
-/// What a follower has before the first post: feeds, and of each of the other authors the unread posts and how many these are.
+/// The state of a follower before the first post: the feed, and for each of the other authors the unread posts and
+/// their number.
 fn reader(user: UserId, entries: usize) -> Vec<Cmd> {
     let mut commands = Vec::new();
     for key in [feed(user), bare(user)] {
@@ -98,7 +100,8 @@ fn reader(user: UserId, entries: usize) -> Vec<Cmd> {
     commands
 }
 
-/// What one follower takes: two commands more when the feed is full. Count and oldest entry are written as if read, since a pipeline cannot wait for them.
+/// The commands for one follower, two more if the feed is full. A pipeline cannot wait for a response, so the count and
+/// the oldest entry are computed instead of read.
 fn commands(user: UserId, entries: usize, round: u32) -> Vec<Cmd> {
     let (feed, unread, counts) = (feed(user), unread(user, AUTHOR), counts(user));
     let mut exists = cmd("EXISTS");

@@ -1,4 +1,4 @@
-//! The worker of this project: the `fan-out` function, given the events that its queue would give it.
+//! The worker of this project: the `fan-out` function with the events of its queue.
 
 use std::path::Path;
 
@@ -17,29 +17,29 @@ use crate::measure::server::Server;
 use tidemark_local::template::{Event, EventSource};
 use tidemark_local::{Options, Stack};
 
-/// Who publishes, and nine others whom everybody follows too.
+/// The publishing author. All followers also follow nine others.
 pub(super) const AUTHOR: u64 = 7_000_001;
 pub(super) const OTHERS: u64 = 9;
-/// When the feeds' oldest entry was published, and the time between two.
+/// The time of the feeds' oldest entry, and the time between two entries.
 const START_MS: u64 = 1_720_000_000_000;
 const STEP_MS: u64 = 600_000;
-/// Views prepared side by side.
+/// Views that are prepared at the same time.
 const PARALLEL: usize = 16;
 
-/// A stack on the measured Redis, whose worker is called directly.
+/// A stack on the measured Redis. Its worker is called directly.
 pub(super) struct Worker {
     stack: Stack,
     app: App,
-    /// What the reading function has: a connection of its own.
+    /// The reading function's state, with a connection of its own.
     pub(super) reading: App,
     followers: Vec<UserId>,
-    /// Messages of one event, the template's batch size.
+    /// Messages of one event: the template's batch size.
     messages: usize,
     _data: TempDir,
 }
 
 impl Worker {
-    /// Starts the facts, and gives every follower a live view with a feed.
+    /// Writes the facts, and gives every follower a live view with a feed.
     pub(super) async fn prepare(server: &Server, readers: &Readers) -> anyhow::Result<Self> {
         let shm = Path::new("/dev/shm");
         let data = if shm.is_dir() { TempDir::new_in(shm)? } else { TempDir::new()? };
@@ -81,7 +81,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Publishes one more post and gives the events of its fan-out.
+    /// Publishes one more post. Returns the events of its fan-out.
     pub(super) async fn events(&self) -> anyhow::Result<Vec<SqsEvent>> {
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost { author, title: "measured".to_owned(), body: None };
@@ -105,12 +105,12 @@ impl Worker {
         Ok(bodies.chunks(self.messages).map(event).collect())
     }
 
-    /// Works through them; how many followers that were.
+    /// Handles the events. Returns the number of followers.
     pub(super) async fn work(&self, events: Vec<SqsEvent>) -> anyhow::Result<usize> {
         for event in events {
             let answer = tidemark_fan_out::handle(&self.app, LambdaEvent::new(event, context(&self.app))).await;
             let answer = answer.map_err(|error| anyhow::anyhow!("{error}"))?;
-            ensure!(answer.batch_item_failures.is_empty(), "the worker gave messages back");
+            ensure!(answer.batch_item_failures.is_empty(), "the worker reported failed messages");
         }
         Ok(self.followers.len())
     }
@@ -120,7 +120,7 @@ impl Worker {
     }
 }
 
-/// The entries of every feed: the nine others take turns.
+/// The entries of every feed: the nine other authors take turns.
 fn feed(entries: usize) -> Vec<FeedKey> {
     (0..entries as u64)
         .filter_map(|number| {

@@ -1,4 +1,4 @@
-//! The layouts that Tidemark's are compared with, as plain commands.
+//! The layouts for comparison, as plain commands.
 //!
 //! | layout | keys | from |
 //! |---|---|---|
@@ -12,17 +12,16 @@ use tidemark::domain::{FeedKey, UserId};
 
 use crate::measure::world::{DAY_MS, POSTS_A_DAY, World};
 
-/// Twitter's epoch in ms and the bits below the time, so that ids look like the best known ones: 19 digits.
+/// Twitter's epoch in ms and the number of bits below the time. Ids then have 19 digits, as real ones.
 const SNOWFLAKE_EPOCH_MS: u64 = 1_288_834_974_657;
 const SNOWFLAKE_TIME_SHIFT: u32 = 22;
-/// Bytes of time at the beginning of a feed entry; the starting design had it as the score.
+/// Bytes of the time at the beginning of a feed entry. The starting design had the time as the score.
 const ENTRY_TIME: usize = 6;
 
-/// What a post is called where it has one global id.
+/// A post's global id, in layouts that have one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PostIds {
-    /// A 64-bit number.
     Integers,
     /// `blog:` and the number.
     Strings,
@@ -38,7 +37,7 @@ impl PostIds {
     }
 }
 
-/// What one reader has in one layout.
+/// The data of one reader in one layout.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     pub(super) keys: Vec<String>,

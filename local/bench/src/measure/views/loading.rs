@@ -1,4 +1,4 @@
-//! Fills Tidemark's views as the system does: a rebuild from the facts, or deliveries one post at a time.
+//! Fills Tidemark's views as the system does: a rebuild from facts, or deliveries one post at a time.
 
 use anyhow::ensure;
 use tidemark::domain::{Modes, UserId};
@@ -9,12 +9,12 @@ use crate::measure::world::{Facts, World};
 
 const TOKEN: u64 = 0x0123_4567_89ab_cdef;
 
-/// How views come to hold what they hold.
+/// The way in which views are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// From the facts, when everything has been published.
+    /// A rebuild from facts after all posts are published.
     Seeded,
-    /// From the facts at the follow, then post by post.
+    /// A rebuild from facts at the follow, then one delivery for each post.
     Delivered,
 }
 

@@ -1,4 +1,5 @@
-//! Bytes per reader, measured in two ways: by the growth of `used_memory`, which has everything in it, and by MEMORY USAGE of the keys.
+//! Bytes for each reader, measured in two ways: by the growth of `used_memory`, which includes all overhead, and by
+//! MEMORY USAGE of the keys.
 
 use std::fmt;
 
@@ -23,12 +24,12 @@ const PEOPLE: [(Ids, Followed); 3] = [
     (Ids::UpTo100Million, Followed::Later),
     (Ids::Above2To53, Followed::Later),
 ];
-/// A feed may take so many bytes.
+/// The aim for the size of a feed, in bytes.
 const FEED_AIM: u64 = 30 * 1024;
-/// Unread state is to be so many times smaller than the unread sets, where an author has many unread posts.
+/// The aim for authors with many unread posts: unread state is smaller than the unread sets by this factor.
 const STATE_AIM: f64 = 20.0;
 
-/// What all layouts take, case by case.
+/// The sizes of all layouts, case by case.
 #[derive(Debug, Serialize)]
 pub(super) struct Memory {
     readers: usize,
@@ -36,7 +37,6 @@ pub(super) struct Memory {
     aims: Vec<Aim>,
 }
 
-/// One kind of readers.
 #[derive(Debug, Serialize)]
 struct Case {
     #[serde(flatten)]
@@ -50,7 +50,7 @@ struct Case {
     /// The source's layout with integer ids and with string ids.
     unread_sets_of_integers: Bytes,
     unread_sets_of_strings: Bytes,
-    /// A feed of 1,000 as one sorted set of integer ids, and as the starting design's sorted sets a day.
+    /// A feed of 1,000 as one sorted set of integer ids, and as one sorted set for each day (the starting design).
     sorted_set: Bytes,
     daily_sorted_sets: Bytes,
 }
@@ -62,14 +62,14 @@ struct View {
     feed_entries: u64,
 }
 
-/// Bytes per reader.
+/// Bytes for each reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Bytes {
     used_memory: u64,
     memory_usage: u64,
 }
 
-/// What is aimed at, for authors with ids of one kind.
+/// The aims, for authors with ids of one kind.
 #[derive(Debug, Serialize)]
 struct Aim {
     aim: String,
@@ -95,7 +95,7 @@ pub(super) async fn measure(server: &Server, readers: usize, seed: u64) -> anyho
     Ok(Memory { readers, cases, aims })
 }
 
-/// Makes the server allocate what it keeps from then on and what belongs to no reader: the functions and the buffers that they use.
+/// Makes the server allocate memory that belongs to no reader: the functions and their buffers.
 async fn warm_up(server: &Server, seed: u64) -> anyhow::Result<()> {
     for shape in SHAPES {
         let world = World::new(shape, Ids::Above2To53, Followed::Later, 1, seed);
@@ -136,7 +136,7 @@ async fn measure_stored(server: &Server, readers: &[Stored]) -> anyhow::Result<B
     Ok(Bytes { used_memory, memory_usage }.per(readers.len()))
 }
 
-/// State and feed come together; what is left when the feeds are deleted is the states.
+/// Measures state and feed together, deletes the feeds, and measures the rest, which is the states.
 async fn measure_views(server: &Server, world: &World, origin: Origin) -> anyhow::Result<View> {
     server.flush().await?;
     let before = server.settled_memory().await?;
@@ -175,7 +175,7 @@ impl Bytes {
         Self { used_memory: self.used_memory / readers, memory_usage: self.memory_usage / readers }
     }
 
-    /// How many times these are of `other`, by both measures.
+    /// The ratios to `other`, by both measures.
     fn over(self, other: Self) -> [Option<f64>; 2] {
         [ratio(self.used_memory as f64, other.used_memory as f64), ratio(self.memory_usage as f64, other.memory_usage as f64)]
     }
@@ -334,7 +334,7 @@ mod tests {
         for sets in [case.unread_sets_of_integers, case.unread_sets_of_strings] {
             assert!(sets.memory_usage > 180 * 8 && sets.used_memory > state.used_memory, "{sets:?} {state:?}");
         }
-        // Both measures tell of the same bytes; few readers leave `used_memory` coarse.
+        // Both measures must agree roughly. With few readers `used_memory` is coarse.
         for bytes in [feed, case.delivered.feed, case.unread_sets_of_strings, case.sorted_set, case.daily_sorted_sets] {
             let [low, high] = [bytes.used_memory.min(bytes.memory_usage), bytes.most()];
             assert!(low > 0 && high < 2 * low, "{bytes:?}");

@@ -1,4 +1,4 @@
-//! Views: the memory they take and what reading them costs, beside the layouts that they replace and the bare commands.
+//! Views: their memory and read cost, compared with the layouts that they replace and with the bare commands.
 
 mod layouts;
 mod loading;
@@ -15,7 +15,6 @@ use self::reading::Reading;
 use super::Options;
 use super::server::Server;
 
-/// What was found.
 #[derive(Debug, Serialize)]
 pub(super) struct ViewsReport {
     redis_version: String,
@@ -25,7 +24,6 @@ pub(super) struct ViewsReport {
     reading: Reading,
 }
 
-/// Measures both.
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<ViewsReport> {
     let info = server.info(&["server", "memory"]).await?;
     Ok(ViewsReport {

@@ -1,4 +1,4 @@
-//! What readers ask, and the ways of asking it that are compared.
+//! The measured reads, and the compared ways of each.
 
 use anyhow::{Context, ensure};
 use redis::aio::MultiplexedConnection;
@@ -22,7 +22,7 @@ const DEPTH: usize = 900;
 const READERS: usize = 50;
 const TITLE: &str = "A title of a usual length, some forty chars";
 
-/// What is asked.
+/// The kind of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Question {
@@ -30,25 +30,25 @@ pub(super) enum Question {
     FirstPage,
     /// The same for 20 posts far down.
     DeepPage,
-    /// How many posts are unread.
+    /// The number of unread posts.
     UnreadTotal,
 }
 
-/// How it is asked.
+/// The way of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
-    /// Tidemark's views as they are.
+    /// Tidemark's views.
     Views,
     /// The same data by bare commands, without a transaction.
     BareCommands,
-    /// The source's layout, the commands on each post in one pipeline.
+    /// The source's layout, with the commands for all posts in one pipeline.
     SourcePipelined,
     /// The source's layout, one command after another.
     SourceSingly,
 }
 
-/// One question asked in one way by readers who follow so many authors.
+/// One kind of read in one way, by readers who follow this number of authors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Kind {
     pub(super) question: Question,
@@ -59,7 +59,7 @@ pub(super) struct Kind {
 const FEW: Shape = Shape { authors: 10, posts: 150 };
 const MANY: Shape = Shape { authors: 500, posts: 2 };
 
-/// All kinds. [`Way::Views`] comes first of every question and shape: the others are compared with it.
+/// All kinds. For each question and shape [`Way::Views`] comes first, because the others are compared with it.
 pub(super) fn kinds() -> Vec<Kind> {
     use {Question::*, Way::*};
     let ways: [(Question, Shape, &[Way]); 6] = [
@@ -85,7 +85,7 @@ pub(super) struct Readers {
     turn: usize,
 }
 
-/// Readers of one shape and what their first pages hold, newest first.
+/// Readers of one shape and the content of their first pages, newest first.
 struct Followers {
     world: World,
     newest: Vec<FeedKey>,
@@ -125,7 +125,7 @@ impl Readers {
         Ok(Self { views, plain, few, many, turn: 0 })
     }
 
-    /// Asks once, another reader every time, and checks that the answer is whole.
+    /// Reads once, by another reader every time, and checks that the response is complete.
     pub(super) async fn ask(&mut self, kind: Kind) -> anyhow::Result<()> {
         self.turn += 1;
         let Self { views, plain, few, many, turn } = self;
@@ -184,7 +184,7 @@ impl Readers {
     }
 }
 
-/// A page of Tidemark's feed: the view and the summaries of the posts on it.
+/// A page of Tidemark's feed: the view and the summaries of its posts.
 async fn page(views: &Redis, user: UserId, newest: usize, depth: usize) -> anyhow::Result<View> {
     let view = views.view(user, newest).await?.context("no view")?;
     let posts: Vec<PostId> = view.entries.iter().skip(depth).take(PAGE).map(|entry| entry.post).collect();
@@ -196,7 +196,7 @@ fn source_post(post: &FeedKey) -> String {
     format!("blog:{}", PostIds::Integers.of(post))
 }
 
-/// Whether a post is unread, and its title.
+/// The read flag and the title of a post.
 fn source_item(user: UserId, id: &str, post: &FeedKey) -> [Cmd; 2] {
     let unread = redis::cmd("SISMEMBER").arg(layouts::unread_set(user, post.post.author)).arg(id).clone();
     let title = redis::cmd("HGET").arg(source_post(post)).arg("title").clone();

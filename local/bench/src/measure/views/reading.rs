@@ -1,4 +1,5 @@
-//! What one read costs: round trips, the server's time, bytes on the wire. Kinds are mixed anew in every round.
+//! The cost of one read: round trips, the server's time, bytes on the wire. Every round runs the kinds in a new
+//! random order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,9 +20,9 @@ use tidemark_tools::progress::Progress;
 use tidemark_tools::text::thousands;
 
 const SECTIONS: [&str; 3] = ["stats", "cpu", "commandstats"];
-/// What the measuring connection runs itself.
+/// Commands of the measuring connection itself.
 const OWN: [&str; 3] = ["info", "config|resetstat", "slowlog|reset"];
-/// What runs inside EXEC has its time there already.
+/// Commands inside EXEC count in its time already.
 const IN_TRANSACTION: [&str; 2] = ["hgetall", "lrange"];
 
 /// The costs of all kinds of reads.
@@ -39,17 +40,17 @@ struct Read {
     kind: Kind,
     #[serde(flatten)]
     cost: Cost,
-    /// Server time over that of Tidemark's views for the same question in the same round.
+    /// Server time divided by that of Tidemark's views for the same question in the same round.
     server_time_over_views: Option<f64>,
 }
 
-/// Per call.
+/// Costs of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Cost {
     round_trips: f64,
-    /// Time in commands, as the server accounts for it.
+    /// Time in commands, as the server reports it.
     server_us: f64,
-    /// CPU time of the server's main thread: also reading, parsing and writing.
+    /// CPU time of the server's main thread. It includes reading, parsing and writing.
     main_thread_us: Option<f64>,
     answer_bytes: f64,
 }
@@ -78,7 +79,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
 }
 
 async fn measure_kind(readers: &mut Readers, watch: &mut MultiplexedConnection, kind: Kind, calls: u32) -> anyhow::Result<Cost> {
-    // Connections and caches are warm when the count begins.
+    // Warms up connections and caches before the count begins.
     for _ in 0..calls.div_ceil(20) {
         readers.ask(kind).await?;
     }
@@ -96,7 +97,7 @@ fn cost(before: &Info, after: &Info, calls: u32) -> anyhow::Result<Cost> {
     let grown = |name: &str| anyhow::Ok(after.number::<f64>(name)? - before.number::<f64>(name)?);
     let main_thread = after.main_thread_us().zip(before.main_thread_us()).map(|(after, before)| after - before);
     Ok(Cost {
-        // The second INFO is one of the reads.
+        // The second INFO counts as one of the reads.
         round_trips: per_call(grown("total_reads_processed")? - 1.0),
         server_us: per_call(time_in_commands(&after.commands()) as f64),
         main_thread_us: main_thread.map(per_call),
@@ -120,7 +121,7 @@ fn medians(rounds: &[Cost]) -> Option<Cost> {
     })
 }
 
-/// One line for each kind from the costs of its rounds.
+/// One line for each kind, from the costs of its rounds.
 fn summary(kinds: &[Kind], costs: &[Vec<Cost>]) -> Vec<Read> {
     let views = |kind: &Kind| {
         let same = |other: &Kind| (other.question, other.authors, other.way) == (kind.question, kind.authors, Way::Views);
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn a_round_is_compared_with_the_views_of_the_same_round() {
         let rounds = |times: [f64; 3]| times.map(cost_of).to_vec();
-        // The machine was ten times slower in one round: neither medians nor their ratio follow it.
+        // In one round the machine was ten times slower. Medians and their ratio do not follow it.
         let reads = summary(&KINDS, &[rounds([9.0, 40.0, 5.0]), rounds([18.0, 100.0, 15.0])]);
         assert_eq!(reads.iter().map(|read| read.cost.server_us).collect::<Vec<_>>(), [9.0, 18.0]);
         assert_eq!(reads.iter().map(|read| read.server_time_over_views).collect::<Vec<_>>(), [Some(1.0), Some(2.5)]);
