@@ -4,7 +4,7 @@
 //! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`fan_out`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: changes that Redis does not accept, and stale views until workers have updated them.
-//! - [`retry`]: repeats a write that conflicts with concurrent writes.
+//! - `retry`: repeats a write that conflicts with concurrent writes.
 
 mod error;
 pub mod fan_out;
@@ -16,7 +16,7 @@ mod publishing;
 pub mod reader;
 mod reading;
 pub mod relations;
-pub mod retry;
+mod retry;
 mod stores;
 mod view_sync;
 

@@ -15,7 +15,7 @@ const LONGEST_PAUSE_MS: u64 = 2_000;
 
 /// The attempts of one write.
 #[derive(Debug)]
-pub struct Retries {
+pub(crate) struct Retries {
     wait: fn(Duration) -> BoxFuture<'static, ()>,
     random: fn() -> u64,
     started: Instant,
@@ -29,7 +29,7 @@ impl Retries {
     }
 
     /// Waits before the next attempt. Returns false when the time is over.
-    pub async fn again(&mut self) -> bool {
+    pub(crate) async fn again(&mut self) -> bool {
         let longest = (FIRST_PAUSE_MS << self.attempts.min(16)).min(LONGEST_PAUSE_MS);
         self.attempts += 1;
         (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;

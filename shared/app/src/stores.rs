@@ -69,7 +69,7 @@ impl Stores {
     }
 
     /// Starts the attempts of one optimistic write.
-    pub fn retries(&self) -> crate::retry::Retries {
+    pub(crate) fn retries(&self) -> crate::retry::Retries {
         crate::retry::Retries::begin(self.wait, self.random)
     }
 }

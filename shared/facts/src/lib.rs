@@ -176,7 +176,7 @@ impl DynamoFacts {
     }
 
     /// The write of an idempotency record. The record lives 24 hours and replaces only an expired one.
-    pub fn record_put(&self, operation: &'static str, mut record: Item, now: Timestamp) -> Result<Put, StoreError> {
+    pub(crate) fn record_put(&self, operation: &'static str, mut record: Item, now: Timestamp) -> Result<Put, StoreError> {
         record.insert("expires_at".to_owned(), number(now.seconds() + schema::IDEMPOTENCY_SECONDS));
         let put = Put::builder()
             .table_name(&self.tables.idempotency)
@@ -268,7 +268,7 @@ pub async fn sent_after_conflicts(operation: &'static str, update: UpdateItemFlu
 }
 
 /// Sends an update, and repeats it while a transaction holds its item.
-pub async fn outside_transactions(
+pub(crate) async fn outside_transactions(
     operation: &'static str,
     update: UpdateItemFluentBuilder,
 ) -> Result<Result<UpdateItemOutput, SdkError<UpdateItemError>>, StoreError> {

@@ -47,7 +47,7 @@ use tidemark_domain::{
 };
 
 /// Index of an author's posts by time, and of a shard's followers by time.
-pub const BY_TIME: &str = "by-time";
+pub(crate) const BY_TIME: &str = "by-time";
 
 /// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `3`.
 /// Those that were given up are in partitions `given-up#0` to `given-up#3`.
@@ -55,7 +55,7 @@ pub const UNFINISHED: &str = "unfinished";
 
 pub const UNFINISHED_SHARDS: u64 = 4;
 
-pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
+pub(crate) const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
 
 /// A key, or some attributes of an item.
 pub fn key<const N: usize>(parts: [(&str, AttributeValue); N]) -> Item {
@@ -131,12 +131,12 @@ pub fn follower_item(edge: &Edge) -> Item {
 }
 
 /// followers: the lowest and highest possible sort key of these buckets.
-pub fn follower_range(buckets: &Range<u16>) -> (AttributeValue, AttributeValue) {
+pub(crate) fn follower_range(buckets: &Range<u16>) -> (AttributeValue, AttributeValue) {
     (string(format!("{:04x}#", buckets.start)), string(format!("{:04x}$", buckets.end.saturating_sub(1))))
 }
 
 /// followers: the user in a sort key.
-pub fn follower_of(sort_key: &str) -> Option<UserId> {
+pub(crate) fn follower_of(sort_key: &str) -> Option<UserId> {
     UserId::new(sort_key.split_once('#')?.1.parse().ok()?)
 }
 
@@ -239,7 +239,7 @@ pub fn reads(user: UserId, author: UserId) -> Item {
 }
 
 /// reads: a bound above every read state of a user and below the windows of their sets.
-pub fn reads_end() -> AttributeValue {
+pub(crate) fn reads_end() -> AttributeValue {
     AttributeValue::N(format!("1{:020}", 0))
 }
 
@@ -260,18 +260,18 @@ pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
 }
 
 /// posts, reads: only the key attributes of an item.
-pub fn windowed_key(item: &Item) -> Item {
+pub(crate) fn windowed_key(item: &Item) -> Item {
     let table = if item.contains_key("item") { "posts" } else { "reads" };
     key_names(table).iter().filter_map(|name| Some(((*name).to_owned(), item.get(*name)?.clone()))).collect()
 }
 
 /// The name of a window in `windows`: `deleted#12`.
-pub fn window_name(set: &str, window: u64) -> String {
+pub(crate) fn window_name(set: &str, window: u64) -> String {
     format!("{set}#{window}")
 }
 
 /// Set and window in such a name.
-pub fn named_window(name: &str) -> Option<(&str, u64)> {
+pub(crate) fn named_window(name: &str) -> Option<(&str, u64)> {
     let (set, window) = name.split_once('#')?;
     Some((set, window.parse().ok()?))
 }
@@ -315,7 +315,7 @@ pub fn record(name: &str) -> Item {
 }
 
 /// idempotency: the record of a publish.
-pub fn publish_record(user: UserId, idempotency_key: &str) -> Item {
+pub(crate) fn publish_record(user: UserId, idempotency_key: &str) -> Item {
     record(&format!("{user}#publish#{idempotency_key}"))
 }
 
@@ -342,7 +342,7 @@ pub fn notice_reads(user: UserId, platform: Platform) -> Item {
 }
 
 /// counters: shards of the reader counts of a platform. They allow many readers to mark at once.
-pub const READER_SHARDS: u16 = 64;
+pub(crate) const READER_SHARDS: u16 = 64;
 
 /// counters: slots that one item counts. Such an item stays below one write unit.
 const READER_SLOTS: u64 = 32;
@@ -368,7 +368,7 @@ pub fn reader_count(place: u64) -> String {
 }
 
 /// idempotency: the record of a publish of notices.
-pub fn notices_record(user: UserId, idempotency_key: &str) -> Item {
+pub(crate) fn notices_record(user: UserId, idempotency_key: &str) -> Item {
     key([("key", string(format!("{user}#notices#{idempotency_key}")))])
 }
 

@@ -33,7 +33,7 @@ const BYTES_LEFT: usize = 32 * 1024;
 const FEW_BYTES: usize = 64;
 
 /// The maximum number of windows that one transaction writes in addition to its other items.
-pub const MOST_WINDOWS: usize = 64;
+pub(crate) const MOST_WINDOWS: usize = 64;
 
 /// The distribution of an item's sets between the item and its windows.
 pub struct Layout {
@@ -130,7 +130,7 @@ impl Layout {
     }
 
     /// Whether every set fits into its item.
-    pub fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.sets.iter().all(|set| set.as_b().is_ok_and(|bits| bits.as_ref().len() <= MOST_BYTES))
     }
 
@@ -175,7 +175,12 @@ fn listed(item: &Item) -> HashMap<String, AttributeValue> {
 impl DynamoFacts {
     /// Returns the items with whole sets, in any order. The attribute `windows` remains. If the windows of a set are
     /// damaged, its attribute becomes one that cannot be read.
-    pub async fn completed(&self, operation: &'static str, table: &str, items: Vec<Item>) -> Result<Vec<Item>, StoreError> {
+    pub(crate) async fn completed(
+        &self,
+        operation: &'static str,
+        table: &str,
+        items: Vec<Item>,
+    ) -> Result<Vec<Item>, StoreError> {
         let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| item.contains_key("windows"));
         for attempt in 0..ATTEMPTS {

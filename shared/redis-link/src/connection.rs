@@ -256,7 +256,7 @@ impl Link {
         match lost {
             Some(error) if !answered => return Err(error),
             Some(error) => {
-                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable; the facts replace its values")
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable; its values count as missing")
             }
             None => {}
         }

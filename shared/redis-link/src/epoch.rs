@@ -13,7 +13,7 @@ pub const BYTES: usize = 4;
 
 /// The library that returns the epoch, and its function.
 const LIBRARY: &str = include_str!("lua/epoch.lua");
-const FUNCTION: &str = "tidemark_epoch_1";
+const FUNCTION: &str = "redis_link_epoch_1";
 
 /// The name of a server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

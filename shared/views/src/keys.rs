@@ -67,44 +67,44 @@ pub enum Owner {
 }
 
 /// How long a view lives after its reader's last read.
-pub const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
+pub(crate) const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
 
 /// How long a view without a feed lives. Its reader follows no authors, or only authors without posts to show.
-pub const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
+pub(crate) const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// How long a feed lives. It must outlive the state that refers to it.
-pub const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
+pub(crate) const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
 
 /// How long a reader's reactions live after the last write.
-pub const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
+pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 
-pub const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
+pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
 /// How long an empty relation list is kept.
-pub const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
+pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// The longest time for filling a list or counting.
-pub const LEASE_LIFETIME: Duration = Duration::from_secs(10);
+pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// How long Redis remembers that a user has changed an edge. It is longer than a first page stays in memory.
-pub const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
+pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
 
 /// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
 /// its response is not used. So no response is more stale than that.
-pub const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
+pub(crate) const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
-pub const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(crate) const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long a head is kept. A wrong head disappears after this time.
-pub const HEAD_LIFETIME: Duration = Duration::from_secs(60);
+pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 
 /// How long a read state of notices lives after the last write.
-pub const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The longest time for reading a platform's head or a read state of notices.
-pub const NOTICE_LEASE_LIFETIME: Duration = Duration::from_secs(1);
+pub(crate) const NOTICE_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
-pub const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(crate) const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 pub fn reader_state(user: UserId) -> String {
     format!("{{{}}}:r:{user}", user.bucket())

@@ -9,7 +9,6 @@ use tidemark_domain::{
     AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq, Timestamp,
     UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
-use tidemark_facts::item::Reader;
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,12 +38,6 @@ impl Default for StoredCount {
 }
 
 impl StoredCount {
-    /// Reads the count `name` of an item, and its change number.
-    pub fn read(reader: &Reader<'_>, name: &str) -> Self {
-        let number = |name| reader.optional_number(name).map(|number| number.unwrap_or(0)).ok();
-        Self { count: number(name), changes: number("changes") }
-    }
-
     /// The difference of this count, if `right` items were listed after it was read.
     fn recount(self, right: u64) -> Option<Recount> {
         let Self { count: seen, changes } = self;

@@ -48,7 +48,7 @@ impl StoredFacts {
                 Some(shard) if key.starts_with("f#") => &mut counts.followers[shard],
                 _ => &mut counts.followings,
             };
-            *count = StoredCount::read(&reader, "count");
+            *count = stored_count(&reader, "count");
         }
         Ok(counts)
     }
@@ -132,7 +132,7 @@ impl StoredFacts {
         let mut users = Vec::new();
         for item in items {
             let reader = Reader { table: "reactions", item: &item };
-            let stored = |reaction| StoredCount::read(&reader, count_name(reaction));
+            let stored = |reaction| stored_count(&reader, count_name(reaction));
             let counts = ShardCounts { likes: stored(Reaction::Like), favorites: stored(Reaction::Favorite) };
             let sort_key = reader.text("item")?;
             if schema::is_total(sort_key) {
@@ -417,7 +417,7 @@ fn stored_head(item: &Item) -> Result<StoredHead, StoreError> {
     // The right number of posts depends on these numbers.
     reader.optional_number("archived")?;
     let deletions = reader.optional_number("deletions")?;
-    Ok(StoredHead { head: read_head(item)?, posts: StoredCount::read(&reader, "posts"), deletions })
+    Ok(StoredHead { head: read_head(item)?, posts: stored_count(&reader, "posts"), deletions })
 }
 
 fn read_follower(item: &Item) -> Result<Relation, StoreError> {
@@ -461,4 +461,10 @@ fn by_key<K: Eq + Hash, T>(
         }
     }
     Ok(decoded)
+}
+
+/// A count of an item with its change number.
+fn stored_count(reader: &Reader<'_>, name: &str) -> StoredCount {
+    let number = |name| reader.optional_number(name).map(|number| number.unwrap_or(0)).ok();
+    StoredCount { count: number(name), changes: number("changes") }
 }

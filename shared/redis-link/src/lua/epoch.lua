@@ -1,4 +1,4 @@
-#!lua name=tidemark_epoch_1
+#!lua name=redis_link_epoch_1
 -- epoch: names this life of the server. The name is the replication id that the server had, as a master, at the first
 -- call. The id itself also changes while no data is lost: when a first replica attaches, or when the last one has been
 -- disconnected for long. So this process keeps the first id, only in its memory. A process that restarts, or loads
@@ -22,4 +22,4 @@ local function learn()
   return epoch or redis.error_reply('ERR INFO has no master_replid: whether the data is current cannot be told, so this Redis is not used')
 end
 
-redis.register_function{ function_name = 'tidemark_epoch_1', callback = learn, flags = { 'no-writes' } }
+redis.register_function{ function_name = 'redis_link_epoch_1', callback = learn, flags = { 'no-writes' } }
