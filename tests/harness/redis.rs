@@ -197,7 +197,7 @@ impl World {
         hang
     }
 
-    /// Makes every node refuse all clients until [`Refusal::end`]. The refusal and the end of all other connections
+    /// Makes every node refuse all clients until `Refusal::end`. The refusal and the end of all other connections
     /// are one transaction. So in a storm too, no client is left that could drop the connection that ends the
     /// refusal.
     pub async fn refuse_redis(&self) -> Refusal {
