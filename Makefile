@@ -109,11 +109,13 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 fmt: ## format the code
 	@cargo fmt --all
 
-lint: ## check format and lints
+lint: ## check format, lints and the documentation of the code
 	@echo "== cargo fmt --all --check"
 	@cargo fmt --all --check
 	@echo "== cargo clippy --workspace --all-targets"
 	@cargo clippy --workspace --all-targets -- -D warnings
+	@echo "== cargo doc --workspace --no-deps"
+	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
 
 docs-check: ## check that links between the documents resolve; installs the checker under target/
 	@local/docs/check.sh

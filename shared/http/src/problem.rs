@@ -76,17 +76,17 @@ impl Kind {
     const fn title(self) -> &'static str {
         match self {
             Self::InvalidRequest => "The request is not valid",
-            Self::Unauthorized => "The caller is not known",
+            Self::Unauthorized => "Authentication is required",
             Self::Forbidden => "The caller may not do this",
-            Self::NotFound => "There is no such thing",
+            Self::NotFound => "Not found",
             Self::TooLarge => "The body is too large",
-            Self::SelfFollow => "Nobody follows themselves",
+            Self::SelfFollow => "Users cannot follow themselves",
             Self::FollowingLimit => "The caller follows the maximum number of authors",
             Self::NoticeLimit => "The platform has the maximum number of notices",
             Self::PostLimit => "The author has published the maximum number of posts",
             Self::KeyReused => "The idempotency key was used for another request",
-            Self::Internal => "The server made an error",
-            Self::Unavailable => "The server cannot answer at the moment",
+            Self::Internal => "Internal error",
+            Self::Unavailable => "The service is unavailable",
         }
     }
 }

@@ -24,12 +24,10 @@ impl Problem {
             Self::Unauthorized => (
                 StatusCode::UNAUTHORIZED,
                 "unauthorized",
-                "The caller is not known",
+                "Authentication is required",
                 "Send `Authorization: Bearer <user id>`.".to_owned(),
             ),
-            Self::NotFound => {
-                (StatusCode::NOT_FOUND, "not-found", "There is no such thing", "There is no such route.".to_owned())
-            }
+            Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found", "no such route".to_owned()),
             Self::MethodNotAllowed(methods) => {
                 let detail = format!("This path takes {}.", methods.join(", "));
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The path does not take this method", detail)
@@ -41,12 +39,12 @@ impl Problem {
                 format!("A body may have at most {limit} bytes."),
             ),
             Self::Internal => {
-                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server made an error", "The function failed.".to_owned())
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", "The function failed.".to_owned())
             }
             Self::TimedOut => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",
-                "The server cannot answer at the moment",
+                "The service is unavailable",
                 "The function did not answer in time.".to_owned(),
             ),
         }
