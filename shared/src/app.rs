@@ -43,7 +43,7 @@ pub struct App {
     pub fan_outs: FanOuts,
     /// Updates views after changes.
     pub sync: ViewSync,
-    /// All ports, for jobs that need more than one use case.
+    /// The ports of the use cases, for jobs that need more than one of them.
     pub stores: Arc<Stores>,
     /// Stream records that the projector has given up.
     pub failures: Arc<dyn Failures>,

@@ -1,9 +1,11 @@
 //! Use cases, and the ports through which they reach the stores.
 //!
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
+//! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
 //! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`fan_out`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
-//! - [`outage`]: changes that Redis does not accept, and stale views until workers have updated them.
+//! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
+//!   until then.
 //! - `retry`: repeats a write that conflicts with concurrent writes.
 
 mod error;

@@ -1,4 +1,7 @@
 //! [`Publishing`]: publish, read and delete a post; likes and favorites; the delivery status of a post.
+//!
+//! The author's head decides the sequence number: [`tidemark_domain::AuthorHead::publish`], inside the transaction of
+//! [`crate::ports::Posts::publish`].
 
 use std::sync::Arc;
 

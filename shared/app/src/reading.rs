@@ -1,7 +1,11 @@
 //! [`Reading`]: marks posts read and unread. One post, many posts, everything up to a post, everything before a time.
 //!
-//! A mark is a fact before the response. The version of the read state guards the update of the view, so the marks of
-//! any number of devices end as the facts say.
+//! A mark is written to the facts before the response. The update of the view carries the version of the read state, so
+//! marks of several devices may reach the view in any order.
+//!
+//! If the view does not accept the update, a task and the outage note replace it ([`crate::outage`]). The mark then
+//! returns up to a second later, with counts from the facts. If the task or the note fails too, the mark returns an error
+//! although the fact is written. The same mark again updates the view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! [`Stores`]: all ports, shared by the use cases.
+//! [`Stores`]: the ports that the use cases share. `App` holds the other two, `Failures` and `Metrics`.
 
 use std::{sync::Arc, time::Duration};
 
