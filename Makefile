@@ -114,8 +114,8 @@ lint: ## check format, lints and the documentation of the code
 	@cargo fmt --all --check
 	@echo "== cargo clippy --workspace --all-targets"
 	@cargo clippy --workspace --all-targets -- -D warnings
-	@echo "== cargo doc --workspace --no-deps"
-	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
+	@echo "== cargo doc --workspace --no-deps --document-private-items"
+	@RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --quiet --workspace --no-deps --document-private-items
 
 docs-check: ## check that links between the documents resolve; installs the checker under target/
 	@local/docs/check.sh

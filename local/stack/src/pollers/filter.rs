@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// Fails on a pattern that [`matches`] does not support.
+/// Fails on a pattern that [`matches()`] does not support.
 pub(crate) fn check(pattern: &Value) -> Result<()> {
     match pattern {
         Value::Object(fields) => fields.values().try_for_each(check),
