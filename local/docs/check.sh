@@ -4,18 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-requirements=local/docs/requirements.txt
 venv=${CARGO_TARGET_DIR:-target}/docs-venv
-
-if ! cmp -s "$requirements" "$venv/requirements.txt"; then
-    if ! python3 -m venv "$venv"; then
-        echo "python3 with venv is missing; on Debian: apt-get install python3-venv" >&2
-        exit 1
-    fi
-    echo "== pip install -r $requirements (into $venv)"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
-    cp "$requirements" "$venv/requirements.txt"
-fi
+local/venv.sh local/docs/requirements.txt "$venv"
 
 echo "== lychee --offline"
 exec "$venv/bin/lychee" --offline --include-fragments --no-progress -- ./*.md 'docs/**/*.md'

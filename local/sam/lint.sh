@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}
 venv=$target/sam-venv
 export SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1
 
-local/sam/venv.sh "$venv"
+local/venv.sh local/sam/requirements.txt "$venv"
 
 echo "== sam validate --lint"
 "$venv/bin/sam" validate --lint --template template.yaml --region "$AWS_DEFAULT_REGION"

@@ -31,7 +31,7 @@ def environment(**variables):
 def install(target):
     """Creates or updates the virtual environment of SAM and the linters."""
     venv = target / "sam-venv"
-    subprocess.run([HERE / "venv.sh", venv], check=True)
+    subprocess.run([HERE.parent / "venv.sh", HERE / "requirements.txt", venv], check=True)
     return venv
 
 

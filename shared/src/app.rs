@@ -118,18 +118,11 @@ impl App {
         let readers = Readers { stores: stores.clone(), outage: outage.clone() };
         let relations = Relations { stores: stores.clone(), outage, first_pages: FirstPages::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
-        let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later: later.clone() };
-        let fan_outs = FanOuts {
-            stores: stores.clone(),
-            later,
-            notices: notices.clone(),
-            readers: readers.clone(),
-            relations: relations.clone(),
-            sync: sync.clone(),
-        };
+        let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
+        let fan_outs = FanOuts { stores: stores.clone(), notices: notices.clone(), sync: sync.clone() };
         let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
-            publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone(), sync: sync.clone() },
+            publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
             following: Following { stores: stores.clone(), sync: sync.clone() },
             reading: Reading { stores: stores.clone(), sync: sync.clone() },
             settings,

@@ -10,18 +10,17 @@ use std::{
     },
     time::Duration,
 };
-use tidemark_reconcile::Reconcile;
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use tidemark::{Stores, reader::Readers};
 use tidemark::{
-    SystemClock,
+    Stores, SystemClock,
     domain::{NoticeId, Platform, Seq, Timestamp},
     notices::NoticeBoard,
     ports::{Clock, NoticeView, NoticesPublished},
+    reader::Readers,
 };
-use tidemark_reconcile::Plan;
+use tidemark_reconcile::{Plan, Reconcile};
 use tidemark_tests::{World, world};
 
 use crate::{

@@ -6,9 +6,8 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tidemark::Stores;
 use tidemark::{
-    SystemClock,
+    Stores, SystemClock,
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, UserId, notices::MAX_LIVE},
     facts::schema,
     notices::NoticeBoard,

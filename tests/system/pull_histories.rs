@@ -5,24 +5,21 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tidemark::ports::StoreError;
-use tidemark_reconcile::StoredFacts;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::Stores;
 use tidemark::{
-    App,
+    App, Stores,
     domain::{NewPost, PostId, UserId},
     facts::schema,
     fan_out::FanOuts,
-    ports::{Backlog, Deleted, FanOut, Published, Task, TaskQueue},
+    ports::{Backlog, Deleted, FanOut, Published, StoreError, Task, TaskQueue},
     views::keys,
 };
-use tidemark_reconcile::stored::Unfinished;
+use tidemark_reconcile::{StoredFacts, stored::Unfinished};
 use tidemark_tests::{Model, World};
 
 use crate::pull::small_world;

@@ -65,14 +65,14 @@ async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchIt
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     match app.fan_outs.run(&task, &out_of_time).await {
         Ok(()) => {
-            app.fan_outs.later.done(&task).await;
+            app.sync.later.done(&task).await;
             None
         }
         Err(error) => {
             warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
             // The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout,
             // and it has `most_tries` attempts instead of the queue's receives.
-            let again = app.fan_outs.later.again(&task, fan_out::most_tries(&error, &task)).await.is_ok();
+            let again = app.sync.later.again(&task, fan_out::most_tries(&error, &task)).await.is_ok();
             (!again).then(|| failure(id))
         }
     }

@@ -5,10 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    imports::ImportRecord,
-    legacy::{self, Reason},
-};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     domain::{AuthorHead, NewFollow, Seq, SeqSet, Timestamp, UserId},
@@ -17,6 +13,8 @@ use tidemark::{
 
 use crate::{
     MigrateError,
+    imports::ImportRecord,
+    legacy::{self, Reason},
     progress::Pending,
     report::Tally,
     run::{Outcome, Run, Times},

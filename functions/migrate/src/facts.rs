@@ -1,16 +1,9 @@
 //! Imports into DynamoDB.
 
 use std::{collections::HashMap, ops::Deref};
-use tidemark_app::ports::StoreError;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
-
-use crate::{
-    imports::{ImportRecord, ImportedPosts, StoredProgress},
-    legacy::{Blog, BlogId, LegacyNotice},
-    schema as keys,
-};
-use tidemark_app::ports::Followed;
+use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
 };
@@ -23,6 +16,12 @@ use tidemark_facts::{
     reads::read_reads,
     schema, string, unavailable,
     windows::{self, Layout, bits_of},
+};
+
+use crate::{
+    imports::{ImportRecord, ImportedPosts, StoredProgress},
+    legacy::{Blog, BlogId, LegacyNotice},
+    schema as keys,
 };
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason};
 use tidemark::domain::{Timestamp, UserId};
 
 use crate::{
     MigrateError,
     edges::{self, Came, Follow},
+    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
     posts,
     progress::Pending,
     report::Tally,

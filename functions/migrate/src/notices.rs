@@ -1,10 +1,10 @@
 //! Imports bitmaps of notices as read marks.
 
-use crate::legacy::{self, LegacyNotice, Reason};
 use tidemark::domain::{NoticeId, SeqSet, Slot, UserId};
 
 use crate::{
     MigrateError,
+    legacy::{self, LegacyNotice, Reason},
     progress::Pending,
     report::Tally,
     run::{Outcome, Run},

@@ -2,10 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::{
-    imports::{BLOGS_PER_IMPORT, ImportedPosts},
-    legacy::{self, Blog, BlogId, Layout, Reason},
-};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     domain::{DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
@@ -14,7 +10,10 @@ use tidemark::{
 use tracing::warn;
 
 use crate::{
-    MigrateError, in_line,
+    MigrateError,
+    imports::{BLOGS_PER_IMPORT, ImportedPosts},
+    in_line,
+    legacy::{self, Blog, BlogId, Layout, Reason},
     progress::Pending,
     report::Tally,
     run::{Outcome, Run},
@@ -77,7 +76,6 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     }
     let mapped = run.imports.mapped(&ids).await?;
     tally.found(mapped.len() as u64);
-    settle_leftovers(run, mapped.values().map(|post| post.author).collect()).await?;
     let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
     let mut by_author: BTreeMap<UserId, Vec<Blog>> = BTreeMap::new();
     for (id, blog) in infos_of(run, &unmapped).await? {
@@ -88,7 +86,8 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
             Err(reason) => tally.refuse(reason, Layout::BlogInfo.key(id).as_bytes(), None),
         }
     }
-    settle_leftovers(run, by_author.keys().copied().collect()).await?;
+    let authors = mapped.values().map(|post| post.author).chain(by_author.keys().copied());
+    settle_leftovers(run, authors.collect()).await?;
     for (author, mut blogs) in by_author {
         blogs.sort_unstable_by_key(Blog::order);
         for blogs in blogs.chunks(BLOGS_PER_IMPORT) {

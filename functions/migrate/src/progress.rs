@@ -1,12 +1,11 @@
 //! The progress of a run. It is stored on condition that no other run has moved it. A dry run writes nothing, so its
 //! caller keeps the progress as a cursor.
 
-use crate::legacy::Layout;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use tidemark::domain::Timestamp;
 
-use crate::report::Report;
+use crate::{legacy::Layout, report::Report};
 
 /// A key that is listed and not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::legacy::{self, BlogId, Reason};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::domain::{SeqSet, UserId};
 
 use crate::{
-    MigrateError, in_line, posts,
+    MigrateError, in_line,
+    legacy::{self, BlogId, Reason},
+    posts,
     progress::Pending,
     report::Tally,
     run::{Outcome, Run},

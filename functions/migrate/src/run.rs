@@ -1,6 +1,5 @@
 //! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
-use crate::Imports;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -9,10 +8,6 @@ use std::{
     },
 };
 
-use crate::{
-    imports::StoredProgress,
-    legacy::{self, Layout, LegacyNotice, Reason},
-};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
 use serde_json::{Value, json};
@@ -24,9 +19,12 @@ use tidemark::{
 use tracing::info;
 
 use crate::{
-    MigrateError, Request,
+    Imports, MigrateError, Request,
     edges::{self, Side},
-    feed, notices, posts,
+    feed,
+    imports::StoredProgress,
+    legacy::{self, Layout, LegacyNotice, Reason},
+    notices, posts,
     progress::{Pending, Progress},
     reads,
     report::{self, Tally},

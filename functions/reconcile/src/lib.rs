@@ -35,29 +35,30 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
+    let reconcile = Reconcile::new(app);
     let answer = match run.job {
-        Job::FanOuts => fan_outs(app, &run, &out_of_time).boxed().await?,
-        Job::Marks => told("marks", &Reconcile::new(app).marks(&run.plan).boxed().await?),
-        Job::Users => match Reconcile::new(app).walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await? {
+        Job::FanOuts => fan_outs(&reconcile, &run, &out_of_time).boxed().await?,
+        Job::Marks => told("marks", &reconcile.marks(&run.plan).boxed().await?),
+        Job::Users => match reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await? {
             Some(report) => told("users", &report),
             None => Value::Null,
         },
-        Job::Minute => minute(app, &run, stop_at).boxed().await?,
+        Job::Minute => minute(app, &reconcile, &run, stop_at).boxed().await?,
     };
     Ok(answer)
 }
 
 /// Runs the parts of a minute. The most urgent part is first.
-async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
+async fn minute(app: &App, reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
     // Fan-outs have half of the time. The other half is for the parts after them.
     let now = app.stores.clock.now().ms();
     let half = now + stop_at.saturating_sub(now) / 2;
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let mut answer = fan_outs(app, run, &|| app.stores.clock.now().ms() >= half).boxed().await?;
-    let marks = Reconcile::new(app).marks(&run.plan).await?;
+    let mut answer = fan_outs(reconcile, run, &|| app.stores.clock.now().ms() >= half).boxed().await?;
+    let marks = reconcile.marks(&run.plan).await?;
     let walk = match out_of_time() {
         true => None,
-        false => Reconcile::new(app).walk(&run.plan, None, true, &out_of_time).await?,
+        false => reconcile.walk(&run.plan, None, true, &out_of_time).await?,
     };
     let failed = answer["failed"].as_u64().unwrap_or(0) + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed);
     answer["job"] = json!("minute");
@@ -67,8 +68,8 @@ async fn minute(app: &App, run: &Run, stop_at: u64) -> Result<Value, ReconcileEr
     Ok(answer)
 }
 
-async fn fan_outs(app: &App, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
-    let (flow, report) = Reconcile::new(app).flow(&run.plan, &run.flow, out_of_time).boxed().await?;
+async fn fan_outs(reconcile: &Reconcile, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
+    let (flow, report) = reconcile.flow(&run.plan, &run.flow, out_of_time).boxed().await?;
     let mut answer = told("fan-outs", &report);
     answer["unfinished"] = json!(flow.unfinished);
     answer["resumed"] = json!(flow.resumed);

@@ -4,7 +4,20 @@ use std::{
     collections::{BTreeSet, HashMap},
     ops::Deref,
 };
-use tidemark_app::ports::StoreError;
+
+use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
+use tidemark_app::ports::{List, StoreError};
+use tidemark_domain::{
+    FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
+    feed::author_of_prefix,
+    reader_state::{META_FIELD, ReaderMeta},
+};
+use tidemark_views::{
+    Redis, heads,
+    keys::{self, KeyType, Owner, View},
+    notices, posts,
+    relations::{self, is_marker, is_marker_of},
+};
 
 use crate::{
     diff::{
@@ -14,20 +27,6 @@ use crate::{
         views::{StoredKey, StoredList},
     },
     stored::{StoredPostViews, StoredUser, StoredView},
-};
-use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
-use tidemark_app::ports::List;
-use tidemark_domain::{
-    FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
-    feed::author_of_prefix,
-    reader_state::{META_FIELD, ReaderMeta},
-};
-use tidemark_views::keys::{Owner, View};
-use tidemark_views::{
-    Redis, heads,
-    keys::{self, KeyType},
-    notices, posts,
-    relations::{self, is_marker, is_marker_of},
 };
 
 #[derive(Debug, Clone)]

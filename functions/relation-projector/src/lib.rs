@@ -5,7 +5,6 @@
 //! views that the follow function did not reach.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tidemark::ports::StoreError;
 
 use aws_lambda_events::{
     dynamodb::{Event, EventRecord},
@@ -13,7 +12,7 @@ use aws_lambda_events::{
 };
 use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{App, domain::UserId, facts};
+use tidemark::{App, domain::UserId, facts, ports::StoreError};
 use tracing::{error, warn};
 
 /// Readers of one batch whose views are updated concurrently.

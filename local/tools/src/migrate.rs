@@ -5,8 +5,10 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::api::{Api, Call};
-use super::text::{rate, short, thousands};
+use super::{
+    api::{Api, Call},
+    text::{rate, short, thousands},
+};
 
 /// The largest number of entries of one invocation. It must end before the client's timeout.
 const ENTRIES: u64 = 5_000;

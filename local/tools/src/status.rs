@@ -1,13 +1,17 @@
 //! The `/_local` routes of the local stack.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::api::{Api, Call};
-use super::progress::Progress;
+use super::{
+    api::{Api, Call},
+    progress::Progress,
+};
 
 const POLL: Duration = Duration::from_millis(100);
 

@@ -4,19 +4,16 @@
 //! send one batch for each page. For more pages they send tasks that list ranges of pages. Workers [run](FanOuts::run)
 //! tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
-use crate::Stores;
-use crate::ViewSync;
-use crate::error::{Store, StoreError};
 use std::{ops::Range, sync::Arc};
 
 use tracing::warn;
 
 use crate::{
+    Stores, ViewSync,
+    error::{Store, StoreError},
     notices::NoticeBoard,
-    outage::{FEW_TRIES, Later, MOST_TRIES},
+    outage::{FEW_TRIES, MOST_TRIES},
     ports::{FanOut, FanOutKind, Look, Progress, Task},
-    reader::Readers,
-    relations::Relations,
 };
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, FeedKey, Post, Timestamp, UserId,
@@ -40,14 +37,9 @@ pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
 #[derive(Clone)]
 pub struct FanOuts {
     pub stores: Arc<Stores>,
-    pub later: Later,
-    /// Runs `notices` tasks.
+    /// For tasks that update a view of notices.
     pub notices: NoticeBoard,
-    /// Runs `rebuild` tasks.
-    pub readers: Readers,
-    /// Removes cached counters of the author.
-    pub relations: Relations,
-    /// Runs `sync` tasks.
+    /// For tasks that update views of readers, and for counters.
     pub sync: ViewSync,
 }
 
@@ -176,7 +168,7 @@ impl FanOuts {
 
     /// Leaves `tell` to a worker.
     async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
-        self.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
+        self.sync.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
     }
 
     async fn send_pages(&self, fan_out: FanOut) -> Result<(), StoreError> {
@@ -214,8 +206,8 @@ impl FanOuts {
             Task::List { fan_out, from, to, .. } => self.list(*fan_out, *from..*to, out_of_time).await,
             Task::Tell { fan_out, .. } if fan_out.pages == 0 => self.finish(*fan_out, 0).await,
             Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
-            Task::Notices { platform, user, .. } => Ok(self.notices.sync(*platform, *user).await?),
-            Task::Rebuild { user, .. } => Ok(self.readers.rebuild(*user, true).await.map(|_| ())?),
+            Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
+            Task::Rebuild { user, .. } => self.sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, .. } => self.sync.pair(*user, *author).await,
         }
     }
@@ -345,7 +337,7 @@ impl FanOuts {
     /// deleted, and stores the head if the author was ever pulled.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
-        self.relations.forget_counters(author, None).await?;
+        self.sync.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.stores.post_views.bury(fan_out.key()).await?;
         }
@@ -370,19 +362,8 @@ mod tests {
     const MINUTE: u64 = 60_000;
 
     fn delivery(attempts: u32, sent_at: Option<u64>) -> Delivery {
-        Delivery {
-            mode: DeliveryMode::Push,
-            state: DeliveryState::Pending,
-            followers: 1,
-            delivered: 0,
-            pages: 1,
-            retraction_pages: 0,
-            attempts,
-            seen_pages: 0,
-            sent_at: sent_at.map(|minute| Timestamp::from_ms(minute * MINUTE)),
-            started_at: Timestamp::from_ms(0),
-            finished_at: None,
-        }
+        let sent_at = sent_at.map(|minute| Timestamp::from_ms(minute * MINUTE));
+        Delivery { attempts, sent_at, ..Delivery::planned(DeliveryMode::Push, 1, Timestamp::from_ms(0)) }
     }
 
     #[test]

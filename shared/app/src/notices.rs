@@ -4,20 +4,20 @@
 //! A missing view is filled from the facts under a lease. The request that changes a fact replaces its view. If that
 //! fails, a worker does it.
 
-use crate::Stores;
-use crate::error::{Store, StoreError};
 use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::join_all, stream};
-use tracing::warn;
-
-use crate::{
-    outage::Later,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
-};
 use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp,
     UserId,
+};
+use tracing::warn;
+
+use crate::{
+    Stores,
+    error::{Store, StoreError},
+    outage::Later,
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 
 /// How many readers' states are merged, and how many platforms are changed, in parallel.

@@ -7,17 +7,19 @@
 //! from the facts and are marked `Degraded`. A change is acknowledged only when the note has stood for so long that
 //! every process must have read it.
 
-use crate::Stores;
-use crate::error::{Store, StoreError};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use tidemark_domain::Timestamp;
 use tracing::warn;
 
-use crate::ports::Task;
-use tidemark_domain::Timestamp;
+use crate::{
+    Stores,
+    error::{Store, StoreError},
+    ports::Task,
+};
 
 /// How long a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::{
-    Stores, ViewSync,
+    Stores,
     fan_out::{DeliveryStatus, FanOuts},
     ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError},
 };
@@ -20,8 +20,6 @@ pub struct Publishing {
     pub stores: Arc<Stores>,
     /// Delivers and retracts posts.
     pub fan_outs: FanOuts,
-    /// Updates the views of reactions.
-    pub sync: ViewSync,
 }
 
 /// A live post as one user sees it.
@@ -103,7 +101,7 @@ impl Publishing {
         let wanted = [id];
         let (mut posts, body) = futures::try_join!(self.stores.posts.posts(&wanted), self.stores.posts.body(id))?;
         let Some(post) = posts.remove(&id).filter(|post| !post.deleted) else { return Ok(None) };
-        let readers = &self.sync.readers;
+        let readers = &self.fan_outs.sync.readers;
         let (flags, reactions, counts) = futures::try_join!(
             readers.flags(caller, id.author),
             readers.reactions_to(caller, id.author),
@@ -138,7 +136,7 @@ impl Publishing {
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<bool, StoreError> {
         match self.stores.reactions.react(user, post, reaction, given).await? {
             Reacted::Stands(state) => {
-                self.sync.reaction(user, post.author, &state).await?;
+                self.fan_outs.sync.reaction(user, post.author, &state).await?;
                 Ok(true)
             }
             Reacted::Unknown => Ok(false),

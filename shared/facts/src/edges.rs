@@ -4,11 +4,12 @@ use std::{
     collections::{HashMap, HashSet},
     ops::Range,
 };
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 use futures::future::try_join_all;
+use tidemark_app::ports::{Edges, Followed, Posts, StoreError};
+use tidemark_domain::{AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId, ids::SHARDS};
 use tracing::debug;
 
 use super::{
@@ -16,8 +17,6 @@ use super::{
     item::{Item, Reader},
     number, schema, unavailable,
 };
-use tidemark_app::ports::{Edges, Followed, Posts};
-use tidemark_domain::{AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId, ids::SHARDS};
 
 /// The origin of a follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

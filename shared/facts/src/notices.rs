@@ -1,12 +1,15 @@
 //! [`Notices`] on DynamoDB.
 
 use std::collections::{BTreeMap, HashMap};
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     primitives::Blob,
     types::{AttributeValue, Delete, Put, TransactWriteItem, Update},
+};
+use tidemark_app::ports::{IdempotencyKey, Notices, NoticesPublished, StoreError};
+use tidemark_domain::{
+    LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
 use super::{
@@ -14,10 +17,6 @@ use super::{
     item::{Item, Reader},
     number, schema, string,
     windows::bits_of,
-};
-use tidemark_app::ports::{IdempotencyKey, Notices, NoticesPublished};
-use tidemark_domain::{
-    LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
 /// Items of reader counts in one transaction. The read state itself takes one more item, and a transaction takes at

@@ -1,11 +1,10 @@
 //! [`Outages`] on DynamoDB.
 
 use async_trait::async_trait;
-use tidemark_app::ports::StoreError;
+use tidemark_app::ports::{Outages, StoreError};
+use tidemark_domain::Timestamp;
 
 use super::{DynamoFacts, item::Reader, number, schema, sent};
-use tidemark_app::ports::Outages;
-use tidemark_domain::Timestamp;
 
 #[async_trait]
 impl Outages for DynamoFacts {

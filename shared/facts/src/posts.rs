@@ -4,10 +4,11 @@ use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
 };
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
+use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published, StoreError};
+use tidemark_domain::{AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId};
 
 use super::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
@@ -15,8 +16,6 @@ use super::{
     number, schema, sent_after_conflicts, string, unavailable,
     windows::{self, Layout},
 };
-use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published};
-use tidemark_domain::{AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId};
 
 #[async_trait]
 impl Posts for DynamoFacts {

@@ -1,10 +1,11 @@
 //! [`Reactions`] on DynamoDB.
 
 use std::collections::HashMap;
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
+use tidemark_app::ports::{Reacted, Reactions, StoreError};
+use tidemark_domain::{PostId, Reaction, ReactionCounts, ReactionState, UserId, ids::SHARDS};
 
 use super::{
     ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
@@ -14,8 +15,6 @@ use super::{
     schema,
     windows::bits_of,
 };
-use tidemark_app::ports::{Reacted, Reactions};
-use tidemark_domain::{PostId, Reaction, ReactionCounts, ReactionState, UserId, ids::SHARDS};
 
 #[async_trait]
 impl Reactions for DynamoFacts {

@@ -4,10 +4,11 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
 };
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, TransactWriteItem, Update, builders::UpdateBuilder};
+use tidemark_app::ports::{Reads, StoreError};
+use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
     DynamoFacts, build, distinct,
@@ -15,8 +16,6 @@ use super::{
     number, outside_transactions, schema, sent_after_conflicts, unavailable,
     windows::{Layout, MOST_WINDOWS},
 };
-use tidemark_app::ports::Reads;
-use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 #[async_trait]
 impl Reads for DynamoFacts {

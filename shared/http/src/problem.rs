@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 use serde_json::json;
-use tidemark_app::ports::StoreError;
+use tidemark_app::ports::{Source, StoreError};
+use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
 
 use super::{Answer, boxed};
-use tidemark_app::ports::Source;
-use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
 
 /// An error in one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,7 +6,6 @@
 //! queue: a group with many messages does not delay the others.
 
 use std::time::Duration;
-use tidemark_app::ports::{Source, Store, StoreError};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::{
@@ -14,8 +13,7 @@ use aws_sdk_sqs::{
     types::{QueueAttributeName, SendMessageBatchRequestEntry},
 };
 use serde::{Deserialize, Serialize};
-
-use tidemark_app::ports::{Backlog, Failures, Task, TaskQueue};
+use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
 
 /// Version of the message layout. A worker refuses other versions, and their messages go to the dead-letter queue.
 const VERSION: u8 = 1;

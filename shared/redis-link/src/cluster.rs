@@ -20,8 +20,8 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, Redis
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
-use crate::LinkError;
 use crate::{
+    LinkError,
     connection::{Age, Bundle, scan_node},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error, server_error},

@@ -7,8 +7,8 @@ use redis::{
 };
 use tracing::warn;
 
-use crate::LinkError;
 use crate::{
+    LinkError,
     cluster::{self, Cluster},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error},

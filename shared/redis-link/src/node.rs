@@ -10,8 +10,8 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-use crate::LinkError;
 use crate::{
+    LinkError,
     breaker::{Breaker, While},
     epoch::Epoch,
 };

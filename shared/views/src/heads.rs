@@ -1,15 +1,14 @@
 //! [`HeadViews`] on Redis.
 
 use std::collections::HashMap;
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
+use redis_link::{Age, Epoch};
+use tidemark_app::ports::{HeadViews, StoreError};
+use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
 use super::{keys, library::Function};
 use crate::connection::{Redis, ms};
-use redis_link::{Age, Epoch};
-use tidemark_app::ports::HeadViews;
-use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
 /// Bytes of the version. The script reads it too.
 const VERSION: usize = 6;

@@ -1,17 +1,16 @@
 //! [`NoticeViews`] on Redis.
 
 use std::collections::HashMap;
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
+use redis_link::{Age, Epoch};
+use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, StoreError};
+use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
 
 use super::{keys, library::Function, readers::token_arg};
 use crate::connection::{Arg, Redis, fcall, ms};
-use redis_link::{Age, Epoch};
-use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews};
-use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
 
 /// Bytes of the little-endian version at the start of a head and of a read state. The script reads it too.
 const VERSION: usize = 6;

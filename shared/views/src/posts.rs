@@ -1,17 +1,15 @@
 //! [`PostViews`] on Redis.
 
 use std::collections::HashMap;
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
-
 use redis::{Cmd, Value};
+use redis_link::{Age, Epoch};
+use tidemark_app::ports::{KnownReactions, PostViews, StoreError};
+use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
 
 use super::{keys, library::Function, reactions};
 use crate::connection::{Redis, fcall, ms};
-use redis_link::{Age, Epoch};
-use tidemark_app::ports::{KnownReactions, PostViews};
-use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
 
 /// The first byte of a summary: a live or a deleted post. Six bytes of time (ms, big-endian) and the title in UTF-8
 /// follow.

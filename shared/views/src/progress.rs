@@ -2,13 +2,12 @@
 
 use async_trait::async_trait;
 use redis::Cmd;
-use tidemark_app::ports::StoreError;
+use redis_link::Age;
+use tidemark_app::ports::{FanOutKind, Progress, ProgressViews, StoreError};
+use tidemark_domain::PostId;
 
 use super::{keys, library::Function};
 use crate::connection::{Redis, ms};
-use redis_link::Age;
-use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
-use tidemark_domain::PostId;
 
 #[async_trait]
 impl ProgressViews for Redis {

@@ -1,16 +1,15 @@
 //! [`ReactionViews`] on Redis.
 
 use std::collections::HashMap;
-use tidemark_app::ports::StoreError;
 
 use async_trait::async_trait;
 use redis::Cmd;
+use redis_link::Epoch;
+use tidemark_app::ports::{KnownReactions, ReactionViews, StoreError};
+use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
 use super::{keys, library::Function, readers::token_arg};
 use crate::connection::{Arg, Redis, ms};
-use redis_link::Epoch;
-use tidemark_app::ports::{KnownReactions, ReactionViews};
-use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.
 const MOST_AUTHORS: u64 = 1_000;

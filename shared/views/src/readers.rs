@@ -1,16 +1,15 @@
 //! [`ReaderViews`] on Redis.
 
 use async_trait::async_trait;
-use tidemark_app::ports::StoreError;
-
-use super::{keys, library::Function};
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 use redis_link::{Age, Bundle, Epoch};
-use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, View};
+use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, Modes, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
 };
+
+use super::{keys, library::Function};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
 /// Users in one script call. A call has a fixed cost of about 2 µs, so more users gain little and delay other readers.
 /// A worker handles three messages in parallel, so a reader may have to wait for about 200 users.

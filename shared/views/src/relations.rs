@@ -2,16 +2,15 @@
 
 use async_trait::async_trait;
 use redis::{Cmd, Value};
-use tidemark_app::ports::StoreError;
-
-use super::{keys, library::Function, readers::token_arg};
-use crate::connection::{Arg, Redis, fcall, ms};
 use redis_link::{Age, Bundle, Epoch};
 use tidemark_app::{
-    ports::{List, ListSlice, RelationViews, Start},
+    ports::{List, ListSlice, RelationViews, Start, StoreError},
     relations::FANS_CAP,
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
+
+use super::{keys, library::Function, readers::token_arg};
+use crate::connection::{Arg, Redis, fcall, ms};
 
 /// The first byte of a list's marker; the epoch follows. The score of the marker is the time from which the list is
 /// complete. A marker of another epoch does not count. The marker sorts before every user.

@@ -5,14 +5,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
-use tidemark_reconcile::{Reconcile, StoredFacts};
 
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
 use tidemark_reconcile::{
-    Plan,
+    Plan, Reconcile, StoredFacts,
     diff::{FactDifference, Off, Recount},
 };
 use tidemark_tests::{World, world};

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use futures::future::join;
 use redis::Cmd;
 use serde_json::json;
-use tidemark::Stores;
-use tidemark::{domain::Timestamp, ports::Followed};
+use tidemark::{Stores, domain::Timestamp, ports::Followed};
 use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
 use tidemark_tests::{LegacyRedis, world};
 

@@ -6,19 +6,17 @@ mod legacy;
 mod whole;
 
 use std::sync::Arc;
-use tidemark_migrate::Imports;
 
 use lambda_runtime::{Context, LambdaEvent};
+use legacy::{Blog, THEN, info};
 use redis::Cmd;
 use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::{Edge, PostId, UserId},
 };
-use tidemark_migrate::legacy::Layout;
+use tidemark_migrate::{Imports, legacy::Layout};
 use tidemark_tests::{LegacyRedis, World, world};
-
-use legacy::{Blog, THEN, info};
 
 fn id(id: u64) -> UserId {
     UserId::new(id).unwrap()

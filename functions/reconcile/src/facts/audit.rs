@@ -4,22 +4,10 @@ use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
 };
-use tidemark_app::ports::StoreError;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use futures::future::try_join_all;
-use tracing::warn;
-
-use super::StoredFacts;
-use crate::{
-    diff::{
-        DamagedItem, FactDifference,
-        facts::{Answered, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHead, StoredPost, StoredRecord},
-        notices::StoredNotice,
-    },
-    stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
-};
-use tidemark_app::ports::Notices;
+use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
     Edge, NoticeId, Platform, PostId, Reaction, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
@@ -32,6 +20,17 @@ use tidemark_facts::{
     reactions::{count_name, read_reactions},
     reads::read_reads,
     schema, sent, string, unavailable,
+};
+use tracing::warn;
+
+use super::StoredFacts;
+use crate::{
+    diff::{
+        DamagedItem, FactDifference,
+        facts::{Answered, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHead, StoredPost, StoredRecord},
+        notices::StoredNotice,
+    },
+    stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
 
 impl StoredFacts {

@@ -2,12 +2,7 @@
 //! read.
 
 use aws_sdk_dynamodb::types::{ConditionCheck, Delete, TransactWriteItem};
-use tidemark_app::ports::StoreError;
-
-use super::StoredFacts;
-use crate::facts::audit::listing;
-use crate::{diff::notices::StoredNotice, stored::Decoded};
-use tidemark_app::ports::Notices;
+use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, ids::MAX_SEQ};
 use tidemark_facts::{
     DynamoFacts, build,
@@ -15,6 +10,9 @@ use tidemark_facts::{
     notices::{put_if_version, reads_item},
     number, schema, unavailable,
 };
+
+use super::StoredFacts;
+use crate::{diff::notices::StoredNotice, facts::audit::listing, stored::Decoded};
 
 const OPERATION: &str = "repair_notices";
 

@@ -5,12 +5,7 @@ use aws_sdk_dynamodb::{
     operation::update_item::builders::UpdateItemFluentBuilder,
     types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update},
 };
-use tidemark_app::ports::StoreError;
-
-use super::StoredFacts;
-use crate::diff::{FactDifference, Recount, facts::StoredRecord};
-use crate::facts::audit::said;
-use tidemark_app::ports::{Posts, Reads};
+use tidemark_app::ports::{Posts, Reads, StoreError};
 use tidemark_domain::{PostId, ReadState, Seq, UserId};
 use tidemark_facts::{
     DynamoFacts, build,
@@ -20,6 +15,12 @@ use tidemark_facts::{
     reactions::count_name,
     schema, sent, sent_after_conflicts, string,
     windows::{self, Layout},
+};
+
+use super::StoredFacts;
+use crate::{
+    diff::{FactDifference, Recount, facts::StoredRecord},
+    facts::audit::said,
 };
 
 const OPERATION: &str = "repair";

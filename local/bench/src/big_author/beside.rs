@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures::future::{join_all, try_join};
-use rand::Rng;
-use rand::rngs::StdRng;
+use rand::{Rng, rngs::StdRng};
 use tidemark::domain::PostId;
+use tidemark_tools::{api::Api, progress::Progress};
 use tokio::sync::watch;
 
-use super::cast::Author;
-use super::delivery::{Delivery, follow, publish};
-use tidemark_tools::api::Api;
-use tidemark_tools::progress::Progress;
+use super::{
+    cast::Author,
+    delivery::{Delivery, follow, publish},
+};
 
 const POLL: Duration = Duration::from_millis(5);
 const POLL_BIG: Duration = Duration::from_millis(50);

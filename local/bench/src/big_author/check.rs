@@ -2,12 +2,15 @@
 
 use anyhow::Context;
 use futures::{StreamExt, stream};
-use tidemark::App;
-use tidemark::domain::{PostId, UserId};
-
-use tidemark_tools::api::{Api, Call};
-use tidemark_tools::progress::Progress;
-use tidemark_tools::verify::ledger::{Checks, Ledger};
+use tidemark::{
+    App,
+    domain::{PostId, UserId},
+};
+use tidemark_tools::{
+    api::{Api, Call},
+    progress::Progress,
+    verify::ledger::{Checks, Ledger},
+};
 
 /// Entries to read from a view. A view has fewer.
 const WHOLE_VIEW: usize = 2_000;

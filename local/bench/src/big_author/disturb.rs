@@ -5,11 +5,15 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use serde_json::json;
 use tidemark::domain::PostId;
+use tidemark_tools::{
+    progress::Progress,
+    verify::disturb::{double, flush, held},
+};
 
-use super::delivery::{Delivery, follow, status};
-use super::stack::OwnStack;
-use tidemark_tools::progress::Progress;
-use tidemark_tools::verify::disturb::{double, flush, held};
+use super::{
+    delivery::{Delivery, follow, status},
+    stack::OwnStack,
+};
 
 /// The moment of each disturbance, as a share of the pages.
 const RESTART: f64 = 0.2;

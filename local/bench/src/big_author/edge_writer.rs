@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, bail};
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use aws_sdk_dynamodb::{
+    Client,
+    config::{BehaviorVersion, Credentials, Region},
+    types::{AttributeValue, PutRequest, WriteRequest},
+};
 use futures::{StreamExt, TryStreamExt, stream};
-use tidemark::domain::ids::SHARDS;
-use tidemark::domain::{Edge, UserId};
-use tidemark::facts::{Tables, schema};
+use tidemark::{
+    domain::{Edge, UserId, ids::SHARDS},
+    facts::{Tables, schema},
+};
 
 /// The largest number of items of a BatchWriteItem.
 const BATCH: usize = 25;

@@ -1,19 +1,23 @@
 //! Makes followers, and makes some of them live.
 
-use std::collections::HashSet;
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use tidemark::App;
-use tidemark::domain::{AuthorHead, Edge, UserId};
-use tidemark::reader::Origin;
+use rand::{rngs::StdRng, seq::IndexedRandom};
+use tidemark::{
+    App,
+    domain::{AuthorHead, Edge, UserId},
+    reader::Origin,
+};
+use tidemark_tools::{
+    progress::Progress,
+    verify::ledger::{Checks, Ledger},
+};
 
-use super::cast::{Author, Cast};
-use super::edge_writer::EdgeWriter;
-use tidemark_tools::progress::Progress;
-use tidemark_tools::verify::ledger::{Checks, Ledger};
+use super::{
+    cast::{Author, Cast},
+    edge_writer::EdgeWriter,
+};
 
 /// Followers in the sample of edges.
 const SAMPLE: usize = 1_000;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use rand::Rng;
-use rand::rngs::StdRng;
+use rand::{Rng, rngs::StdRng};
 use tidemark::domain::UserId;
+use tidemark_tools::{
+    api::Api,
+    progress::Progress,
+    verify::latency::{Comparison, Sample},
+};
 
 use super::delivery::publish;
-use tidemark_tools::api::Api;
-use tidemark_tools::progress::Progress;
-use tidemark_tools::verify::latency::{Comparison, Sample};
 
 const WARM_UP: u32 = 5;
 

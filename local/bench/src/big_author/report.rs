@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use tidemark_tools::text::thousands;
-use tidemark_tools::verify::ledger::Ledger;
+use tidemark_tools::{text::thousands, verify::ledger::Ledger};
 
 #[derive(Debug, Clone)]
 struct Figure {

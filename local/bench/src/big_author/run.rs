@@ -1,27 +1,31 @@
 //! The run: prepare, measure, check.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::domain::UserId;
+use tidemark_tools::{
+    progress::Progress,
+    text::{rate, short, thousands},
+    verify::latency::{Comparison, Sample},
+};
 
-use super::beside::{Small, alone, beside};
-use super::cast::{Cast, FOLLOWERS_BESIDE};
-use super::check::{Expected, feeds, views};
-use super::delivery::{Delivery, publish};
-use super::disturb::disturb;
-use super::edge_writer::EdgeWriter;
-use super::followers::{compare, enliven, write};
-use super::latency::{self, Counted};
-use super::report::Report;
-use super::stack::OwnStack;
-use tidemark_tools::progress::Progress;
-use tidemark_tools::text::{rate, short, thousands};
-use tidemark_tools::verify::latency::{Comparison, Sample};
+use super::{
+    beside::{Small, alone, beside},
+    cast::{Cast, FOLLOWERS_BESIDE},
+    check::{Expected, feeds, views},
+    delivery::{Delivery, publish},
+    disturb::disturb,
+    edge_writer::EdgeWriter,
+    followers::{compare, enliven, write},
+    latency::{self, Counted},
+    report::Report,
+    stack::OwnStack,
+};
 
 /// Readers without a view whose first read is checked.
 const FIRST_READS: usize = 2_000;

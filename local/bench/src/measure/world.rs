@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::Serialize;
-use tidemark::domain::feed::{BACKLOG, FEED_CAP};
-use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Seq, Timestamp, UserId};
+use tidemark::domain::{
+    AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Seq, Timestamp, UserId,
+    feed::{BACKLOG, FEED_CAP},
+};
 
 /// The time of the first post, in ms.
 const START_MS: u64 = 1_720_000_000_000;

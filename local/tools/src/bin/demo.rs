@@ -1,15 +1,14 @@
 //! `make demo`: shows the main job in less than a minute.
 
-use std::io::IsTerminal;
-use std::process::ExitCode;
-use std::time::Instant;
+use std::{io::IsTerminal, process::ExitCode, time::Instant};
 
 use clap::Parser;
-use tidemark_tools::api::Api;
-use tidemark_tools::demo::screen::Screen;
-use tidemark_tools::demo::show::Show;
-use tidemark_tools::demo::stack::OwnStack;
-use tidemark_tools::{StackArgs, Verdict, exit, text};
+use tidemark_tools::{
+    StackArgs, Verdict,
+    api::Api,
+    demo::{screen::Screen, show::Show, stack::OwnStack},
+    exit, text,
+};
 
 /// Makes a small follow graph, publishes, and shows the delivery, two readers' feeds and their counts before and
 /// after reading. Starts a stack with its data in a temporary folder if no stack responds.

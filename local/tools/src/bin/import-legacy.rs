@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::Parser;
 use serde_json::json;
-use tidemark_tools::api::Api;
-use tidemark_tools::migrate::run;
-use tidemark_tools::{StackArgs, Verdict, exit};
+use tidemark_tools::{StackArgs, Verdict, api::Api, exit, migrate::run};
 
 /// Invokes the function `migrate` of a running stack until it is done, and prints its report.
 ///

@@ -1,12 +1,14 @@
 //! `make load EDGES=file[.gz] [LIMIT=n]`: loads a follow graph into a running stack through its public API.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use tidemark_tools::api::Api;
-use tidemark_tools::load::{Options, run};
-use tidemark_tools::{StackArgs, Verdict, exit};
+use tidemark_tools::{
+    StackArgs, Verdict,
+    api::Api,
+    exit,
+    load::{Options, run},
+};
 
 /// Follows every edge of a file through the public API of a running stack, with several concurrent requests.
 ///

@@ -1,17 +1,24 @@
 //! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: checks the main job on a real graph against an
 //! independent count.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use clap::Parser;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tidemark_tools::api::Api;
-use tidemark_tools::verify::run::{Mode, Options, run};
-use tidemark_tools::verify::{followers, latency, ledger::Ledger};
-use tidemark_tools::{StackArgs, Verdict, exit, load, text};
+use rand::{SeedableRng, rngs::StdRng};
+use tidemark_tools::{
+    StackArgs, Verdict,
+    api::Api,
+    exit, load, text,
+    verify::{
+        followers, latency,
+        ledger::Ledger,
+        run::{Mode, Options, run},
+    },
+};
 
 /// Checks the main job on a real follow graph against a count made from the edge file.
 ///

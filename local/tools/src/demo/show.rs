@@ -8,10 +8,14 @@ use rand::Rng;
 use serde_json::{Value, json};
 
 use super::screen::{Screen, bar};
-use crate::api::{Api, Call};
-use crate::text::short;
-use crate::verify::feed::{first_page, number};
-use crate::verify::latency::FRESH_IDS;
+use crate::{
+    api::{Api, Call},
+    text::short,
+    verify::{
+        feed::{first_page, number},
+        latency::FRESH_IDS,
+    },
+};
 
 const ADA_FOLLOWERS: u64 = 30;
 const TITLES: [(usize, &str); 6] = [

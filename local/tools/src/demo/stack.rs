@@ -1,18 +1,18 @@
 //! A stack that the demo starts if no stack responds.
 
-use std::fs::File;
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::{
+    fs::File,
+    net::TcpListener,
+    path::PathBuf,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::address::Address;
-use crate::api::Api;
-use crate::signal::signal;
+use crate::{address::Address, api::Api, signal::signal};
 
 const BINARY: &str = "tidemark-local";
 const START_LIMIT: Duration = Duration::from_secs(30);

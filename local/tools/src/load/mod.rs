@@ -4,19 +4,21 @@ pub mod outcome;
 pub mod report;
 pub mod window;
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
 
-use self::outcome::{Outcome, read_results};
-use self::report::Report;
-use self::window::{Batch, Window};
-use super::api::{Api, Call};
-use super::edges::EdgeReader;
-use super::progress::Progress;
+use self::{
+    outcome::{Outcome, read_results},
+    report::Report,
+    window::{Batch, Window},
+};
+use super::{
+    api::{Api, Call},
+    edges::EdgeReader,
+    progress::Progress,
+};
 
 /// The largest number of edges that wait for a free request.
 const WINDOW_EDGES: usize = 8_192;

@@ -1,12 +1,16 @@
 //! The summary at the end of a load.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    time::Duration,
+};
 
 use super::outcome::Outcome;
-use crate::edges::LineCounts;
-use crate::text::{rate, short, thousands};
+use crate::{
+    edges::LineCounts,
+    text::{rate, short, thousands},
+};
 
 /// The number of accounts with refusals in the summary.
 const LISTED: usize = 10;

@@ -1,13 +1,17 @@
 //! Compares the responses for a reader with the independent model.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Debug;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Debug,
+};
 
 use serde_json::Value;
 
-use super::feed::{Item, Walk, number};
-use super::ledger::Checks;
-use super::model::{PostId, Reader};
+use super::{
+    feed::{Item, Walk, number},
+    ledger::Checks,
+    model::{PostId, Reader},
+};
 
 /// The size of a backfill: after a follow, the feed shows this number of the author's earlier posts.
 const BACKFILL: usize = 100;

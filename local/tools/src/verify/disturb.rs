@@ -1,19 +1,27 @@
 //! Planned disturbances: messages delivered twice, workers killed, Redis emptied. They affect only what the stack's
 //! own status names, and only on this machine.
 
-use std::future::Future;
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
-use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
-use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, SliceRandom};
+use aws_sdk_sqs::{
+    config::{BehaviorVersion, Credentials, Region},
+    types::{Message, MessageSystemAttributeName},
+};
+use rand::{
+    rngs::StdRng,
+    seq::{IndexedRandom, SliceRandom},
+};
 
-use crate::address::require_loopback;
-use crate::api::Api;
-use crate::signal::signal;
-use crate::status::{Status, source};
+use crate::{
+    address::require_loopback,
+    api::Api,
+    signal::signal,
+    status::{Status, source},
+};
 
 const FAN_OUT: &str = "fan-out";
 const MOST_MESSAGES: usize = 100_000;

@@ -1,19 +1,18 @@
 //! Reads all pages of an author's many followers, while others come and go.
 
-use std::collections::HashSet;
-use std::fmt;
-use std::time::Duration;
+use std::{collections::HashSet, fmt, time::Duration};
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
-use rand::Rng;
-use rand::rngs::StdRng;
+use rand::{Rng, rngs::StdRng};
 
 use super::latency::FRESH_IDS;
-use crate::api::{Api, Call};
-use crate::progress::Progress;
-use crate::status::wait_idle;
-use crate::text::{short, thousands};
+use crate::{
+    api::{Api, Call},
+    progress::Progress,
+    status::wait_idle,
+    text::{short, thousands},
+};
 
 const SIDE_BY_SIDE: usize = 8;
 /// Entries in a page. Small, so that there are many pages.

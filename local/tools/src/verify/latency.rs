@@ -1,18 +1,18 @@
 //! Publish latency of a small and a larger author, interleaved in one run.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
-use rand::Rng;
-use rand::rngs::StdRng;
+use rand::{Rng, rngs::StdRng};
 use serde_json::json;
 
-use crate::api::{Api, Call};
-use crate::progress::Progress;
-use crate::status::wait_idle;
-use crate::text::short;
+use crate::{
+    api::{Api, Call},
+    progress::Progress,
+    status::wait_idle,
+    text::short,
+};
 
 /// The smallest of the new ids.
 pub const FRESH_IDS: u64 = 1_000_000_000;

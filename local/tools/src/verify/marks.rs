@@ -1,17 +1,19 @@
 //! Reading: a seed decides which posts a reader marks. The marks are made through the API and in the model.
 
 use anyhow::Context;
-use rand::Rng;
-use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{
+    Rng,
+    rngs::StdRng,
+    seq::{IndexedRandom, SliceRandom},
+};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::BorrowedFormatItem;
-use time::macros::format_description;
+use time::{OffsetDateTime, format_description::BorrowedFormatItem, macros::format_description};
 
-use super::feed::{number, walk};
-use super::ledger::Checks;
-use super::model::{PostId, Reader};
+use super::{
+    feed::{number, walk},
+    ledger::Checks,
+    model::{PostId, Reader},
+};
 use crate::api::{Api, Call};
 
 const WITH_MILLIS: &[BorrowedFormatItem<'_>] =

@@ -1,18 +1,24 @@
 //! Publishes posts and checks their delivery.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use super::feed::{millis, walk};
-use super::graph::Graph;
-use super::ledger::{Checks, Ledger};
-use super::model::{Post, PostId};
-use crate::api::{Api, Call};
-use crate::status;
+use super::{
+    feed::{millis, walk},
+    graph::Graph,
+    ledger::{Checks, Ledger},
+    model::{Post, PostId},
+};
+use crate::{
+    api::{Api, Call},
+    status,
+};
 
 /// Authors that publish at the same time.
 const SIDE_BY_SIDE: usize = 8;

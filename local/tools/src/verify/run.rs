@@ -1,30 +1,34 @@
 //! One run: open, publish, wait, compare, read, compare again.
 
-use std::collections::HashMap;
-use std::future::Future;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    future::Future,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::bail;
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, stream};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use rand::{SeedableRng, rngs::StdRng};
 use serde_json::json;
 
-use super::compare::{self, Earlier};
-use super::disturb;
-use super::feed::{first_page, walk};
-use super::graph::Graph;
-use super::ledger::{Checks, Ledger};
-use super::marks::{perform, plan};
-use super::model::{Post, Reader};
-use super::publish::{Patience, deliveries, publish, timeline};
-use crate::api::{Api, Call};
-use crate::progress::Progress;
-use crate::status::{Status, wait_idle};
-use crate::text::{short, thousands};
+use super::{
+    compare::{self, Earlier},
+    disturb,
+    feed::{first_page, walk},
+    graph::Graph,
+    ledger::{Checks, Ledger},
+    marks::{perform, plan},
+    model::{Post, Reader},
+    publish::{Patience, deliveries, publish, timeline},
+};
+use crate::{
+    api::{Api, Call},
+    progress::Progress,
+    status::{Status, wait_idle},
+    text::{short, thousands},
+};
 
 const PAGE: u32 = 100;
 /// One reader in ten reads pages of this small size, so that cursors are used on small graphs too.

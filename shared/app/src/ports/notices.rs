@@ -1,14 +1,14 @@
 //! Ports of the notices: facts and views.
 
-use crate::error::StoreError;
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-
-use super::IdempotencyKey;
 use tidemark_domain::{
     Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
+
+use super::IdempotencyKey;
+use crate::error::StoreError;
 
 /// The outcome of a publish of notices.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,17 +1,16 @@
 //! Pull: a read compares the view with the heads of the big authors that the reader follows, and adds the missing posts
 //! to the view.
 
-use crate::error::StoreError;
 use std::collections::HashMap;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use tracing::warn;
-
-use super::Readers;
-use crate::ports::Seed;
 use tidemark_domain::{
     AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
 };
+use tracing::warn;
+
+use super::Readers;
+use crate::{error::StoreError, ports::Seed};
 
 /// How many authors are updated in parallel.
 const PARALLEL: usize = 16;

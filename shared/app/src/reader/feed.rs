@@ -1,13 +1,15 @@
 //! One page of the feed.
 
-use crate::error::{Store, StoreError};
 use std::collections::{BTreeSet, HashMap};
 
+use tidemark_domain::{AuthorState, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
 use tracing::warn;
 
 use super::{Lane, Merge, Origin, Readers, Snapshot};
-use crate::ports::{KnownReactions, View};
-use tidemark_domain::{AuthorState, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
+use crate::{
+    error::{Store, StoreError},
+    ports::{KnownReactions, View},
+};
 
 /// Which posts a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

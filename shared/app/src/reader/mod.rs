@@ -10,10 +10,11 @@ mod rebuild;
 mod sync;
 mod timeline;
 
-use crate::error::StoreError;
 use std::{collections::HashMap, sync::Arc};
 
 use tracing::warn;
+
+use crate::error::StoreError;
 
 pub use author_page::AuthorPage;
 pub use feed::{FeedItem, FeedPage, Status};

@@ -1,13 +1,12 @@
 //! A reader's reactions to the posts of a page.
 
-use crate::error::StoreError;
 use std::collections::{BTreeSet, HashMap};
 
+use tidemark_domain::{PostSummary, ReactionState, UserId};
 use tracing::warn;
 
 use super::Readers;
-use crate::ports::KnownReactions;
-use tidemark_domain::{PostSummary, ReactionState, UserId};
+use crate::{error::StoreError, ports::KnownReactions};
 
 impl Readers {
     /// Returns a user's reactions to an author's posts, from the facts.

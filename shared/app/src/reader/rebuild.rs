@@ -1,13 +1,15 @@
 //! The rebuild of a view that is in use. First the view is marked, so that deliveries, follows and marks reach it from
 //! then on. Then the facts are merged. Then the mark is removed.
 
-use crate::error::StoreError;
 use futures::FutureExt;
+use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
 use tracing::{debug, info, warn};
 
 use super::{Lane, Merge, Origin, PairFacts, Readers, Snapshot};
-use crate::ports::{Begun, Seed, Seeded, View};
-use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
+use crate::{
+    error::StoreError,
+    ports::{Begun, Seed, Seeded, View},
+};
 
 /// How often facts that changed during the rebuild are loaded again, and how often a view that vanished during the
 /// rebuild is rebuilt again.

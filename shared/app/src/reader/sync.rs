@@ -1,9 +1,12 @@
 //! Updates of one reader's view after a change of an edge or a read state.
 
-use super::{PairFacts, Readers};
-use crate::error::StoreError;
-use crate::ports::{Admitted, Seed, Seeded};
 use tidemark_domain::{AuthorState, Edge, FeedKey, Post, PostId, UserId, feed::FEED_CAP};
+
+use super::{PairFacts, Readers};
+use crate::{
+    error::StoreError,
+    ports::{Admitted, Seed, Seeded},
+};
 
 /// How often facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;

@@ -1,14 +1,13 @@
 //! A feed merged from the facts: the timelines of many authors, newest first. Posts are loaded only when they are
 //! needed.
 
-use crate::error::StoreError;
 use std::collections::{BinaryHeap, VecDeque};
 
 use futures::future::try_join_all;
+use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
 use super::{Readers, Snapshot};
-use crate::ports::Posts;
-use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
+use crate::{error::StoreError, ports::Posts};
 
 /// How many authors' timelines are loaded in parallel.
 const PARALLEL: usize = 16;

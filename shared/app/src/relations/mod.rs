@@ -6,9 +6,12 @@
 
 mod first_pages;
 
-use crate::Stores;
-use crate::error::{Store, StoreError};
 use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    Stores,
+    error::{Store, StoreError},
+};
 
 pub use first_pages::FirstPages;
 use tracing::warn;

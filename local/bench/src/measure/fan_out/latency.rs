@@ -1,15 +1,19 @@
 //! The time of a reader's first page of the feed: without load, and during a fan-out at full speed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
-use tidemark::ports::StoreError;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde::Serialize;
-use tidemark::domain::{PostId, UserId};
+use tidemark::{
+    domain::{PostId, UserId},
+    ports::StoreError,
+};
 
 use super::worker::Worker;
 

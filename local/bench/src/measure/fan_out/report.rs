@@ -3,12 +3,13 @@
 use std::fmt;
 
 use serde::Serialize;
-
-use super::latency::Latencies;
-use super::{Readers, picture};
-use crate::measure::stats::{median, ratio, round};
-use crate::measure::table::Table;
 use tidemark_tools::text::thousands;
+
+use super::{Readers, latency::Latencies, picture};
+use crate::measure::{
+    stats::{median, ratio, round},
+    table::Table,
+};
 
 /// The compared methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,12 +1,13 @@
 //! The replaced method: the commands of the source designs for each follower, one by one or with one pipeline for
 //! each page, and bare `ZADD`.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, cmd};
+use redis::{Cmd, Pipeline, aio::MultiplexedConnection, cmd};
 use tidemark::domain::{UserId, feed::FEED_CAP};
 
-use super::worker::{AUTHOR, OTHERS};
-use super::{PAGE, Readers};
+use super::{
+    PAGE, Readers,
+    worker::{AUTHOR, OTHERS},
+};
 use crate::measure::server::Server;
 
 /// Followers that the sequential form handles in a round. The number is small because the form is slow.

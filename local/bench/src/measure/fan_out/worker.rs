@@ -7,15 +7,19 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use futures::{StreamExt, TryStreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tempfile::TempDir;
-use tidemark::App;
-use tidemark::domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId};
-use tidemark::ports::{FanOut, Published, Seed, Task};
-use tidemark::queue;
+use tidemark::{
+    App,
+    domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId},
+    ports::{FanOut, Published, Seed, Task},
+    queue,
+};
+use tidemark_local::{
+    Options, Stack,
+    template::{Event, EventSource},
+};
 
 use super::{PAGE, Readers};
 use crate::measure::server::Server;
-use tidemark_local::template::{Event, EventSource};
-use tidemark_local::{Options, Stack};
 
 /// The publishing author. All followers also follow nine others.
 pub(super) const AUTHOR: u64 = 7_000_001;

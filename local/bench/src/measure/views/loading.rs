@@ -1,9 +1,11 @@
 //! Fills Tidemark's views as the system does: a rebuild from facts, or deliveries one post at a time.
 
 use anyhow::ensure;
-use tidemark::domain::{Modes, UserId};
-use tidemark::ports::{Begun, ReaderViews, Seed, Seeded};
-use tidemark::views::Redis;
+use tidemark::{
+    domain::{Modes, UserId},
+    ports::{Begun, ReaderViews, Seed, Seeded},
+    views::Redis,
+};
 
 use crate::measure::world::{Facts, World};
 

@@ -6,17 +6,19 @@ use std::fmt;
 use anyhow::{Context, ensure};
 use redis::Cmd;
 use serde::Serialize;
-use tidemark::domain::UserId;
-use tidemark::views::keys;
+use tidemark::{domain::UserId, views::keys};
+use tidemark_tools::{progress::Progress, text::thousands};
 
-use super::layouts::{self, PostIds, Stored};
-use super::loading::{self, Origin};
-use crate::measure::server::{Server, run_all};
-use crate::measure::stats::ratio;
-use crate::measure::table::Table;
-use crate::measure::world::{Followed, Ids, Shape, World};
-use tidemark_tools::progress::Progress;
-use tidemark_tools::text::thousands;
+use super::{
+    layouts::{self, PostIds, Stored},
+    loading::{self, Origin},
+};
+use crate::measure::{
+    server::{Server, run_all},
+    stats::ratio,
+    table::Table,
+    world::{Followed, Ids, Shape, World},
+};
 
 const SHAPES: [Shape; 2] = [Shape { authors: 10, posts: 150 }, Shape { authors: 500, posts: 2 }];
 const PEOPLE: [(Ids, Followed); 3] = [

@@ -10,10 +10,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use self::memory::Memory;
-use self::reading::Reading;
-use super::Options;
-use super::server::Server;
+use self::{memory::Memory, reading::Reading};
+use super::{Options, server::Server};
 
 #[derive(Debug, Serialize)]
 pub(super) struct ViewsReport {

@@ -1,17 +1,22 @@
 //! The measured reads, and the compared ways of each.
 
 use anyhow::{Context, ensure};
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use redis::{Cmd, Value, aio::MultiplexedConnection};
 use serde::Serialize;
-use tidemark::domain::{FeedKey, PostId, PostSummary, UserId};
-use tidemark::ports::{PostViews, ReaderViews, View};
-use tidemark::views::{Redis, keys};
+use tidemark::{
+    domain::{FeedKey, PostId, PostSummary, UserId},
+    ports::{PostViews, ReaderViews, View},
+    views::{Redis, keys},
+};
 
-use super::layouts::{self, PostIds};
-use super::loading::{self, Origin};
-use crate::measure::server::{Server, run_all};
-use crate::measure::world::{Followed, Ids, Shape, World};
+use super::{
+    layouts::{self, PostIds},
+    loading::{self, Origin},
+};
+use crate::measure::{
+    server::{Server, run_all},
+    world::{Followed, Ids, Shape, World},
+};
 
 /// Posts on a page, and the entries that `Readers::feed_page` reads for a first page and for a later one.
 const PAGE: usize = 20;

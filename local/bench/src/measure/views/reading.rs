@@ -1,23 +1,21 @@
 //! The cost of one read: round trips, the server's time, bytes on the wire. Every round runs the kinds in a new
 //! random order.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
+use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 use redis::aio::MultiplexedConnection;
 use serde::Serialize;
+use tidemark_tools::{progress::Progress, text::thousands};
 
 use super::questions::{Kind, Question, Readers, Way, kinds};
-use crate::measure::Options;
-use crate::measure::info::Info;
-use crate::measure::server::{Server, info, reset};
-use crate::measure::stats::{median, ratio, round};
-use crate::measure::table::Table;
-use tidemark_tools::progress::Progress;
-use tidemark_tools::text::thousands;
+use crate::measure::{
+    Options,
+    info::Info,
+    server::{Server, info, reset},
+    stats::{median, ratio, round},
+    table::Table,
+};
 
 const SECTIONS: [&str; 3] = ["stats", "cpu", "commandstats"];
 /// Commands of the measuring connection itself.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `venv.sh folder`: creates the virtual environment of SAM and the linters, or updates it if requirements.txt has changed.
+# `venv.sh requirements folder`: creates a virtual environment in the folder, or updates it if the file has changed.
 set -euo pipefail
-requirements=$(dirname "${BASH_SOURCE[0]}")/requirements.txt
-venv=$1
+requirements=$1
+venv=$2
 
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
     if ! python3 -m venv "$venv"; then
