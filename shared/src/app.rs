@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{Settings, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Following, Publishing, Reading, Stores, ViewSync,
+    Callers, Following, People, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -39,6 +39,10 @@ pub struct App {
     /// Follower and followee lists, and counters.
     pub relations: Relations,
     pub notices: NoticeBoard,
+    /// Profiles and handles.
+    pub people: People,
+    /// The users behind the claims of tokens.
+    pub callers: Callers,
     /// Delivery and retraction.
     pub fan_outs: FanOuts,
     /// Updates views after changes.
@@ -119,7 +123,8 @@ impl App {
         let relations = Relations { stores: stores.clone(), outage, first_pages: FirstPages::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
-        let fan_outs = FanOuts { stores: stores.clone(), notices: notices.clone(), sync: sync.clone() };
+        let people = People { stores: stores.clone(), later: sync.later.clone() };
+        let fan_outs = FanOuts { stores: stores.clone(), notices: notices.clone(), people: people.clone(), sync: sync.clone() };
         let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
@@ -129,6 +134,8 @@ impl App {
             readers,
             relations,
             notices,
+            people,
+            callers: Callers::new(stores.clone()),
             fan_outs,
             sync,
             stores,

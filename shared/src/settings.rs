@@ -9,7 +9,8 @@ use tidemark_views::RedisOptions;
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`,
-    /// `NOTICE_READS_TABLE`, `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`.
+    /// `NOTICE_READS_TABLE`, `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`, `PROFILES_TABLE`,
+    /// `HANDLES_TABLE`, `IDENTITIES_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
@@ -24,8 +25,10 @@ pub struct Settings {
     pub following_limit: u64,
     /// `PULL_THRESHOLD` (1,000,000): an author with this many followers or more is pulled.
     pub pull_threshold: u64,
-    /// `USER_CLAIM` (`sub`): the claim that contains the caller's user id.
+    /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,
+    /// `USER_IDS` (`numeric`): how a claim becomes a user id.
+    pub user_ids: UserIds,
     /// `AWS_ATTEMPT_TIMEOUT_MS` (3,000): the longest time of one attempt at DynamoDB or SQS.
     pub aws_attempt_timeout: Duration,
     /// `AWS_OPERATION_TIMEOUT_MS` (8,000): the longest time of all attempts together.
@@ -36,6 +39,15 @@ pub struct Settings {
     /// They replace the values that the SDK reads by itself, for the local stack. [`Settings::from_env`] leaves them to
     /// the SDK.
     pub aws: AwsOverrides,
+}
+
+/// How a claim becomes a user id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserIds {
+    /// `numeric`: the claim is the user id.
+    Numeric,
+    /// `mapped`: the claim is any string, and its first call gives it a user id.
+    Mapped,
 }
 
 /// Values for the SDK from the local stack, which has no process environment for each function.
@@ -56,6 +68,8 @@ pub enum SettingsError {
     NotANumber(&'static str),
     #[error("environment variable {0} is neither `true` nor `false`")]
     NotABoolean(&'static str),
+    #[error("environment variable USER_IDS is neither `numeric` nor `mapped`")]
+    NotAKindOfId,
 }
 
 impl Settings {
@@ -92,6 +106,9 @@ impl Settings {
                 reactions: required("REACTIONS_TABLE")?,
                 idempotency: required("IDEMPOTENCY_TABLE")?,
                 migration: required("MIGRATION_TABLE")?,
+                profiles: required("PROFILES_TABLE")?,
+                handles: required("HANDLES_TABLE")?,
+                identities: required("IDENTITIES_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
@@ -107,6 +124,11 @@ impl Settings {
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
+            user_ids: match lookup("USER_IDS").as_deref() {
+                None | Some("" | "numeric") => UserIds::Numeric,
+                Some("mapped") => UserIds::Mapped,
+                Some(_) => return Err(SettingsError::NotAKindOfId),
+            },
             aws_attempt_timeout: Duration::from_millis(number("AWS_ATTEMPT_TIMEOUT_MS", 3_000)?),
             aws_operation_timeout: Duration::from_millis(number("AWS_OPERATION_TIMEOUT_MS", 8_000)?),
             metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
@@ -131,12 +153,13 @@ mod tests {
         let with = |variable, value: &'static str| {
             let lookup = move |name: &str| match name {
                 _ if name == variable => Some(value.to_owned()),
-                "REDIS_CLUSTER" | "REDIS_REPLICA_READS" | "REDIS_CA_FILE" => None,
+                "REDIS_CLUSTER" | "REDIS_REPLICA_READS" | "REDIS_CA_FILE" | "USER_IDS" => None,
                 _ => Some("1".to_owned()),
             };
             Settings::from_lookup(lookup)
         };
         assert!(with("FOLLOWING_LIMIT", "many").unwrap_err().to_string().contains("whole number"));
+        assert!(with("USER_IDS", "text").unwrap_err().to_string().contains("USER_IDS is neither"));
         assert!(with("REDIS_CLUSTER", "yes").unwrap_err().to_string().contains("REDIS_CLUSTER is neither"));
         let redis = with("REDIS_CLUSTER", "true").unwrap().redis;
         assert!(redis.cluster && !redis.replica_reads && redis.ca_file.is_none());

@@ -176,7 +176,7 @@ impl StoredViews {
     pub async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, StoreError> {
         let decode = |record: &[u8]| {
             let read = notices::decode_reads(record)?;
-            Some(StoredSlots { version: notices::version(record)?.0, read })
+            Some(StoredSlots { version: record::version(record)?.0, read })
         };
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
     }

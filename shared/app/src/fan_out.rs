@@ -9,7 +9,7 @@ use std::{ops::Range, sync::Arc};
 use tracing::warn;
 
 use crate::{
-    Stores, ViewSync,
+    People, Stores, ViewSync,
     error::{Store, StoreError},
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
@@ -39,6 +39,8 @@ pub struct FanOuts {
     pub stores: Arc<Stores>,
     /// For tasks that update a view of notices.
     pub notices: NoticeBoard,
+    /// For tasks that update cards.
+    pub people: People,
     /// For tasks that update views of readers, and for counters.
     pub sync: ViewSync,
 }
@@ -207,6 +209,7 @@ impl FanOuts {
             Task::Tell { fan_out, .. } if fan_out.pages == 0 => self.finish(*fan_out, 0).await,
             Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
+            Task::Card { user, .. } => self.people.sync(*user).await,
             Task::Rebuild { user, .. } => self.sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, .. } => self.sync.pair(*user, *author).await,
         }

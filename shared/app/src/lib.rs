@@ -2,7 +2,8 @@
 //!
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
-//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`fan_out`]: use cases.
+//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`],
+//!   [`fan_out`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
 //!   until then.
@@ -13,6 +14,7 @@ pub mod fan_out;
 mod following;
 pub mod notices;
 pub mod outage;
+mod people;
 pub mod ports;
 mod publishing;
 pub mod reader;
@@ -23,6 +25,7 @@ mod stores;
 mod view_sync;
 
 pub use following::{Follow, Following};
+pub use people::{Callers, Cards, People};
 pub use publishing::{PostDelivery, PostDetails, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use stores::Stores;

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 
 use crate::ports::{
-    Clock, Edges, HeadViews, NoticeViews, Notices, Outages, PostViews, Posts, ProgressViews, ReactionViews, Reactions,
-    ReaderViews, Reads, RelationViews, TaskQueue,
+    CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, NoticeViews, Notices, Outages, PostViews, Posts, Profiles,
+    ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
 };
 
 /// Facts, views, queue, clock, random numbers and sleep. Clones share the adapters.
@@ -18,12 +18,16 @@ pub struct Stores {
     pub reactions: Arc<dyn Reactions>,
     pub notices: Arc<dyn Notices>,
     pub outages: Arc<dyn Outages>,
+    pub profiles: Arc<dyn Profiles>,
+    pub identities: Arc<dyn Identities>,
     pub reader_views: Arc<dyn ReaderViews>,
     pub head_views: Arc<dyn HeadViews>,
     pub post_views: Arc<dyn PostViews>,
     pub reaction_views: Arc<dyn ReactionViews>,
     pub relation_views: Arc<dyn RelationViews>,
     pub notice_views: Arc<dyn NoticeViews>,
+    pub card_views: Arc<dyn CardViews>,
+    pub identity_views: Arc<dyn IdentityViews>,
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
     pub clock: Arc<dyn Clock>,
@@ -44,8 +48,17 @@ impl Stores {
         wait: fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self
     where
-        F: Edges + Posts + Reads + Reactions + Notices + Outages + 'static,
-        V: ReaderViews + HeadViews + PostViews + ReactionViews + RelationViews + NoticeViews + ProgressViews + 'static,
+        F: Edges + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + 'static,
+        V: ReaderViews
+            + HeadViews
+            + PostViews
+            + ReactionViews
+            + RelationViews
+            + NoticeViews
+            + CardViews
+            + IdentityViews
+            + ProgressViews
+            + 'static,
     {
         Self {
             edges: facts.clone(),
@@ -53,13 +66,17 @@ impl Stores {
             reads: facts.clone(),
             reactions: facts.clone(),
             notices: facts.clone(),
-            outages: facts,
+            outages: facts.clone(),
+            profiles: facts.clone(),
+            identities: facts,
             reader_views: views.clone(),
             head_views: views.clone(),
             post_views: views.clone(),
             reaction_views: views.clone(),
             relation_views: views.clone(),
             notice_views: views.clone(),
+            card_views: views.clone(),
+            identity_views: views.clone(),
             progress: views,
             queue,
             clock,

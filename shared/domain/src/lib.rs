@@ -13,6 +13,7 @@ pub mod invariants;
 pub mod model;
 pub mod notices;
 pub mod pages;
+pub mod profile;
 pub mod reactions;
 pub mod reader_state;
 pub mod seq_set;
@@ -27,6 +28,7 @@ pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, ReadState, Relation,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
+pub use profile::{Card, Handle, Profile, ProfileContent};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;

@@ -21,6 +21,10 @@ impl Reader<'_> {
         self.item.get(name).and_then(|value| value.as_s().ok()).map(String::as_str).ok_or_else(|| self.damaged(name))
     }
 
+    pub fn optional_text(&self, name: &str) -> Result<Option<&str>, StoreError> {
+        if self.item.contains_key(name) { self.text(name).map(Some) } else { Ok(None) }
+    }
+
     pub fn number(&self, name: &str) -> Result<u64, StoreError> {
         self.optional_number(name)?.ok_or_else(|| self.damaged(name))
     }

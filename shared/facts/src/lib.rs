@@ -5,6 +5,7 @@ mod followers;
 pub mod item;
 pub mod notices;
 mod outage;
+mod people;
 pub mod posts;
 pub mod reactions;
 pub mod reads;
@@ -47,6 +48,11 @@ pub struct Tables {
     pub idempotency: String,
     /// Mappings and records of migration.
     pub migration: String,
+    pub profiles: String,
+    /// The users who have handles.
+    pub handles: String,
+    /// The user ids of claims.
+    pub identities: String,
 }
 
 /// The fact stores, on one DynamoDB client.

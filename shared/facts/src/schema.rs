@@ -21,12 +21,18 @@
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
 //! | counters | `counter` S `n#<platform>#<shard>#<block>` | number of users of that shard who have read each slot of that block; a block has 32 slots | `s<slot % 32>` N | notice, migrate |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
+//! | profiles | `user` N | profile | `version` N, `name` S, `handle` S, `picture` S, `bio` S, `data` S (JSON), `updated_at` N ms | profile |
+//! | handles | `handle` S | user who has a handle; one that was given up expires after 30 days | `user` N, `expires_at` N s | profile |
+//! | identities | `identity` S `claim#<claim>` | user id of a claim; never changes | `user` N | every function that serves requests |
+//! | identities | `identity` S `user#<user>` | that the user id is given to a claim | | every function that serves requests |
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters;
 //! - for a publish or a deletion, head, post, body and idempotency record;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
+//! - for a profile, the profile, the handle that it takes and the one that it gives up;
+//! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a reaction, the reaction and its two counts, which lie in one partition;
 //! - for a migration, up to 48 posts with head, mappings and record, or an edge as a follow does.
 //!
@@ -43,7 +49,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{item::Item, number, string};
 use tidemark_domain::{
-    Edge, NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS, model::TOMBSTONE_SECONDS,
+    Edge, Handle, NoticeId, Platform, PostId, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS, model::TOMBSTONE_SECONDS,
 };
 
 /// Index of an author's posts by time, and of a shard's followers by time.
@@ -71,6 +77,9 @@ fn key_names(table: &str) -> &'static [&'static str] {
         "reactions" => &["shard", "item"],
         "notices" => &["platform", "item"],
         "notice_reads" => &["user", "platform"],
+        "profiles" => &["user"],
+        "handles" => &["handle"],
+        "identities" => &["identity"],
         _ => &["key"],
     }
 }
@@ -365,6 +374,24 @@ pub fn notice_readers(platform: Platform, shard: u16, block: u64) -> Item {
 /// counters: the attribute of one place in a block.
 pub fn reader_count(place: u64) -> String {
     format!("s{place}")
+}
+
+pub fn profile(user: UserId) -> Item {
+    key([("user", number(user.get()))])
+}
+
+pub fn handle(handle: &Handle) -> Item {
+    key([("handle", string(handle.as_str()))])
+}
+
+/// identities: the user id of a claim.
+pub fn identity(claim: &str) -> Item {
+    key([("identity", string(format!("claim#{claim}")))])
+}
+
+/// identities: that a user id is given to a claim.
+pub fn identified(user: UserId) -> Item {
+    key([("identity", string(format!("user#{user}")))])
 }
 
 /// idempotency: the record of a publish of notices.

@@ -18,6 +18,9 @@
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |
 //! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
+//! | `{bucket}:u:<user>` | string | what pages show of a user: version and [card](tidemark_domain::Card); also that there is no profile | 7 days | store, replace | profiles |
+//! | `{bucket}:u:<user>:lease` | string | token of the caller that stores the card | 1 s | lease; removed by store, replace | |
+//! | `{hash}:i` | string | user id of a claim, and the claim, of which the key has a hash; they never change | 30 days | remember_identity | identities |
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | the pages, done again |
 //! | `{post}:handled:<kind>` | number | followers handled in these pages | 7 days | progress | the pages, done again |
 //!
@@ -26,6 +29,7 @@
 
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use tidemark_app::ports::{FanOutKind, List, NoticeRecord};
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 
@@ -42,6 +46,8 @@ pub enum View {
     Counters(UserId),
     Reactions(UserId),
     Head(UserId),
+    /// The user's card and its lease.
+    Card(UserId),
     Summary(PostId),
     /// The platform's head and its lease.
     Platform(Platform),
@@ -101,8 +107,12 @@ pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 /// How long a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The longest time for reading a platform's head or a read state of notices.
-pub(crate) const NOTICE_LEASE_LIFETIME: Duration = Duration::from_secs(1);
+pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
+
+pub(crate) const IDENTITY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The longest time for reading a platform's head, a read state of notices, or profiles.
+pub(crate) const SHORT_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
 pub(crate) const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -143,6 +153,18 @@ pub fn list(list: List) -> [String; 3] {
 pub fn counters(user: UserId) -> [String; 2] {
     let key = format!("{{{}}}:counters:{user}", user.bucket());
     [key.clone(), format!("{key}:lease")]
+}
+
+/// A user's card and the lease for storing it.
+pub fn card(user: UserId) -> [String; 2] {
+    let key = format!("{{{}}}:u:{user}", user.bucket());
+    [key.clone(), format!("{key}:lease")]
+}
+
+/// The user id of a claim.
+pub fn identity(claim: &str) -> String {
+    let hash: String = Sha256::digest(claim).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("{{{hash}}}:i")
 }
 
 /// The note that a user has recently changed an edge or a reaction.
@@ -202,6 +224,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
+        View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Summary(id) => vec![(post(*id), KeyType::String)],
         View::Platform(platform) => record_keys(NoticeRecord::Head(*platform)),
         View::NoticeReads(user, platform) => record_keys(NoticeRecord::Reads(*user, *platform)),
@@ -212,7 +235,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
 
 /// Every view that may belong to a user.
 pub fn of_user(user: UserId) -> Vec<View> {
-    let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head];
+    let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head, View::Card];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
 }
 
@@ -235,7 +258,7 @@ pub fn owner(key: &str) -> Option<Owner> {
     };
     match name {
         "r" | "f" | "x" | "h" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
-        "following" | "fans" | "counters" => {
+        "following" | "fans" | "counters" | "u" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
         }
@@ -291,6 +314,8 @@ mod tests {
         );
         assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
         assert_eq!(changed(user), "{831}:changed:1042");
+        assert_eq!(card(user), ["{831}:u:1042", "{831}:u:1042:lease"]);
+        assert_eq!(identity("alice"), "{2bd806c97f0e00af1a1fc3328fa763a9}:i");
         assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
         let notice: NoticeId = "7-300".parse().unwrap();
         assert_eq!(notice_record(NoticeRecord::Head(notice.platform)), ["{n7}:h", "{n7}:h:lease"]);
@@ -306,7 +331,7 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 13]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 15]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 5]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);

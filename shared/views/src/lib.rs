@@ -8,10 +8,12 @@ pub mod heads;
 pub mod keys;
 mod library;
 pub mod notices;
+pub mod people;
 pub mod posts;
 mod progress;
 mod reactions;
 mod readers;
+pub mod record;
 pub mod relations;
 
 pub use connection::Redis;

@@ -9,11 +9,13 @@ use redis_link::{Age, Epoch};
 use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, StoreError};
 use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
 
-use super::{keys, library::Function, readers::token_arg};
+use super::{
+    keys,
+    library::Function,
+    readers::token_arg,
+    record::{self, VERSION},
+};
 use crate::connection::{Arg, Redis, fcall, ms};
-
-/// Bytes of the little-endian version at the start of a head and of a read state. The script reads it too.
-const VERSION: usize = 6;
 
 /// The first byte of a read state after its version: an offset and a bitmap, or a roaring bitmap. The shorter form is
 /// used.
@@ -37,7 +39,7 @@ impl NoticeViews for Redis {
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError> {
         let lease = |&record: &NoticeRecord| {
             let [_, lease] = keys::notice_record(record);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::NOTICE_LEASE_LIFETIME), 1.into()])
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
         };
         let taken: Vec<bool> = self.each("lease_notices", records.iter().map(lease).collect()).await?;
         Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
@@ -83,7 +85,7 @@ fn encode(view: &NoticeView) -> (u64, Arg, Arg) {
         NoticeView::Head(_, head) => (head.version, encode_head(head), keys::HEAD_LIFETIME),
         NoticeView::Reads(_, _, reads) => (reads.version, encode_reads(&reads.read), keys::NOTICE_READS_LIFETIME),
     };
-    let record = [&version.to_le_bytes()[..VERSION], &rest].concat();
+    let record = [record::start(version), rest].concat();
     (version, record.into(), ms(lifetime))
 }
 
@@ -94,14 +96,8 @@ fn encode_head(head: &PlatformHead) -> Vec<u8> {
     bytes
 }
 
-/// Splits a record into its version and the rest.
-pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
-    let (version, rest) = record.split_at_checked(VERSION)?;
-    Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
-}
-
 pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
-    let (version, mut rest) = version(record)?;
+    let (version, mut rest) = record::version(record)?;
     let mut next = || {
         let (number, length) = u64::decode_var(rest)?;
         rest = &rest[length..];

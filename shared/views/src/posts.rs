@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::{Age, Epoch};
-use tidemark_app::ports::{KnownReactions, PostViews, StoreError};
+use tidemark_app::ports::{KnownPage, KnownReactions, PostViews, StoreError};
 use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
 
-use super::{keys, library::Function, reactions};
+use super::{keys, library::Function, people, reactions};
 use crate::connection::{Redis, fcall, ms};
 
 /// The first byte of a summary: a live or a deleted post. Six bytes of time (ms, big-endian) and the title in UTF-8
@@ -27,19 +27,28 @@ impl PostViews for Redis {
         Ok(known(posts, values))
     }
 
-    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), StoreError> {
+    async fn page(&self, reader: UserId, posts: &[PostId], cards: bool) -> Result<KnownPage, StoreError> {
         if posts.is_empty() {
-            return Ok(Default::default());
+            return Ok(KnownPage::default());
         }
         let mut authors: Vec<UserId> = posts.iter().map(|post| post.author).collect();
         authors.sort_unstable();
         authors.dedup();
+        let named = if cards { authors.as_slice() } else { &[] };
+        let keys = [post_keys(posts), people::card_keys(named)].concat();
         let own = Some(reactions::ask(reader, &authors));
-        let (values, states) = self.strings_and("page", &post_keys(posts), Age::MomentOld, own).await?;
-        let Some((states, epoch)) = states else { return Ok((known(posts, values), KnownReactions::default())) };
-        let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
-        let states = states.map_err(|error| StoreError::DamagedView { detail: format!("page: {error}") })?;
-        Ok((known(posts, values), reactions::known(&authors, &states, epoch)))
+        let (mut values, states) = self.strings_and("page", &keys, Age::MomentOld, own).await?;
+        let cards = people::known(named, values.split_off(posts.len()));
+        let summaries = known(posts, values);
+        let reactions = match states {
+            None => KnownReactions::default(),
+            Some((states, epoch)) => {
+                let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
+                let states = states.map_err(|error| StoreError::DamagedView { detail: format!("page: {error}") })?;
+                reactions::known(&authors, &states, epoch)
+            }
+        };
+        Ok(KnownPage { summaries, reactions, cards })
     }
 
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError> {

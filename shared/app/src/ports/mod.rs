@@ -1,6 +1,7 @@
 //! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
 
 mod notices;
+mod people;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,12 +13,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, Reaction,
+    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, Reaction,
     ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, Timestamp, UserId,
 };
 
 pub use crate::error::{Source, Store, StoreError};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
+pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
 
 /// Tells the time. `clippy.toml` forbids reading the wall clock elsewhere.
 pub trait Clock: Send + Sync {
@@ -257,6 +259,12 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
+    /// A changed profile did not reach its view: replace the user's card.
+    Card {
+        user: UserId,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
     /// A change of a notice or of a read state did not reach its view: replace the platform's head, or the user's read
     /// state on the platform.
     Notices {
@@ -299,6 +307,7 @@ impl Task {
         | Self::Tell { tries, .. }
         | Self::Sync { tries, .. }
         | Self::Rebuild { tries, .. }
+        | Self::Card { tries, .. }
         | Self::Notices { tries, .. }) = &mut task;
         *tries = tries.saturating_add(1);
         let tries = *tries;
@@ -309,7 +318,7 @@ impl Task {
     /// delivery status of the post shows that it is in progress.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
+            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Card { .. } | Self::Notices { .. } => true,
             Self::Batch { .. } | Self::List { .. } => false,
         }
     }
@@ -321,7 +330,10 @@ impl Task {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
                 fan_out.post.author.to_string()
             }
-            Self::Sync { user, .. } | Self::Rebuild { user, .. } | Self::Notices { user: Some(user), .. } => user.to_string(),
+            Self::Sync { user, .. }
+            | Self::Rebuild { user, .. }
+            | Self::Card { user, .. }
+            | Self::Notices { user: Some(user), .. } => user.to_string(),
             Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
         }
     }
@@ -465,13 +477,23 @@ pub struct KnownReactions {
     pub token: Option<u64>,
 }
 
+/// What Redis knows for a page.
+#[derive(Debug, Clone, Default)]
+pub struct KnownPage {
+    pub summaries: HashMap<PostId, PostSummary>,
+    /// The reader's reactions to the authors' posts.
+    pub reactions: KnownReactions,
+    /// The cards of the authors; `None` for an author who has no profile.
+    pub cards: HashMap<UserId, Option<Card>>,
+}
+
 /// Summaries of posts, so that a page reads no facts.
 #[async_trait]
 pub trait PostViews: Send + Sync {
     /// Returns the known summaries, those of deleted posts included.
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
-    /// Returns the known summaries, and the reader's reactions to the authors' posts, in one round trip.
-    async fn page(&self, reader: UserId, posts: &[PostId]) -> Result<(HashMap<PostId, PostSummary>, KnownReactions), StoreError>;
+    /// Returns what Redis knows for a page, in one round trip. Cards are left out unless `cards` is set.
+    async fn page(&self, reader: UserId, posts: &[PostId], cards: bool) -> Result<KnownPage, StoreError>;
     /// Stores summaries that were read from the facts, unless Redis has one: it may say that the post was deleted after
     /// the read.
     async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError>;

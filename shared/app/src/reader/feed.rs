@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tidemark_domain::{AuthorState, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorState, Card, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
 use tracing::warn;
 
 use super::{Lane, Merge, Origin, Readers, Snapshot};
@@ -37,6 +37,18 @@ impl FeedItem {
     }
 }
 
+/// The page that a reader asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct FeedQuery {
+    pub status: Status,
+    /// The page begins below this entry; at the newest if `None`.
+    pub before: Option<FeedKey>,
+    /// The most posts.
+    pub limit: usize,
+    /// Whether cards of the authors are read in the same trip.
+    pub cards: bool,
+}
+
 /// A page, newest first.
 #[derive(Debug, Clone)]
 pub struct FeedPage {
@@ -46,6 +58,8 @@ pub struct FeedPage {
     pub next: Option<FeedKey>,
     /// The number of unread posts in the whole feed.
     pub unread_total: u64,
+    /// The cards that the view returned with the posts. [`crate::People::complete`] returns the others.
+    pub cards: HashMap<UserId, Option<Card>>,
     pub origin: Origin,
 }
 
@@ -60,6 +74,9 @@ struct Collected {
     posts: Vec<PostSummary>,
     /// The reactions that the view returned with the posts.
     reactions: Option<KnownReactions>,
+    /// Whether cards are wanted, and those that the view returned with the posts.
+    with_cards: bool,
+    cards: HashMap<UserId, Option<Card>>,
     wanted: usize,
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
@@ -78,17 +95,19 @@ impl Collected {
 }
 
 impl Readers {
-    /// Returns the page of `limit` posts below `before`.
-    pub async fn feed_page(
-        &self,
-        user: UserId,
-        status: Status,
-        before: Option<FeedKey>,
-        limit: usize,
-    ) -> Result<FeedPage, StoreError> {
-        // One more than requested shows whether there is a next page.
-        let mut page =
-            Collected { posts: Vec::with_capacity(limit + 1), reactions: None, wanted: limit + 1, bound: before, ended: false };
+    /// Returns one page of the feed.
+    pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage, StoreError> {
+        let FeedQuery { status, before, limit, cards } = query;
+        let mut page = Collected {
+            posts: Vec::with_capacity(limit + 1),
+            reactions: None,
+            with_cards: cards,
+            cards: HashMap::new(),
+            // One more than requested shows whether there is a next page.
+            wanted: limit + 1,
+            bound: before,
+            ended: false,
+        };
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
         // unknown.
         let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
@@ -120,7 +139,8 @@ impl Readers {
             FeedItem::new(post, read, reactions)
         };
         let items = page.posts.into_iter().map(item).collect();
-        Ok(FeedPage { items, next, unread_total: snapshot.state.unread_total(), origin: snapshot.origin })
+        let unread_total = snapshot.state.unread_total();
+        Ok(FeedPage { items, next, unread_total, cards: page.cards, origin: snapshot.origin })
     }
 
     /// Returns the view for a page. A page of unread posts needs to know which posts are unread. The facts say it for
@@ -150,6 +170,7 @@ impl Readers {
     ) -> Result<Snapshot, StoreError> {
         page.posts.clear();
         page.reactions = None;
+        page.cards.clear();
         page.bound = before;
         self.instead_of_view(user, error).await
     }
@@ -171,11 +192,12 @@ impl Readers {
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
                 let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-                let (known, reactions) = self.stores.post_views.page(user, &ids).await?;
-                let page_reactions = page.reactions.get_or_insert_default();
-                page_reactions.of.extend(reactions.of);
-                page_reactions.token = reactions.token;
-                let (live, deleted) = self.complete(&ids, known).await?;
+                let known = self.stores.post_views.page(user, &ids, page.with_cards).await?;
+                let reactions = page.reactions.get_or_insert_default();
+                reactions.of.extend(known.reactions.of);
+                reactions.token = known.reactions.token;
+                page.cards.extend(known.cards);
+                let (live, deleted) = self.complete(&ids, known.summaries).await?;
                 page.posts.extend(live);
                 // The retraction of these posts is not done. The counts of this page must not include them.
                 let promised: BTreeSet<UserId> =

@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::error::StoreError;
 
 pub use author_page::AuthorPage;
-pub use feed::{FeedItem, FeedPage, Status};
+pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
 pub use timeline::{Lane, Merge};
 

@@ -1,0 +1,175 @@
+//! [`People`]: profiles and handles. [`Callers`]: the users behind the claims of tokens.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use moka::sync::Cache;
+use tidemark_domain::{Card, Handle, Profile, ProfileContent, UserId};
+use tracing::warn;
+
+use crate::{
+    Stores,
+    error::{Store, StoreError},
+    outage::Later,
+    ports::{CardVersion, ProfileSet, Task},
+};
+
+/// Use cases of profiles. Clones share the stores.
+#[derive(Clone)]
+pub struct People {
+    pub stores: Arc<Stores>,
+    pub later: Later,
+}
+
+/// The cards of the users of a page. Users without a profile are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Cards {
+    pub of: HashMap<UserId, Card>,
+    /// Whether the facts were read because Redis was unavailable.
+    pub degraded: bool,
+}
+
+impl People {
+    /// Returns a user's profile from the facts.
+    pub async fn profile(&self, user: UserId) -> Result<Option<Profile>, StoreError> {
+        Ok(self.stores.profiles.profiles(&[user]).await?.remove(&user))
+    }
+
+    /// Returns profiles from the facts. Users without one are left out.
+    pub async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>, StoreError> {
+        self.stores.profiles.profiles(users).await
+    }
+
+    /// Returns the user who has this handle.
+    pub async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>, StoreError> {
+        self.stores.profiles.user_of(handle).await
+    }
+
+    /// Replaces a profile. Fails if the facts fail, or if neither Redis nor the queue accepts the new card.
+    pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet, StoreError> {
+        let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
+        // Also if the facts had the content before: an earlier request may have ended before it updated the view.
+        if let ProfileSet::Stands(profile) = &set
+            && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
+        {
+            self.later.instead(&error, &[Task::Card { user, tries: 0 }]).await?;
+        }
+        Ok(set)
+    }
+
+    /// Updates the view of a user's card from the facts. May be repeated.
+    pub async fn sync(&self, user: UserId) -> Result<(), StoreError> {
+        let card = CardVersion::of(self.profile(user).await?);
+        self.stores.card_views.replace_card(user, &card).await
+    }
+
+    /// Returns the cards of these users.
+    pub async fn cards(&self, users: impl IntoIterator<Item = UserId>) -> Result<Cards, StoreError> {
+        let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+        let (outage, known) = futures::join!(self.later.outage.check(), self.stores.card_views.cards(&users));
+        match outage.and(known) {
+            Ok(known) => self.complete(&users, known).await,
+            Err(error) => self.instead(&users, &error).await,
+        }
+    }
+
+    /// Returns the cards of these users: those that the views have returned already, and the others from the facts.
+    pub async fn complete(&self, users: &[UserId], known: HashMap<UserId, Option<Card>>) -> Result<Cards, StoreError> {
+        let missing: Vec<UserId> = users.iter().copied().filter(|user| !known.contains_key(user)).collect();
+        let mut of: HashMap<UserId, Card> = known.into_iter().filter_map(|(user, card)| Some((user, card?))).collect();
+        if missing.is_empty() {
+            return Ok(Cards { of, degraded: false });
+        }
+        let filled = match self.fill(&missing).await {
+            Err(error) if error.store() == Store::Views => self.instead(&missing, &error).await?,
+            filled => filled?,
+        };
+        of.extend(filled.of);
+        Ok(Cards { of, degraded: filled.degraded })
+    }
+
+    /// Takes the leases before it reads the facts: a later change or loss removes a lease, so outdated facts are not
+    /// stored.
+    async fn fill(&self, users: &[UserId]) -> Result<Cards, StoreError> {
+        let token = (self.stores.random)();
+        let leased = self.stores.card_views.lease_cards(users, token).await?;
+        let found = self.profiles(users).await?;
+        let card = |user: UserId| (user, CardVersion::of(found.get(&user).cloned()));
+        let filled: Vec<(UserId, CardVersion)> = leased.into_iter().map(card).collect();
+        if let Err(error) = self.stores.card_views.fill_cards(&filled, token).await {
+            warn!(error = &error as &dyn std::error::Error, "cards not stored");
+        }
+        Ok(Cards { of: cards_of(found), degraded: false })
+    }
+
+    async fn instead(&self, users: &[UserId], error: &StoreError) -> Result<Cards, StoreError> {
+        warn!(error = error as &dyn std::error::Error, "cards unavailable, responding from the facts");
+        Ok(Cards { of: cards_of(self.profiles(users).await?), degraded: error.is_unavailable() })
+    }
+}
+
+fn cards_of(profiles: HashMap<UserId, Profile>) -> HashMap<UserId, Card> {
+    profiles.into_iter().map(|(user, profile)| (user, profile.content.card)).collect()
+}
+
+/// Claims whose user ids a process keeps in memory.
+const REMEMBERED: u64 = 100_000;
+
+/// A new user id is below this number, so that a double represents it exactly.
+const IDS: u64 = 1 << 53;
+
+/// The users behind the claims of tokens. Clones share the memory.
+#[derive(Clone)]
+pub struct Callers {
+    stores: Arc<Stores>,
+    known: Cache<String, UserId>,
+}
+
+impl Callers {
+    pub fn new(stores: Arc<Stores>) -> Self {
+        Self { stores, known: Cache::new(REMEMBERED) }
+    }
+
+    /// Returns the user id of a claim. The first call gives it one, which never changes.
+    pub async fn user_of(&self, claim: &str) -> Result<UserId, StoreError> {
+        if let Some(user) = self.known.get(claim) {
+            return Ok(user);
+        }
+        let stored = self.stores.identity_views.known_identity(claim).await.unwrap_or_else(|error| {
+            warn!(error = &error as &dyn std::error::Error, "identity unavailable, reading the facts");
+            None
+        });
+        let user = match stored {
+            Some(user) => user,
+            None => {
+                let user = self.identity(claim).await?;
+                if let Err(error) = self.stores.identity_views.remember_identity(claim, user).await {
+                    warn!(error = &error as &dyn std::error::Error, "identity not stored");
+                }
+                user
+            }
+        };
+        self.known.insert(claim.to_owned(), user);
+        Ok(user)
+    }
+
+    async fn identity(&self, claim: &str) -> Result<UserId, StoreError> {
+        if let Some(user) = self.stores.identities.identity(claim).await? {
+            return Ok(user);
+        }
+        let mut retries = self.stores.retries();
+        loop {
+            // Zero is not a user id.
+            if let Some(candidate) = UserId::new((self.stores.random)() % IDS)
+                && let Some(user) = self.stores.identities.assign(claim, candidate).await?
+            {
+                return Ok(user);
+            }
+            if !retries.again().await {
+                return Err(StoreError::Contention { operation: "assign" });
+            }
+        }
+    }
+}

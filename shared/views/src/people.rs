@@ -1,0 +1,135 @@
+//! [`CardViews`] and [`IdentityViews`] on Redis.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use integer_encoding::VarInt;
+use redis::{Cmd, Value};
+use redis_link::{Age, Epoch};
+use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
+use tidemark_domain::{Card, UserId};
+
+use super::{
+    keys,
+    library::Function,
+    readers::token_arg,
+    record::{self, VERSION},
+};
+use crate::connection::{Redis, fcall, ms};
+
+#[async_trait]
+impl CardViews for Redis {
+    async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>, StoreError> {
+        if users.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let values = self.strings("cards", &card_keys(users), Age::MomentOld).await?;
+        Ok(known(users, values))
+    }
+
+    async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
+        let lease = |&user: &UserId| {
+            let [_, lease] = keys::card(user);
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
+        };
+        let taken: Vec<bool> = self.each("lease_cards", users.iter().map(lease).collect()).await?;
+        Ok(users.iter().zip(taken).filter_map(|(&user, taken)| taken.then_some(user)).collect())
+    }
+
+    async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError> {
+        let call = |(user, card): &(UserId, CardVersion)| {
+            let args = [token_arg(token), encode(card).into(), ms(keys::CARD_LIFETIME)];
+            fcall(Function::Store, &keys::card(*user), &args)
+        };
+        self.each::<Value>("fill_cards", cards.iter().map(call).collect()).await.map(|_| ())
+    }
+
+    async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<(), StoreError> {
+        let args = [u64::from(card.version).into(), encode(card).into(), ms(keys::CARD_LIFETIME)];
+        self.call::<u8>(Function::Replace, &keys::card(user), &args).await.map(|_| ())
+    }
+}
+
+pub(crate) fn card_keys(users: &[UserId]) -> Vec<String> {
+    users.iter().map(|&user| keys::card(user)[0].clone()).collect()
+}
+
+/// A card that cannot be read counts as unknown. The facts replace it.
+pub(crate) fn known(users: &[UserId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<UserId, Option<Card>> {
+    let card = |value: Option<(Vec<u8>, Epoch)>| {
+        let (value, epoch) = value?;
+        decode(epoch.current(&value)?)
+    };
+    users.iter().zip(values).filter_map(|(&user, value)| Some((user, card(value)?.card))).collect()
+}
+
+/// The version; then, if there is a profile, name, handle and picture, each after its length. An absent one is empty.
+fn encode(card: &CardVersion) -> Vec<u8> {
+    let mut bytes = record::start(card.version.into());
+    if let Some(Card { name, handle, picture }) = &card.card {
+        let handle = handle.as_ref().map_or("", |handle| handle.as_str());
+        for text in [name.as_str(), handle, picture.as_deref().unwrap_or_default()] {
+            bytes.extend(text.len().encode_var_vec());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+    }
+    bytes
+}
+
+pub fn decode(bytes: &[u8]) -> Option<CardVersion> {
+    let (version, mut rest) = record::version(bytes)?;
+    let version = u32::try_from(version).ok()?;
+    if rest.is_empty() {
+        return (version == 0).then_some(CardVersion { version, card: None });
+    }
+    let mut next = || {
+        let (length, at) = usize::decode_var(rest)?;
+        let (text, after) = rest[at..].split_at_checked(length)?;
+        rest = after;
+        String::from_utf8(text.to_vec()).ok()
+    };
+    let (name, handle, picture) = (next()?, next()?, next()?);
+    let handle = (!handle.is_empty()).then(|| handle.parse()).transpose().ok()?;
+    Some(CardVersion { version, card: Some(Card { name, handle, picture: Some(picture).filter(|picture| !picture.is_empty()) }) })
+}
+
+#[async_trait]
+impl IdentityViews for Redis {
+    async fn known_identity(&self, claim: &str) -> Result<Option<UserId>, StoreError> {
+        let record: Option<String> = self.query("known_identity", Cmd::get(keys::identity(claim))).await?;
+        // The record repeats the claim, of which the key has only a hash.
+        Ok(record.and_then(|record| record.split_once(' ').filter(|(_, of)| *of == claim)?.0.parse().ok()))
+    }
+
+    async fn remember_identity(&self, claim: &str, user: UserId) -> Result<(), StoreError> {
+        let lifetime = keys::IDENTITY_LIFETIME.as_millis() as u64;
+        let set = redis::cmd("SET").arg(keys::identity(claim)).arg(format!("{user} {claim}")).arg("PX").arg(lifetime).clone();
+        self.query::<Value>("remember_identity", set).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_round_trip_and_damaged_cards_are_unknown() {
+        let card = |handle: Option<&str>, picture: Option<&str>| CardVersion {
+            version: 7,
+            card: Some(Card {
+                name: "Grüße".to_owned(),
+                handle: handle.map(|handle| handle.parse().unwrap()),
+                picture: picture.map(str::to_owned),
+            }),
+        };
+        let long = format!("https://example.org/{}", "x".repeat(2_000));
+        for card in [CardVersion::default(), card(None, None), card(Some("ada"), None), card(None, Some(&long))] {
+            let bytes = encode(&card);
+            assert_eq!(decode(&bytes), Some(card));
+            for length in (0..bytes.len()).filter(|length| *length != VERSION || bytes.len() == VERSION) {
+                assert_eq!(decode(&bytes[..length]), None, "{length} of {} bytes", bytes.len());
+            }
+        }
+        assert_eq!(decode(&encode(&card(None, None))[..VERSION]), None);
+    }
+}
