@@ -18,7 +18,7 @@ async fn publish_at(world: &World, author: u64, times: impl IntoIterator<Item = 
     let app = world.stack.app("publish").unwrap();
     let author = author.to_string().parse().unwrap();
     for at in times {
-        let post = NewPost { author, title: "timed".to_owned(), body: None };
+        let post = NewPost::titled(author, "timed");
         let followers = app.stores.edges.follower_counts(author).await.unwrap().iter().sum();
         let published = app.stores.posts.publish(&post, followers, None, Timestamp::from_ms(at)).await.unwrap();
         let Published::Created(post, head) = published else { panic!("{published:?}") };

@@ -184,7 +184,7 @@ impl<'w> History<'w> {
 
     async fn publish(&mut self) {
         let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
-        let post = NewPost { author: self.author, title: "x".to_owned(), body: None };
+        let post = NewPost::titled(self.author, "x");
         let published = self.app.stores.posts.publish(&post, followers, None, self.app.stores.clock.now()).await.unwrap();
         let Published::Created(post, head) = published else { panic!("{published:?}") };
         self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, head.modes));

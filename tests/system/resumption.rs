@@ -59,7 +59,7 @@ async fn a_publish_that_died_after_its_transaction_is_resumed() {
         world.follow(1..=4, 99).await;
         world.user(1).feed_ids().await;
         let app = world.stack.app("publish").unwrap();
-        let post = NewPost { author: "99".parse().unwrap(), title: "orphan".to_owned(), body: None };
+        let post = NewPost::titled("99".parse().unwrap(), "orphan");
         let Published::Created(post, _) = app.stores.posts.publish(&post, 4, None, app.stores.clock.now()).await.unwrap() else {
             panic!()
         };
@@ -128,7 +128,7 @@ async fn a_fan_out_with_recent_progress_is_not_resumed() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("publish").unwrap();
-        let post = NewPost { author: "99".parse().unwrap(), title: "three pages".to_owned(), body: None };
+        let post = NewPost::titled("99".parse().unwrap(), "three pages");
         let Published::Created(post, _) = app.stores.posts.publish(&post, 2500, None, app.stores.clock.now()).await.unwrap()
         else {
             panic!()
@@ -231,7 +231,7 @@ async fn a_list_task_sends_no_page_that_is_done() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("fan-out").unwrap();
-        let post = NewPost { author: "99".parse().unwrap(), title: "four pages".to_owned(), body: None };
+        let post = NewPost::titled("99".parse().unwrap(), "four pages");
         let Published::Created(post, head) = app.stores.posts.publish(&post, 3_500, None, app.stores.clock.now()).await.unwrap()
         else {
             panic!()

@@ -55,7 +55,12 @@ fn decode(message: SqsMessage) -> Result<(String, Task), BatchItemFailure> {
 /// followers in the same event.
 fn size(task: &Task) -> usize {
     match task {
-        Task::Sync { .. } | Task::Rebuild { .. } | Task::Card { .. } | Task::Notices { .. } | Task::Tell { .. } => 1,
+        Task::Sync { .. }
+        | Task::Rebuild { .. }
+        | Task::Card { .. }
+        | Task::Post { .. }
+        | Task::Notices { .. }
+        | Task::Tell { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
         Task::List { .. } => usize::MAX,
     }

@@ -234,6 +234,9 @@ impl Imports {
             id: PostId::new(blog.author, seq),
             title: blog.title.clone(),
             created_at: blog.created_at,
+            revision: 1,
+            edited_at: None,
+            weight: 0,
             deleted: false,
             archived,
             delivery: if told {

@@ -16,7 +16,7 @@ use crate::{
     ports::{FanOut, FanOutKind, Look, Progress, Task},
 };
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryState, FeedKey, Post, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryState, FeedKey, Post, PostId, PostSummary, Timestamp, UserId,
     ids::SHARDS,
     pages::{INLINE_PAGES, page_buckets, page_tasks},
 };
@@ -209,9 +209,16 @@ impl FanOuts {
             Task::Tell { fan_out, .. } if fan_out.pages == 0 => self.finish(*fan_out, 0).await,
             Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
+            Task::Post { post, .. } => self.sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
             Task::Rebuild { user, .. } => self.sync.readers.rebuild(*user, true).await.map(|_| ()),
-            Task::Sync { user, author, .. } => self.sync.pair(*user, *author).await,
+            Task::Sync { user, author, reacted, .. } => {
+                self.sync.pair(*user, *author).await?;
+                match reacted {
+                    Some(seq) => self.stores.post_views.expire_counts(PostId::new(*author, *seq)).await,
+                    None => Ok(()),
+                }
+            }
         }
     }
 
@@ -337,19 +344,15 @@ impl FanOuts {
     }
 
     /// Updates Redis after a change of an author's posts: removes the author's counters, stores that a deleted post is
-    /// deleted, and stores the head if the author was ever pulled.
+    /// deleted, and stores the head, from which timelines and readers of a pulled author are served.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.sync.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
-            self.stores.post_views.bury(fan_out.key()).await?;
+            self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)]).await?;
         }
-        if !fan_out.modes.is_push_alone() {
-            // Readers of a pulled author read its head.
-            let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-            self.stores.head_views.store_head(author, &head).await?;
-        }
-        Ok(())
+        let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+        self.stores.head_views.store_head(author, &head).await
     }
 }
 

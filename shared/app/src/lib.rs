@@ -26,7 +26,7 @@ mod view_sync;
 
 pub use following::{Follow, Following};
 pub use people::{Callers, Cards, People};
-pub use publishing::{PostDelivery, PostDetails, Publishing, Removal};
+pub use publishing::{Edited, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use stores::Stores;
 pub use view_sync::ViewSync;

@@ -1,4 +1,4 @@
-//! [`Publishing`]: publish, read and delete a post; likes and favorites; the delivery status of a post.
+//! [`Publishing`]: publish, edit and delete a post; likes and favorites; the delivery status of a post.
 //!
 //! The author's head decides the sequence number: [`tidemark_domain::AuthorHead::publish`], inside the transaction of
 //! [`crate::ports::Posts::publish`].
@@ -10,9 +10,9 @@ use tracing::warn;
 use crate::{
     Stores,
     fan_out::{DeliveryStatus, FanOuts},
-    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError},
+    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError, Task},
 };
-use tidemark_domain::{DeliveryState, NewPost, Post, PostId, Reaction, ReactionCounts, UserId};
+use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
 
 /// Use cases of an author's posts. Clones share the stores.
 #[derive(Clone)]
@@ -22,16 +22,15 @@ pub struct Publishing {
     pub fan_outs: FanOuts,
 }
 
-/// A live post as one user sees it.
-#[derive(Debug, Clone)]
-pub struct PostDetails {
-    pub post: Post,
-    pub body: Option<String>,
-    pub read: bool,
-    pub liked: bool,
-    pub favorited: bool,
-    /// Reactions of all users.
-    pub counts: ReactionCounts,
+/// The outcome of a request to edit a post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edited {
+    /// The post has the new title and text, by this request or an earlier one.
+    Stands(Post),
+    /// The post belongs to another author.
+    NotAuthor,
+    /// There is no such live post.
+    Unknown,
 }
 
 /// A post and how far its delivery is.
@@ -73,13 +72,13 @@ impl Publishing {
         Ok(published)
     }
 
-    /// Deletes a post of `caller` and starts its retraction.
-    pub async fn delete(&self, caller: UserId, post: PostId) -> Result<Removal, StoreError> {
-        if post.author != caller {
+    /// Deletes a post of `caller`, or of anybody if `caller` is a moderator, and starts its retraction.
+    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<Removal, StoreError> {
+        if post.author != caller && !moderator {
             let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
             return Ok(if known { Removal::NotAuthor } else { Removal::Unknown });
         }
-        let counts = self.stores.edges.follower_counts(caller).await?;
+        let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
             Deleted::Deleted(post, head) => self.start(FanOut::of(&post, &head)).await,
             Deleted::Already(_) => {}
@@ -96,25 +95,19 @@ impl Publishing {
         }
     }
 
-    /// Returns a live post with its text, from the facts; `None` if it is deleted or unknown.
-    pub async fn post(&self, caller: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
-        let wanted = [id];
-        let (mut posts, body) = futures::try_join!(self.stores.posts.posts(&wanted), self.stores.posts.body(id))?;
-        let Some(post) = posts.remove(&id).filter(|post| !post.deleted) else { return Ok(None) };
-        let readers = &self.fan_outs.sync.readers;
-        let (flags, reactions, counts) = futures::try_join!(
-            readers.flags(caller, id.author),
-            readers.reactions_to(caller, id.author),
-            self.stores.reactions.counts(id)
-        )?;
-        Ok(Some(PostDetails {
-            post,
-            body,
-            read: flags.is_read(id.seq),
-            liked: reactions.liked.contains(id.seq),
-            favorited: reactions.favorited.contains(id.seq),
-            counts,
-        }))
+    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place nor
+    /// its read state changes. Fails if the facts fail, or if neither Redis nor the queue accepts the change.
+    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited, StoreError> {
+        let stores = &self.stores;
+        if id.author != caller {
+            let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
+            return Ok(if live { Edited::NotAuthor } else { Edited::Unknown });
+        }
+        let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
+        // Also if the facts had the text before: an earlier request may have ended before it updated the view.
+        let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))]).await;
+        self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, tries: 0 }]).await?;
+        Ok(Edited::Stands(post))
     }
 
     /// Returns how far the delivery of a post is; `None` if no such post was ever published.
@@ -136,7 +129,7 @@ impl Publishing {
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<bool, StoreError> {
         match self.stores.reactions.react(user, post, reaction, given).await? {
             Reacted::Stands(state) => {
-                self.fan_outs.sync.reaction(user, post.author, &state).await?;
+                self.fan_outs.sync.reaction(user, post, &state).await?;
                 Ok(true)
             }
             Reacted::Unknown => Ok(false),

@@ -10,7 +10,7 @@ use crate::{
     reader::{PairFacts, Readers},
     relations::Relations,
 };
-use tidemark_domain::{Edge, ReactionState, UserId};
+use tidemark_domain::{Edge, PostId, ReactionState, UserId};
 
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
@@ -49,12 +49,25 @@ impl ViewSync {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }
 
-    /// Updates the view of a reader's reactions to one author, and the author's counters.
-    pub async fn reaction(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<bool, StoreError> {
-        let shown = self.readers.stores.reaction_views.change(user, author, state);
-        // Both updates run, even if one fails.
-        let (shown, forgotten) = futures::join!(shown, self.relations.forget_counters(author, Some(user)));
-        self.or_enqueue(shown.and(forgotten), || vec![Task::sync(user, author)]).await
+    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters.
+    pub async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<bool, StoreError> {
+        let stores = &self.readers.stores;
+        // All updates run, even if one fails.
+        let (shown, forgotten, expired) = futures::join!(
+            stores.reaction_views.change(user, post.author, state),
+            self.relations.forget_counters(post.author, Some(user)),
+            stores.post_views.expire_counts(post)
+        );
+        let task = || Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 };
+        self.or_enqueue(shown.and(forgotten).and(expired), || vec![task()]).await
+    }
+
+    /// Updates the view of a post from the facts. May be repeated after an error.
+    pub async fn post(&self, id: PostId) -> Result<(), StoreError> {
+        let stores = &self.readers.stores;
+        let found = stores.posts.with_texts(&[id]).await?.remove(&id);
+        let stored: Vec<_> = found.into_iter().map(|(post, text)| (post.into(), Some(text))).collect();
+        stores.post_views.remember(&stored).await
     }
 
     /// Updates all views of one pair from the current facts. May be repeated after an error.
@@ -74,7 +87,12 @@ impl ViewSync {
         self.readers.sync_edges(user, edges).await
     }
 
-    async fn or_enqueue(&self, shown: Result<(), StoreError>, tasks: impl FnOnce() -> Vec<Task>) -> Result<bool, StoreError> {
+    /// Leaves tasks to a worker if an update of views has failed. Returns whether it had not.
+    pub(crate) async fn or_enqueue(
+        &self,
+        shown: Result<(), StoreError>,
+        tasks: impl FnOnce() -> Vec<Task>,
+    ) -> Result<bool, StoreError> {
         let Err(error) = shown else { return Ok(true) };
         self.later.instead(&error, &tasks()).await?;
         Ok(false)

@@ -202,6 +202,12 @@ impl AuthorState {
         self.index(seq).is_some_and(|i| !self.read.get(i) && !self.deleted.get(i)) && self.is_delivered(seq)
     }
 
+    /// Returns whether the post will not count as unread once it is delivered: it is read, deleted, or from before the
+    /// follow.
+    pub fn is_settled(&self, seq: Seq) -> bool {
+        self.index(seq).is_none_or(|i| self.read.get(i) || self.deleted.get(i))
+    }
+
     /// Returns whether the feed shows the post: delivered, above the floor, not deleted.
     pub fn shows(&self, seq: Seq) -> bool {
         seq > self.floor && self.is_delivered(seq) && !self.index(seq).is_some_and(|i| self.deleted.get(i))

@@ -75,6 +75,9 @@ impl AuthorHead {
             id: PostId::new(new.author, seq),
             title: new.title.clone(),
             created_at: at,
+            revision: 1,
+            edited_at: None,
+            weight: new.weight,
             deleted: false,
             archived: false,
             delivery: Delivery::planned(mode, followers, at),
@@ -143,7 +146,7 @@ mod tests {
     #[test]
     fn a_post_is_never_earlier_than_the_previous_one_and_no_number_follows_the_last() {
         let author = UserId::MIN;
-        let new = NewPost { author, title: "x".to_owned(), body: None };
+        let new = NewPost::titled(author, "x");
         let (first, head) = AuthorHead::default().publish(&new, 2_500, 10_000, Timestamp::from_ms(50)).unwrap();
         let (second, head) = head.publish(&new, 2_500, 10_000, Timestamp::from_ms(40)).unwrap();
         assert_eq!((first.id.seq, second.id.seq, second.created_at, second.delivery.pages), (1, 2, Timestamp::from_ms(50), 3));
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_deletion_lowers_the_counts_and_cancels_the_delivery() {
-        let new = NewPost { author: UserId::MIN, title: "x".to_owned(), body: None };
+        let new = NewPost::titled(UserId::MIN, "x");
         let (mut post, mut head) = AuthorHead::default().publish(&new, 10, 10_000, Timestamp::from_ms(50)).unwrap();
         head.delete(&mut post, 1_500);
         assert_eq!((head.posts, head.deletions(), post.title.as_str()), (0, 1, ""));

@@ -152,13 +152,18 @@ impl ReadState {
     }
 }
 
-/// A post and its fan-out. The body is a separate fact.
+/// A post and its fan-out. Its [text](PostText) is a separate fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
     pub id: PostId,
     /// 1 to 200 characters.
     pub title: String,
     pub created_at: Timestamp,
+    /// 1 when it is published. Every edit raises it by one.
+    pub revision: u32,
+    pub edited_at: Option<Timestamp>,
+    /// From -100 to 100. It moves the post in ranked feeds.
+    pub weight: i8,
     /// Whether only the tombstone is left.
     pub deleted: bool,
     /// The post was migrated after its author had published something later. It keeps its time, is listed under its
@@ -187,6 +192,8 @@ pub struct PostSummary {
     /// 1 to 200 characters; empty if the post is deleted.
     pub title: String,
     pub created_at: Timestamp,
+    /// The revision of the title.
+    pub revision: u32,
     /// Whether only the tombstone is left.
     pub deleted: bool,
 }
@@ -198,9 +205,17 @@ impl PostSummary {
     }
 }
 
+impl PostSummary {
+    /// Returns what remains of a deleted post.
+    pub fn tombstone(post: FeedKey) -> Self {
+        Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, deleted: true }
+    }
+}
+
 impl From<Post> for PostSummary {
     fn from(post: Post) -> Self {
-        Self { id: post.id, title: post.title, created_at: post.created_at, deleted: post.deleted }
+        let Post { id, title, created_at, revision, deleted, .. } = post;
+        Self { id, title, created_at, revision, deleted }
     }
 }
 
@@ -210,8 +225,25 @@ pub struct NewPost {
     pub author: UserId,
     /// 1 to 200 characters.
     pub title: String,
+    pub text: PostText,
+    /// From -100 to 100.
+    pub weight: i8,
+}
+
+impl NewPost {
+    /// A post with nothing but a title.
+    pub fn titled(author: UserId, title: &str) -> Self {
+        Self { author, title: title.to_owned(), text: PostText::default(), weight: 0 }
+    }
+}
+
+/// The part of a post that lists leave out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PostText {
     /// At most 64 KiB.
     pub body: Option<String>,
+    /// A JSON object as text, for the application. At most 4 KiB.
+    pub data: Option<String>,
 }
 
 /// How a post reaches its readers.

@@ -10,11 +10,16 @@
 //! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
-//! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 3 s; 90 s if replicas are read | apply, forget_counters | |
-//! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember, bury | posts |
+//! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
+//! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
+//! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
+//! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; 2 s after a reaction | count | reaction counts |
+//! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
+//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version and [bitmap of posts](super::notices) | 24 h | store, replace | read facts |
+//! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, replace | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |
 //! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
@@ -48,7 +53,12 @@ pub enum View {
     Head(UserId),
     /// The user's card and its lease.
     Card(UserId),
+    /// The user's marks of an author whom the user does not follow, and their lease.
+    Marks(UserId, UserId),
     Summary(PostId),
+    Text(PostId),
+    /// The post's reaction counts and their lease.
+    Counts(PostId),
     /// The platform's head and its lease.
     Platform(Platform),
     /// The user's read state on the platform, and its lease.
@@ -66,6 +76,7 @@ pub enum Owner {
     Post(PostId),
     Platform(Platform),
     NoticeReads(UserId, Platform),
+    Marks(UserId, UserId),
     /// A notice in a revision.
     Title(NoticeId, u64),
     /// None: the key has a known form, but the bucket is not that of its user.
@@ -92,8 +103,9 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long Redis remembers that a user has changed an edge. It is longer than a first page stays in memory.
-pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(3);
+/// How long Redis remembers that a user has changed an edge or reacted. It is longer than a first page stays in memory,
+/// and than counts from before the reaction are used.
+pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
 /// its response is not used. So no response is more stale than that.
@@ -106,6 +118,12 @@ pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 
 /// How long a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// How long reaction counts are kept.
+pub(crate) const COUNTS_LIFETIME: Duration = Duration::from_secs(10 * 60);
+
+/// How long reaction counts are used after a reaction. It is shorter than `CHANGED_LIFETIME`.
+pub(crate) const CHANGED_COUNTS_LIFETIME: Duration = Duration::from_secs(2);
 
 pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
 
@@ -140,6 +158,17 @@ pub fn post(post: PostId) -> String {
     format!("{{{}}}:p:{post}", post.author.bucket())
 }
 
+/// The text of a post.
+pub fn text(post: PostId) -> String {
+    format!("{{{}}}:b:{post}", post.author.bucket())
+}
+
+/// The reaction counts of a post and the lease for storing them.
+pub fn counts(post: PostId) -> [String; 2] {
+    let key = format!("{{{}}}:q:{post}", post.author.bucket());
+    [key.clone(), format!("{key}:lease")]
+}
+
 /// A relation list, its departures, and the lease for filling it.
 pub fn list(list: List) -> [String; 3] {
     let key = match list {
@@ -165,6 +194,12 @@ pub fn card(user: UserId) -> [String; 2] {
 pub fn identity(claim: &str) -> String {
     let hash: String = Sha256::digest(claim).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("{{{hash}}}:i")
+}
+
+/// A user's marks of an author whom the user does not follow, and the lease for storing them.
+pub fn marks(user: UserId, author: UserId) -> [String; 2] {
+    let key = format!("{{{}}}:m:{user}:{author}", user.bucket());
+    [key.clone(), format!("{key}:lease")]
 }
 
 /// The note that a user has recently changed an edge or a reaction.
@@ -226,6 +261,9 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Head(author) => vec![(head(*author), KeyType::String)],
         View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Summary(id) => vec![(post(*id), KeyType::String)],
+        View::Marks(user, author) => marks(*user, *author).map(|key| (key, KeyType::String)).to_vec(),
+        View::Text(id) => vec![(text(*id), KeyType::String)],
+        View::Counts(id) => counts(*id).map(|key| (key, KeyType::String)).to_vec(),
         View::Platform(platform) => record_keys(NoticeRecord::Head(*platform)),
         View::NoticeReads(user, platform) => record_keys(NoticeRecord::Reads(*user, *platform)),
         View::Title(notice, revision) => vec![(notice_title(*notice, *revision), KeyType::String)],
@@ -243,7 +281,7 @@ pub fn of_user(user: UserId) -> Vec<View> {
 pub fn of_post(id: PostId) -> Vec<View> {
     let progress = |kind| [pages_done(kind, id), handled(kind, id)].map(View::Key);
     let progress = [FanOutKind::Deliver, FanOutKind::Retract].into_iter().flat_map(progress);
-    std::iter::once(View::Summary(id)).chain(progress).collect()
+    [View::Summary(id), View::Text(id), View::Counts(id)].into_iter().chain(progress).collect()
 }
 
 /// The owner of a key; `None` if the key has none of these forms.
@@ -267,7 +305,14 @@ pub fn owner(key: &str) -> Option<Owner> {
             let (user, platform) = (user.parse().ok()?, platform.parse().ok()?);
             Some(in_bucket(user, Owner::NoticeReads(user, platform)))
         }
-        "p" => rest.parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post))),
+        "m" => {
+            let (user, author) = rest.strip_suffix(":lease").unwrap_or(rest).split_once(':')?;
+            let (user, author) = (user.parse().ok()?, author.parse().ok()?);
+            Some(in_bucket(user, Owner::Marks(user, author)))
+        }
+        "p" | "b" | "q" => {
+            rest.strip_suffix(":lease").unwrap_or(rest).parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post)))
+        }
         "pages" | "handled" => tag.parse().ok().map(Owner::Post),
         _ => None,
     }
@@ -308,6 +353,8 @@ mod tests {
         assert_eq!(head(user), "{831}:h:1042");
         assert_eq!(reactions(user), "{831}:x:1042");
         assert_eq!(super::post(post), "{831}:p:1042-7");
+        assert_eq!(text(post), "{831}:b:1042-7");
+        assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease"]);
         assert_eq!(
             list(List::Following(user)),
             ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]
@@ -332,10 +379,11 @@ mod tests {
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
         assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 15]);
-        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 5]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 8]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);
+        assert_eq!(of(vec![View::Marks(user, UserId::MIN)]), vec![Some(Owner::Marks(user, UserId::MIN)); 2]);
         assert_eq!(of(vec![View::Title(notice, 12)]), [Some(Owner::Title(notice, 12))]);
         for stray in [
             "{830}:r:1042",

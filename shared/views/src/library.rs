@@ -25,12 +25,13 @@ pub(crate) enum Function {
     Open,
     Lease,
     Remember,
+    Count,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -49,6 +50,7 @@ impl Function {
         Self::Open,
         Self::Lease,
         Self::Remember,
+        Self::Count,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -72,6 +74,7 @@ impl Function {
             Self::Open => ("open", include_str!("lua/open.lua")),
             Self::Lease => ("lease", include_str!("lua/lease.lua")),
             Self::Remember => ("remember", include_str!("lua/remember.lua")),
+            Self::Count => ("count", include_str!("lua/count.lua")),
         }
     }
 

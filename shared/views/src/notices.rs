@@ -107,7 +107,7 @@ pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
     PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest).ok()
 }
 
-fn encode_reads(read: &SeqSet) -> Vec<u8> {
+pub(crate) fn encode_reads(read: &SeqSet) -> Vec<u8> {
     let (first, last) = read.bounds().unwrap_or_default();
     let (base, roaring) = (first / 8, read.to_bytes());
     if last / 8 - base >= roaring.len() as u64 {

@@ -3,18 +3,23 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Age, Epoch};
-use tidemark_app::ports::{KnownPage, KnownReactions, PostViews, StoreError};
-use tidemark_domain::{FeedKey, PostId, PostSummary, Timestamp, UserId};
+use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts, PostViews, StoreError};
+use tidemark_domain::{
+    AuthorHead, PostId, PostSummary, PostText, ReactionCounts, ReaderState, Timestamp, UserId, reader_state::META_FIELD,
+};
 
-use super::{keys, library::Function, people, reactions};
+use super::{heads, keys, library::Function, notices::decode_reads, people, reactions, readers::token_arg, record};
 use crate::connection::{Redis, fcall, ms};
 
-/// The first byte of a summary: a live or a deleted post. Six bytes of time (ms, big-endian) and the title in UTF-8
-/// follow.
+/// The first byte of a summary: a live post as it was published, a deleted post, or an edited post. Six bytes of time
+/// (ms, big-endian) follow, then the revision of an edited post (little-endian), and the title in UTF-8. The script
+/// `remember` reads it too.
 const LIVE: u8 = 0;
 const DELETED: u8 = 1;
+const EDITED: u8 = 2;
 
 #[async_trait]
 impl PostViews for Redis {
@@ -27,19 +32,35 @@ impl PostViews for Redis {
         Ok(known(posts, values))
     }
 
-    async fn page(&self, reader: UserId, posts: &[PostId], cards: bool) -> Result<KnownPage, StoreError> {
+    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError> {
         if posts.is_empty() {
             return Ok(KnownPage::default());
         }
         let mut authors: Vec<UserId> = posts.iter().map(|post| post.author).collect();
         authors.sort_unstable();
         authors.dedup();
-        let named = if cards { authors.as_slice() } else { &[] };
-        let keys = [post_keys(posts), people::card_keys(named)].concat();
-        let own = Some(reactions::ask(reader, &authors));
-        let (mut values, states) = self.strings_and("page", &keys, Age::MomentOld, own).await?;
+        let named = if parts.cards { authors.as_slice() } else { &[] };
+        let mut keys = [post_keys(posts), people::card_keys(named)].concat();
+        if parts.texts {
+            keys.extend(posts.iter().map(|&post| keys::text(post)));
+            keys.extend(posts.iter().map(|&post| keys::counts(post)[0].clone()));
+        }
+        // An author sees an own edit at once, so such a page does not come from a replica.
+        let age = if authors.contains(&reader) { Age::Now } else { Age::MomentOld };
+        let (mut values, states) = self.strings_and("page", &keys, age, Some(reactions::ask(reader, &authors))).await?;
+        let mut bodies = values.split_off(posts.len() + named.len()).into_iter();
         let cards = people::known(named, values.split_off(posts.len()));
         let summaries = known(posts, values);
+        let text = |(id, value): (&PostId, Option<(Vec<u8>, Epoch)>)| {
+            let (value, epoch) = value?;
+            Some((*id, decode_text(summaries.get(id)?.revision, epoch.current(&value)?)?))
+        };
+        let texts = posts.iter().zip(bodies.by_ref().take(posts.len())).filter_map(text).collect();
+        let count = |(id, value): (&PostId, Option<(Vec<u8>, Epoch)>)| {
+            let (value, epoch) = value?;
+            Some((*id, decode_counts(epoch.current(&value)?)?))
+        };
+        let counts = posts.iter().zip(bodies).filter_map(count).collect();
         let reactions = match states {
             None => KnownReactions::default(),
             Some((states, epoch)) => {
@@ -48,18 +69,108 @@ impl PostViews for Redis {
                 reactions::known(&authors, &states, epoch)
             }
         };
-        Ok(KnownPage { summaries, reactions, cards })
+        Ok(KnownPage { summaries, reactions, cards, texts, counts })
     }
 
-    async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError> {
-        let commands = posts.iter().map(|post| remember(post, false)).collect();
-        self.each::<Value>("remember", commands).await.map(|_| ())
+    async fn post(&self, reader: UserId, id: PostId, post: bool) -> Result<(KnownPost, KnownReader), StoreError> {
+        let mut commands = of_reader(reader, id.author).to_vec();
+        if post {
+            let [counts, _] = keys::counts(id);
+            let [card, _] = keys::card(id.author);
+            commands.extend([keys::post(id), keys::text(id), counts, card].map(Cmd::get));
+        }
+        let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
+        let records = answers.split_off(READER_COMMANDS);
+        let mut records = records.into_iter().map(|(value, epoch)| {
+            let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
+            epoch.current(&value?).map(<[u8]>::to_vec)
+        });
+        let mut next = || records.next().flatten();
+        let (summary, text, counts, card) = (next(), next(), next(), next());
+        let summary = summary.and_then(|summary| decode(id, &summary));
+        let text = text.zip(summary.as_ref()).and_then(|(text, summary)| decode_text(summary.revision, &text));
+        let counts = counts.and_then(|counts| decode_counts(&counts));
+        let card = card.and_then(|card| people::decode(&card)).map(|card| card.card);
+        Ok((KnownPost { summary, text, counts, card }, known_reader(id.author, answers)?))
     }
 
-    async fn bury(&self, post: FeedKey) -> Result<(), StoreError> {
-        let tombstone = PostSummary { id: post.post, title: String::new(), created_at: post.at, deleted: true };
-        self.query::<u8>("bury", remember(&tombstone, true)).await.map(drop)
+    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError> {
+        let mut commands = of_reader(reader, author).to_vec();
+        commands.push(Cmd::get(keys::head(author)));
+        let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
+        let head = answers.pop().and_then(|(value, epoch)| {
+            let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
+            heads::decode(epoch.current(&value?)?)
+        });
+        Ok((head, known_reader(author, answers)?))
     }
+
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)]) -> Result<(), StoreError> {
+        let call = |(post, text): &(PostSummary, Option<PostText>)| {
+            let text = text.as_ref().map(|text| encode_text(post.revision, text)).unwrap_or_default();
+            let args = [encode(post).into(), text.into(), ms(keys::POST_LIFETIME)];
+            fcall(Function::Remember, &[keys::post(post.id), keys::text(post.id)], &args)
+        };
+        self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(|_| ())
+    }
+
+    async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
+        let [_, lease] = keys::counts(post);
+        let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
+        self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
+    }
+
+    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError> {
+        let ReactionCounts { likes, favorites } = counts.counts;
+        let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
+        let lifetimes = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME)];
+        let [long, short] = lifetimes;
+        let args = [token_arg(token), counts.version.into(), record.into(), long, short];
+        self.call::<u8>(Function::Count, &keys::counts(post), &args).await.map(drop)
+    }
+
+    async fn expire_counts(&self, post: PostId) -> Result<(), StoreError> {
+        let [counts, lease] = keys::counts(post);
+        let short = keys::CHANGED_COUNTS_LIFETIME.as_millis() as u64;
+        let expire = redis::cmd("PEXPIRE").arg(counts).arg(short).arg("LT").clone();
+        self.each::<Value>("expire_counts", vec![Cmd::del(lease), expire]).await.map(drop)
+    }
+}
+
+/// The number of commands of [`of_reader`].
+const READER_COMMANDS: usize = 4;
+
+/// The commands that read what Redis knows of a reader and an author. [`known_reader`] decodes the responses.
+fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
+    let state = redis::cmd("HMGET").arg(keys::reader_state(reader)).arg(META_FIELD).arg(author.get()).clone();
+    let [marks, _] = keys::marks(reader, author);
+    [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
+}
+
+/// A state or reactions that cannot be read count as unknown and come from the facts.
+fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
+    let damaged = |_| StoreError::DamagedView { detail: "a reader's records".to_owned() };
+    let mut known = KnownReader::default();
+    let mut answers = answers.into_iter();
+    if let Some((value, epoch)) = answers.next() {
+        let values: [Option<Vec<u8>>; 2] = redis::from_redis_value(value).map_err(damaged)?;
+        let names = [META_FIELD.as_bytes().to_vec(), author.to_string().into_bytes()];
+        let fields = names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
+        let state = ReaderState::decode(fields).ok().flatten().filter(|state| state.meta.epoch == epoch.as_bytes());
+        known.state = state.map(|mut state| state.authors.remove(&author));
+    }
+    if let Some((value, epoch)) = answers.next() {
+        let values: Vec<Option<Vec<u8>>> = redis::from_redis_value(value).map_err(damaged)?;
+        known.reactions = reactions::known(&[author], &values, epoch);
+    }
+    if let Some((value, _)) = answers.next() {
+        known.changed_lately = redis::from_redis_value(value).map_err(damaged)?;
+    }
+    if let Some((value, epoch)) = answers.next() {
+        let record: Option<Vec<u8>> = redis::from_redis_value(value).map_err(damaged)?;
+        known.marks = record.and_then(|record| decode_reads(epoch.current(&record)?));
+    }
+    Ok(known)
 }
 
 fn post_keys(posts: &[PostId]) -> Vec<String> {
@@ -75,28 +186,62 @@ fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<Pos
         .collect()
 }
 
-fn remember(post: &PostSummary, over_anything: bool) -> Cmd {
-    let args = [encode(post).into(), ms(keys::POST_LIFETIME), u64::from(over_anything).into()];
-    fcall(Function::Remember, &[keys::post(post.id)], &args)
-}
-
 fn encode(post: &PostSummary) -> Vec<u8> {
-    let mut bytes = vec![if post.deleted { DELETED } else { LIVE }];
+    let kind = match post.revision {
+        _ if post.deleted => DELETED,
+        0..=1 => LIVE,
+        _ => EDITED,
+    };
+    let mut bytes = vec![kind];
     bytes.extend_from_slice(&post.created_at.ms().to_be_bytes()[2..]);
+    if kind == EDITED {
+        bytes.extend_from_slice(&post.revision.to_le_bytes());
+    }
     bytes.extend_from_slice(post.title.as_bytes());
     bytes
 }
 
 pub fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
     let (&kind, rest) = bytes.split_first()?;
-    let (at, title) = rest.split_first_chunk::<6>()?;
-    let deleted = match kind {
-        LIVE => false,
-        DELETED => true,
+    let (at, rest) = rest.split_first_chunk::<6>()?;
+    let (revision, title) = match kind {
+        LIVE | DELETED => (1, rest),
+        EDITED => {
+            let (revision, title) = rest.split_first_chunk()?;
+            (u32::from_le_bytes(*revision), title)
+        }
         _ => return None,
     };
     let created_at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
-    Some(PostSummary { id, title: String::from_utf8(title.to_vec()).ok()?, created_at, deleted })
+    Some(PostSummary { id, title: String::from_utf8(title.to_vec()).ok()?, created_at, revision, deleted: kind == DELETED })
+}
+
+/// The revision, the body after its length plus one, and the data. An absent body has the length 0, and absent data is
+/// empty.
+fn encode_text(revision: u32, text: &PostText) -> Vec<u8> {
+    let mut bytes = revision.to_le_bytes().to_vec();
+    let body = text.body.as_deref();
+    bytes.extend(body.map_or(0, |body| body.len() + 1).encode_var_vec());
+    bytes.extend_from_slice(body.unwrap_or_default().as_bytes());
+    bytes.extend_from_slice(text.data.as_deref().unwrap_or_default().as_bytes());
+    bytes
+}
+
+/// Returns `None` if the text is of another revision, or cannot be read.
+fn decode_text(revision: u32, bytes: &[u8]) -> Option<PostText> {
+    let rest = bytes.strip_prefix(&revision.to_le_bytes())?;
+    let (length, at) = usize::decode_var(rest)?;
+    let (body, data) = rest[at..].split_at_checked(length.saturating_sub(1))?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let (body, data) = (text(body)?, text(data)?);
+    Some(PostText { body: (length > 0).then_some(body), data: Some(data).filter(|data| !data.is_empty()) })
+}
+
+fn decode_counts(bytes: &[u8]) -> Option<ReactionCounts> {
+    let (_, rest) = record::version(bytes)?;
+    let (likes, at) = u64::decode_var(rest)?;
+    let (favorites, _) = u64::decode_var(&rest[at..])?;
+    Some(ReactionCounts { likes, favorites })
 }
 
 #[cfg(test)]
@@ -106,13 +251,28 @@ mod tests {
     #[test]
     fn summaries_round_trip_and_damaged_summaries_are_unknown() {
         let id: PostId = "7-3".parse().unwrap();
-        for (title, deleted) in [("Grüße", false), ("", true)] {
-            let post = PostSummary { id, title: title.to_owned(), created_at: Timestamp::from_ms(1_700_000_000_123), deleted };
+        for (title, revision, deleted) in [("Grüße", 1, false), ("Grüße", 70_000, false), ("", 1, true)] {
+            let created_at = Timestamp::from_ms(1_700_000_000_123);
+            let post = PostSummary { id, title: title.to_owned(), created_at, revision, deleted };
             assert_eq!(decode(id, &encode(&post)), Some(post));
         }
         assert_eq!(decode(id, b""), None);
         assert_eq!(decode(id, b"\x00abc"), None);
         assert_eq!(decode(id, b"\x02abcdefg"), None);
+        assert_eq!(decode(id, b"\x03abcdefghijk"), None);
         assert_eq!(decode(id, b"\x00abcdef\xff"), None);
+    }
+
+    #[test]
+    fn texts_round_trip_and_count_only_in_their_revision() {
+        for (body, data) in [(None, None), (Some(""), None), (Some("Grüße"), Some("{}")), (None, Some("{\"a\":1}"))] {
+            let text = PostText { body: body.map(str::to_owned), data: data.map(str::to_owned) };
+            let bytes = encode_text(7, &text);
+            assert_eq!(decode_text(7, &bytes), Some(text));
+            assert_eq!(decode_text(8, &bytes), None);
+        }
+        for damaged in [&b""[..], b"\x07\0\0\0", b"\x07\0\0\0\x09abc", b"\x07\0\0\0\x02\xff"] {
+            assert_eq!(decode_text(7, damaged), None);
+        }
     }
 }

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use redis_link::{Age, Bundle, Epoch};
 use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, Modes, ReaderState, Timestamp, UserId,
+    AuthorState, Edge, FeedKey, Modes, ReadState, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
 };
 
-use super::{keys, library::Function};
+use super::{keys, library::Function, notices::encode_reads, record};
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
 /// Users in one script call. A call has a fixed cost of about 2 µs, so more users gain little and delay other readers.
@@ -127,6 +127,22 @@ impl ReaderViews for Redis {
         self.call::<Option<i64>>(Function::Drop, &user_keys(tombstone.user), &args).await.map(|_| ())
     }
 
+    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError> {
+        let [_, lease] = keys::marks(user, author);
+        let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
+        self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
+    }
+
+    async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError> {
+        let args = [token_arg(token), marks_record(reads), ms(keys::NOTICE_READS_LIFETIME)];
+        self.call::<u8>(Function::Store, &keys::marks(user, author), &args).await.map(drop)
+    }
+
+    async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError> {
+        let args = [u64::from(reads.version).into(), marks_record(reads), ms(keys::NOTICE_READS_LIFETIME)];
+        self.call::<u8>(Function::Replace, &keys::marks(user, author), &args).await.map(drop)
+    }
+
     async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError> {
         let args = [
             now.ms().into(),
@@ -190,6 +206,10 @@ impl Redis {
 /// State and feed: the keys of one user in every script.
 fn user_keys(user: UserId) -> [String; 2] {
     [keys::reader_state(user), keys::feed(user)]
+}
+
+fn marks_record(reads: &ReadState) -> Arg {
+    [record::start(reads.version.into()), encode_reads(&reads.read)].concat().into()
 }
 
 /// The part of `all` for the call with number `call`; empty past the end.

@@ -98,8 +98,7 @@ impl RelationViews for Redis {
     }
 
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
-        // The note is needed only where counters are read from replicas.
-        let note = changed_by.filter(|_| self.reads_replicas()).map(|by| self.note_change(by));
+        let note = changed_by.map(|by| self.note_change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
         self.each::<Value>("forget_counters", commands).await.map(|_| ())
     }

@@ -11,7 +11,7 @@ use super::{Damage, Scene};
 
 /// Publishes a post. The function dies after the transaction.
 async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut) {
-    let new = NewPost { author: scene.author(), title: "cut off".to_owned(), body: None };
+    let new = NewPost::titled(scene.author(), "cut off");
     let published = scene.app.stores.posts.publish(&new, followers, None, scene.app.stores.clock.now()).await.unwrap();
     let Published::Created(post, head) = published else { panic!("{published:?}") };
     let fan_out = FanOut::of(&post, &head);

@@ -41,7 +41,7 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         let pair = |scene: &Scene| (scene.reader(), scene.author());
         let of = |scene: &Scene| (scene.reader(), scene.author(), scene.platform());
         let orphan = {
-            let new = NewPost { author: pending.author(), title: "cut off".to_owned(), body: None };
+            let new = NewPost::titled(pending.author(), "cut off");
             let published = pending.app.stores.posts.publish(&new, 2, None, pending.app.stores.clock.now()).await.unwrap();
             let Published::Created(post, _) = published else { panic!() };
             post.id

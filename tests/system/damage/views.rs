@@ -31,7 +31,7 @@ async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
         Some(post) => post.created_at,
         None => scene.app.stores.clock.now(),
     };
-    let summary = PostSummary { id: post, title: title.to_owned(), created_at, deleted: false };
+    let summary = PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, deleted: false };
     scene.app.readers.stores.post_views.remember(&[summary]).await.unwrap();
 }
 

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, Reaction,
-    ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, Timestamp, UserId,
+    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, PostText,
+    Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, SeqSet, Timestamp, UserId,
 };
 
 pub use crate::error::{Source, Store, StoreError};
@@ -136,8 +136,11 @@ pub trait Posts: Send + Sync {
     async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError>;
     /// Returns these posts, tombstones included. Unknown posts are left out.
     async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError>;
-    /// Returns the body of a live post.
-    async fn body(&self, post: PostId) -> Result<Option<String>, StoreError>;
+    /// Returns these posts, tombstones included, each with the text of the same revision. Unknown posts are left out.
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, PostText)>, StoreError>;
+    /// Replaces title and text of a live post: post and body in one transaction. Writes nothing if they are equal.
+    /// Returns the post after it; `None` if there is no such live post.
+    async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError>;
     /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
     /// included.
     async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError>;
@@ -187,7 +190,7 @@ pub trait Reactions: Send + Sync {
     /// transaction. May be repeated.
     async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError>;
     /// Returns the exact counts of one post.
-    async fn counts(&self, post: PostId) -> Result<ReactionCounts, StoreError>;
+    async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError>;
     /// Returns the exact counts of all posts of an author, deleted ones included.
     async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError>;
 }
@@ -250,6 +253,9 @@ pub enum Task {
     Sync {
         user: UserId,
         author: UserId,
+        /// The post whose counts changed, after a reaction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reacted: Option<Seq>,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
@@ -262,6 +268,12 @@ pub enum Task {
     /// A changed profile did not reach its view: replace the user's card.
     Card {
         user: UserId,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// An edit did not reach its view: store the post and its text.
+    Post {
+        post: PostId,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
@@ -287,7 +299,7 @@ fn is_zero(tries: &u8) -> bool {
 impl Task {
     /// Creates the task that updates all views of one pair.
     pub fn sync(user: UserId, author: UserId) -> Self {
-        Self::Sync { user, author, tries: 0 }
+        Self::Sync { user, author, reacted: None, tries: 0 }
     }
 
     /// Creates the tasks that update a view after changes of read states. Many changes become one rebuild: it costs
@@ -308,6 +320,7 @@ impl Task {
         | Self::Sync { tries, .. }
         | Self::Rebuild { tries, .. }
         | Self::Card { tries, .. }
+        | Self::Post { tries, .. }
         | Self::Notices { tries, .. }) = &mut task;
         *tries = tries.saturating_add(1);
         let tries = *tries;
@@ -318,8 +331,13 @@ impl Task {
     /// delivery status of the post shows that it is in progress.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Card { .. } | Self::Notices { .. } => true,
             Self::Batch { .. } | Self::List { .. } => false,
+            Self::Tell { .. }
+            | Self::Sync { .. }
+            | Self::Rebuild { .. }
+            | Self::Card { .. }
+            | Self::Post { .. }
+            | Self::Notices { .. } => true,
         }
     }
 
@@ -330,6 +348,7 @@ impl Task {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
                 fan_out.post.author.to_string()
             }
+            Self::Post { post, .. } => post.author.to_string(),
             Self::Sync { user, .. }
             | Self::Rebuild { user, .. }
             | Self::Card { user, .. }
@@ -449,6 +468,12 @@ pub trait ReaderViews: Send + Sync {
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError>;
     /// Removes an unfollowed author: state, counts and entries.
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
+    /// Takes the lease for storing the marks of an author whom the user does not follow.
+    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError>;
+    /// Stores marks that were read from the facts, if the caller still has the lease. A mark takes it away.
+    async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError>;
+    /// Replaces marks with a later version. Missing ones stay missing.
+    async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError>;
     /// Extends the lifetimes of a view after a read. Removes entries below the cap and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError>;
     /// Adds a post to the views of these users, with its author's modes after it. Returns how many users have a view
@@ -477,6 +502,15 @@ pub struct KnownReactions {
     pub token: Option<u64>,
 }
 
+/// The parts of a page that are read only if they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PageParts {
+    /// The cards of the authors.
+    pub cards: bool,
+    /// Texts and reaction counts.
+    pub texts: bool,
+}
+
 /// What Redis knows for a page.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPage {
@@ -485,20 +519,64 @@ pub struct KnownPage {
     pub reactions: KnownReactions,
     /// The cards of the authors; `None` for an author who has no profile.
     pub cards: HashMap<UserId, Option<Card>>,
+    /// Texts in the revisions of the summaries.
+    pub texts: HashMap<PostId, PostText>,
+    pub counts: HashMap<PostId, ReactionCounts>,
 }
 
-/// Summaries of posts, so that a page reads no facts.
+/// What Redis knows of one post.
+#[derive(Debug, Clone, Default)]
+pub struct KnownPost {
+    pub summary: Option<PostSummary>,
+    /// The text in the revision of the summary.
+    pub text: Option<PostText>,
+    pub counts: Option<ReactionCounts>,
+    /// The author's card, if it is known that there is one or none.
+    pub card: Option<Option<Card>>,
+}
+
+/// What Redis knows of one reader and one author.
+#[derive(Debug, Clone, Default)]
+pub struct KnownReader {
+    /// The state of the author in the reader's view, if there is a view; `None` within if the view has no such author.
+    pub state: Option<Option<AuthorState>>,
+    /// The reader's reactions to the author's posts.
+    pub reactions: KnownReactions,
+    /// The posts that the reader has marked read, if it is known that the reader does not follow the author.
+    pub marks: Option<SeqSet>,
+    /// Whether the reader has followed, unfollowed or reacted within the last seconds.
+    pub changed_lately: bool,
+}
+
+/// Reaction counts of a post with a version, which grows with every change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CountsVersion {
+    pub version: u64,
+    pub counts: ReactionCounts,
+}
+
+/// Posts, so that a page reads no facts.
 #[async_trait]
 pub trait PostViews: Send + Sync {
     /// Returns the known summaries, those of deleted posts included.
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
-    /// Returns what Redis knows for a page, in one round trip. Cards are left out unless `cards` is set.
-    async fn page(&self, reader: UserId, posts: &[PostId], cards: bool) -> Result<KnownPage, StoreError>;
-    /// Stores summaries that were read from the facts, unless Redis has one: it may say that the post was deleted after
-    /// the read.
-    async fn remember(&self, posts: &[PostSummary]) -> Result<(), StoreError>;
-    /// Stores that a post is deleted. Replaces any summary.
-    async fn bury(&self, post: FeedKey) -> Result<(), StoreError>;
+    /// Returns what Redis knows for a page, in one round trip.
+    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError>;
+    /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip. Without `post` it
+    /// reads only the reader's part.
+    async fn post(&self, reader: UserId, id: PostId, post: bool) -> Result<(KnownPost, KnownReader), StoreError>;
+    /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
+    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError>;
+    /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
+    /// revision or knows that the post is deleted.
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)]) -> Result<(), StoreError>;
+    /// Takes the lease for storing the counts of a post. A reaction takes it away.
+    async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError>;
+    /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored
+    /// for two seconds only.
+    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
+    /// Notes a change of a post's counts: those in Redis are used for two more seconds at most.
+    async fn expire_counts(&self, post: PostId) -> Result<(), StoreError>;
 }
 
 /// Readers' reactions by author, so that a page reads no facts.

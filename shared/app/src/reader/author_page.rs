@@ -1,8 +1,33 @@
-//! Pages of one author's posts with a reader's flags, from the facts.
+//! Pages of one author's posts with a reader's flags.
+//!
+//! A timeline follows from the author's head: its posts are the numbers up to the latest one that are not deleted. So the
+//! head, which Redis keeps, is the whole index, and the page needs only the summaries of its posts.
 
-use super::{FeedItem, Readers, Status};
-use crate::error::StoreError;
-use tidemark_domain::{Post, Seq, UserId};
+use std::collections::HashMap;
+
+use futures::FutureExt;
+use tidemark_domain::{AuthorHead, Card, Post, PostId, PostSummary, Seq, UserId};
+use tracing::warn;
+
+use super::{Body, FeedItem, Readers, Status};
+use crate::{
+    error::{Store, StoreError},
+    ports::{KnownReader, PageParts},
+};
+
+/// The page of a timeline that a reader asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct AuthorQuery {
+    pub author: UserId,
+    pub status: Status,
+    /// The page begins below this number; at the latest post if `None`.
+    pub before: Option<Seq>,
+    /// The most posts.
+    pub limit: usize,
+    /// The timeline ends above this number.
+    pub since: Option<Seq>,
+    pub parts: PageParts,
+}
 
 /// A page of an author timeline.
 #[derive(Debug, Clone)]
@@ -13,27 +38,99 @@ pub struct AuthorPage {
     pub next: Option<Seq>,
     /// The number of all posts of the author with the requested status.
     pub total: u64,
+    /// The cards that the view returned with the posts.
+    pub cards: HashMap<UserId, Option<Card>>,
+    /// Texts and counts of the items, if they were asked for.
+    pub bodies: HashMap<PostId, Body>,
+    /// Whether facts were read because Redis was unavailable.
+    pub degraded: bool,
 }
 
 impl Readers {
-    /// Returns one page below `before`.
-    pub async fn author_page(
+    /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
+    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<AuthorPage, StoreError> {
+        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.timeline(reader, query.author));
+        let page = match outage.and(known) {
+            Ok((head, known)) => self.known_author_page(reader, query, head, &known).boxed().await,
+            Err(error) => Err(error),
+        };
+        let degraded = match page {
+            Ok(Some(page)) => return Ok(page),
+            Ok(None) => false,
+            Err(error) if error.store() == Store::Views => {
+                warn!(author = %query.author, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
+                error.is_unavailable()
+            }
+            Err(error) => return Err(error),
+        };
+        self.author_page_of_facts(reader, query, degraded).await
+    }
+
+    /// Returns the page that the views imply; `None` if they do not know all of it.
+    async fn known_author_page(
         &self,
-        caller: UserId,
-        author: UserId,
-        status: Status,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<AuthorPage, StoreError> {
-        let (flags, reactions) = futures::try_join!(self.flags(caller, author), self.reactions_to(caller, author))?;
+        reader: UserId,
+        query: AuthorQuery,
+        head: Option<AuthorHead>,
+        known: &KnownReader,
+    ) -> Result<Option<AuthorPage>, StoreError> {
+        let AuthorQuery { author, status, before, limit, since, parts } = query;
+        let head = match head {
+            Some(head) => head,
+            None => {
+                let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+                self.stores.head_views.store_head(author, &head).await?;
+                head.for_views()
+            }
+        };
+        // The head in Redis does not have the archived posts.
+        if head.posts != head.implied_posts() {
+            return Ok(None);
+        }
+        let upto = before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq));
+        // One more than requested shows whether there is a next page.
+        let wanted = limit + 1;
+        let (mut seqs, total) = match (status, &known.state) {
+            (Status::All, _) => (head.listed_seqs(upto, wanted), head.posts),
+            (Status::Unread, Some(Some(state))) if state.older == 0 => {
+                (state.unread_seqs().filter(|&seq| seq <= upto).take(wanted).collect(), state.unread())
+            }
+            (Status::Unread, Some(None)) => (Vec::new(), 0),
+            (Status::Unread, _) => return Ok(None),
+        };
+        seqs.retain(|&seq| since.is_none_or(|since| seq > since));
+        let more = seqs.len() > limit;
+        seqs.truncate(limit);
+        let next = seqs.last().copied().filter(|_| more);
+        let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
+        let page = self.stores.post_views.page(reader, &ids, parts).await?;
+        let (mut posts, _) = self.complete(&ids, page.summaries).await?;
+        let sight = self.sight(reader, author, known, &seqs).await?;
+        let reactions = self.reactions_of_page(reader, &posts, Some(page.reactions)).await?;
+        let reactions = reactions.get(&author).cloned().unwrap_or_default();
+        let item = |post: PostSummary| {
+            let read = sight.is_read(post.id.seq);
+            FeedItem::new(post, read, &reactions)
+        };
+        let bodies = match parts.texts {
+            true => self.bodies(&mut posts, page.texts, page.counts).await?,
+            false => HashMap::new(),
+        };
+        let items = posts.into_iter().map(item).collect();
+        Ok(Some(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false }))
+    }
+
+    async fn author_page_of_facts(&self, reader: UserId, query: AuthorQuery, degraded: bool) -> Result<AuthorPage, StoreError> {
+        let AuthorQuery { author, status, before, limit, since, parts } = query;
+        let (flags, reactions) = futures::try_join!(self.flags(reader, author), self.reactions_to(reader, author))?;
         let latest = flags.head().latest_seq;
         let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
-        // One more than requested shows whether there is a next page.
         let wanted = limit + 1;
         let (mut seqs, total): (Vec<Seq>, u64) = match status {
             Status::All => (flags.head().listed_seqs(upto, wanted), flags.head().posts),
             Status::Unread => (flags.unread_seqs().filter(|&seq| seq <= upto).take(wanted).collect(), flags.unread()),
         };
+        seqs.retain(|&seq| since.is_none_or(|since| seq > since));
         let more = seqs.len() > limit;
         seqs.truncate(limit);
         let next = seqs.last().copied().filter(|_| more);
@@ -42,6 +139,12 @@ impl Readers {
             let read = flags.is_read(post.id.seq);
             FeedItem::new(post.into(), read, &reactions)
         };
-        Ok(AuthorPage { items: posts.into_iter().filter(|post| !post.deleted).map(item).collect(), next, total })
+        let posts: Vec<Post> = posts.into_iter().filter(|post| !post.deleted).collect();
+        let bodies = match parts.texts {
+            true => self.bodies_of_facts(&posts.iter().map(|post| post.id).collect::<Vec<_>>()).await?,
+            false => HashMap::new(),
+        };
+        let items = posts.into_iter().map(item).collect();
+        Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded })
     }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tidemark_domain::{AuthorState, Card, FeedKey, PostId, PostSummary, ReactionState, UserId, feed::FEED_CAP};
+use tidemark_domain::{
+    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId, feed::FEED_CAP,
+};
 use tracing::warn;
 
-use super::{Lane, Merge, Origin, Readers, Snapshot};
+use super::{Body, Lane, Merge, Origin, Readers, Snapshot};
 use crate::{
     error::{Store, StoreError},
-    ports::{KnownReactions, View},
+    ports::{KnownReactions, PageParts, View},
 };
 
 /// Which posts a page contains.
@@ -45,8 +47,9 @@ pub struct FeedQuery {
     pub before: Option<FeedKey>,
     /// The most posts.
     pub limit: usize,
-    /// Whether cards of the authors are read in the same trip.
-    pub cards: bool,
+    /// The feed ends above this entry.
+    pub since: Option<FeedKey>,
+    pub parts: PageParts,
 }
 
 /// A page, newest first.
@@ -60,6 +63,8 @@ pub struct FeedPage {
     pub unread_total: u64,
     /// The cards that the view returned with the posts. [`crate::People::complete`] returns the others.
     pub cards: HashMap<UserId, Option<Card>>,
+    /// Texts and counts of the items, if they were asked for.
+    pub bodies: HashMap<PostId, Body>,
     pub origin: Origin,
 }
 
@@ -74,12 +79,16 @@ struct Collected {
     posts: Vec<PostSummary>,
     /// The reactions that the view returned with the posts.
     reactions: Option<KnownReactions>,
-    /// Whether cards are wanted, and those that the view returned with the posts.
-    with_cards: bool,
+    parts: PageParts,
+    /// What the view returned with the posts.
     cards: HashMap<UserId, Option<Card>>,
+    texts: HashMap<PostId, PostText>,
+    counts: HashMap<PostId, ReactionCounts>,
     wanted: usize,
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
+    /// The feed ends above this entry.
+    since: Option<FeedKey>,
     /// Whether the facts have nothing more for the page.
     ended: bool,
 }
@@ -89,23 +98,26 @@ impl Collected {
         self.wanted - self.posts.len()
     }
 
-    fn is_below(&self, key: &FeedKey) -> bool {
-        self.bound.is_none_or(|bound| *key < bound)
+    fn is_inside(&self, key: &FeedKey) -> bool {
+        self.bound.is_none_or(|bound| *key < bound) && self.since.is_none_or(|since| *key > since)
     }
 }
 
 impl Readers {
     /// Returns one page of the feed.
     pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage, StoreError> {
-        let FeedQuery { status, before, limit, cards } = query;
+        let FeedQuery { status, before, limit, since, parts } = query;
         let mut page = Collected {
             posts: Vec::with_capacity(limit + 1),
             reactions: None,
-            with_cards: cards,
+            parts,
             cards: HashMap::new(),
+            texts: HashMap::new(),
+            counts: HashMap::new(),
             // One more than requested shows whether there is a next page.
             wanted: limit + 1,
             bound: before,
+            since,
             ended: false,
         };
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
@@ -138,9 +150,13 @@ impl Readers {
             let reactions = reactions.get(&post.id.author).unwrap_or(&nothing);
             FeedItem::new(post, read, reactions)
         };
+        let bodies = match parts.texts {
+            true => self.bodies(&mut page.posts, page.texts, page.counts).await?,
+            false => HashMap::new(),
+        };
         let items = page.posts.into_iter().map(item).collect();
         let unread_total = snapshot.state.unread_total();
-        Ok(FeedPage { items, next, unread_total, cards: page.cards, origin: snapshot.origin })
+        Ok(FeedPage { items, next, unread_total, cards: page.cards, bodies, origin: snapshot.origin })
     }
 
     /// Returns the view for a page. A page of unread posts needs to know which posts are unread. The facts say it for
@@ -170,7 +186,7 @@ impl Readers {
     ) -> Result<Snapshot, StoreError> {
         page.posts.clear();
         page.reactions = None;
-        page.cards.clear();
+        (page.cards, page.texts, page.counts) = Default::default();
         page.bound = before;
         self.instead_of_view(user, error).await
     }
@@ -186,17 +202,19 @@ impl Readers {
         loop {
             let state = &view.state;
             let wanted =
-                |key: &&FeedKey| page.is_below(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
+                |key: &&FeedKey| page.is_inside(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
             let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(page.missing()).copied().collect();
             let mut again = keys.is_empty() && !view.whole;
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
                 let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-                let known = self.stores.post_views.page(user, &ids, page.with_cards).await?;
+                let known = self.stores.post_views.page(user, &ids, page.parts).await?;
                 let reactions = page.reactions.get_or_insert_default();
                 reactions.of.extend(known.reactions.of);
                 reactions.token = known.reactions.token;
                 page.cards.extend(known.cards);
+                page.texts.extend(known.texts);
+                page.counts.extend(known.counts);
                 let (live, deleted) = self.complete(&ids, known.summaries).await?;
                 page.posts.extend(live);
                 // The retraction of these posts is not done. The counts of this page must not include them.
@@ -206,6 +224,9 @@ impl Readers {
                     self.sync_reads(user, author).await?;
                 }
                 again |= !promised.is_empty();
+            } else if page.since.is_some_and(|since| state.meta.low.is_none_or(|low| low <= since)) {
+                // All entries above `since` are in the view.
+                page.ended = true;
             } else if view.whole {
                 page.ended = match status {
                     Status::All => state.meta.low.is_none(),
@@ -239,6 +260,7 @@ impl Readers {
         let mut merge = Merge::new(&*self.stores.posts, lanes, page.bound);
         while page.missing() > 0
             && let Some(post) = merge.next().await?
+            && page.since.is_none_or(|since| post.key() > since)
         {
             page.posts.push(post.into());
         }
@@ -252,7 +274,7 @@ impl Readers {
     }
 
     /// The same, with the summaries that are known already.
-    async fn complete(
+    pub(super) async fn complete(
         &self,
         ids: &[PostId],
         mut posts: HashMap<PostId, PostSummary>,
@@ -260,7 +282,8 @@ impl Readers {
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
             let found: Vec<PostSummary> = self.stores.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
-            if let Err(error) = self.stores.post_views.remember(&found).await {
+            let filled: Vec<_> = found.iter().map(|post| (post.clone(), None)).collect();
+            if let Err(error) = self.stores.post_views.remember(&filled).await {
                 warn!(error = &error as &dyn std::error::Error, "summaries not stored");
             }
             posts.extend(found.into_iter().map(|post| (post.id, post)));

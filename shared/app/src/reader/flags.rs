@@ -28,6 +28,11 @@ impl Flags {
         }
     }
 
+    /// Returns whether the caller follows the author.
+    pub fn is_following(&self) -> bool {
+        self.state.is_some()
+    }
+
     /// Returns whether the post counts as unread.
     pub fn is_unread(&self, seq: Seq) -> bool {
         self.state.as_ref().is_some_and(|state| state.is_unread(seq))

@@ -5,8 +5,10 @@ mod author_page;
 mod catch_up;
 mod feed;
 mod flags;
+mod post;
 mod reactions;
 mod rebuild;
+mod sight;
 mod sync;
 mod timeline;
 
@@ -16,9 +18,10 @@ use tracing::warn;
 
 use crate::error::StoreError;
 
-pub use author_page::AuthorPage;
+pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
+pub use post::{Body, PostDetails};
 pub use timeline::{Lane, Merge};
 
 use crate::{Stores, error::Store, outage::Outage};

@@ -74,6 +74,9 @@ impl Readers {
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
         }
+        for pair in pairs.iter().filter(|pair| pair.live_edge().is_none()) {
+            self.stores.reader_views.replace_marks(user, pair.author, &pair.reads).await?;
+        }
         for author in self.seed_reads(user, pairs).await? {
             self.sync_reads(user, author).await?;
         }

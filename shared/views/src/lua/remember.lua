@@ -1,15 +1,26 @@
--- remember: stores a post's summary. A deletion replaces any summary. Any other summary is stored only if there is none
--- of this epoch, because a deletion may have come after the facts were read.
+-- remember: stores a post's summary and text from the facts. Later revisions are not replaced, and a deletion replaces
+-- any revision.
 --
--- KEYS     [1] summary
--- ARGV     [1] value  [2] lifetime ms  [3] '1' for a deletion
--- Returns  1, or 0 if there was a summary
--- Keeps    a deleted post stays deleted.
+-- KEYS     [1] summary  [2] text
+-- ARGV     [1] summary  [2] text in the same revision, '' if it is not known  [3] lifetime ms
+-- Returns  1, or 0 if a later revision or the deletion is known
+-- Keeps    a deleted post stays deleted and has no text. A text is stored only beside its summary.
+local DELETED, EDITED = 1, 2
+
+local function rank_of(summary)
+  local kind = string.byte(summary, 1)
+  if kind == DELETED then return math.huge end
+  return kind == EDITED and #summary >= 11 and struct.unpack('<I4', summary, 8) or 1
+end
+
 local function remember(keys, argv, epoch)
-  if argv[3] ~= '1' then
-    local known = redis.call('GET', keys[1])
-    if known and is_of(known, epoch) then return 0 end
+  local known, rank = redis.call('GET', keys[1]), rank_of(argv[1])
+  if known and is_of(known, epoch) and rank_of(known) > rank then return 0 end
+  redis.call('SET', keys[1], argv[1] .. epoch, 'PX', argv[3])
+  if rank == math.huge then
+    redis.call('DEL', keys[2])
+  elseif argv[2] ~= '' then
+    redis.call('SET', keys[2], argv[2] .. epoch, 'PX', argv[3])
   end
-  redis.call('SET', keys[1], argv[1] .. epoch, 'PX', argv[2])
   return 1
 end

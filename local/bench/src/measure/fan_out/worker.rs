@@ -88,7 +88,7 @@ impl Worker {
     /// Publishes one more post. Returns the events of its fan-out.
     pub(super) async fn events(&self) -> anyhow::Result<Vec<SqsEvent>> {
         let author = UserId::new(AUTHOR).context("an author")?;
-        let new = NewPost { author, title: "measured".to_owned(), body: None };
+        let new = NewPost::titled(author, "measured");
         let followers = self.followers.len() as u64;
         let published = self.app.stores.posts.publish(&new, followers, None, self.app.stores.clock.now()).await?;
         let Published::Created(post, head) = published else { anyhow::bail!("{published:?}") };

@@ -106,8 +106,13 @@ impl Followers {
 
     async fn load(&self, views: &Redis, plain: &mut MultiplexedConnection) -> anyhow::Result<()> {
         loading::load(views, &self.world, Origin::Seeded).await?;
-        let summary =
-            |post: &FeedKey| PostSummary { id: post.post, title: TITLE.to_owned(), created_at: post.at, deleted: false };
+        let summary = |post: &FeedKey| PostSummary {
+            id: post.post,
+            title: TITLE.to_owned(),
+            created_at: post.at,
+            revision: 1,
+            deleted: false,
+        };
         views.remember(&self.newest.iter().map(summary).collect::<Vec<_>>()).await?;
         let title = |post: &FeedKey| redis::cmd("HSET").arg(source_post(post)).arg("title").arg(TITLE).clone();
         let mut commands: Vec<Cmd> = self.newest.iter().map(title).collect();
