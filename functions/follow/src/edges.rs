@@ -1,14 +1,12 @@
 //! `PUT`, `DELETE` and `POST /v1/following…`.
 
-use serde_json::{Value, json};
 use tidemark::{
     App, Follow,
-    domain::UserId,
-    http::{Answer, Problem, Request},
+    http::{
+        Answer, Problem, Request,
+        bodies::{FollowManyRequest, FollowResult, FollowResults, Following, NotFollowing},
+    },
 };
-
-/// The most authors in one `POST /v1/following`.
-const MAX_AUTHORS: usize = 50;
 
 /// `PUT /v1/following/{author}`.
 pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Problem> {
@@ -22,29 +20,26 @@ pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Probl
 pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     app.following.unfollow(caller, request.user_parameter("author")?).await?;
-    Ok(Answer::json(200, &json!({ "following": false })))
+    Ok(Answer::json(200, &NotFollowing { following: false }))
 }
 
 /// `POST /v1/following`.
 pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
-    let authors: Vec<UserId> = request.body()?.ids("authors", MAX_AUTHORS)?;
+    let FollowManyRequest { authors } = request.body()?;
     let outcomes = app.following.follow(caller, &authors).await?.into_iter();
-    let results: Vec<Value> = outcomes
-        .map(|(author, outcome)| match rendered(app, outcome) {
-            Ok(mut followed) => {
-                followed["author"] = json!(author);
-                followed
-            }
-            Err(problem) => json!({ "author": author, "following": false, "error": problem.summary() }),
-        })
-        .collect();
-    Ok(Answer::json(200, &json!({ "results": results })))
+    let results = outcomes.map(|(author, outcome)| match rendered(app, outcome) {
+        Ok(Following { following, since, created }) => {
+            FollowResult { author, following, since: Some(since), created: Some(created), error: None }
+        }
+        Err(problem) => FollowResult { author, following: false, since: None, created: None, error: Some(problem.of_item()) },
+    });
+    Ok(Answer::json(200, &FollowResults { results: results.collect() }))
 }
 
-fn rendered(app: &App, outcome: Follow) -> Result<Value, Problem> {
+fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
     match outcome {
-        Follow::Following { since, created } => Ok(json!({ "following": true, "since": since, "created": created })),
+        Follow::Following { since, created } => Ok(Following { following: true, since, created }),
         Follow::LimitReached => Err(Problem::following_limit(app.settings.following_limit)),
         Follow::Oneself => Err(Problem::self_follow()),
     }

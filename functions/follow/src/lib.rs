@@ -9,38 +9,80 @@ mod edges;
 mod lists;
 mod status;
 
-use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
-    http::{Problem, serve},
+    http::{Kind, bodies::*, operation, routes},
     ports::List,
 };
 
-/// The routes of this function. A test compares them with `template.yaml`.
-pub const ROUTES: &[&str] = &[
-    "PUT /v1/following/{author}",
-    "DELETE /v1/following/{author}",
-    "POST /v1/following",
-    "GET /v1/users/{user}/following",
-    "GET /v1/users/{user}/followers",
-    "GET /v1/users/{user}/counters",
-    "GET /v1/relations/{user}",
-    "GET /v1/relations",
-];
-
-/// Handles one request. It never returns an error: a failure is a response.
-pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
-        "PUT /v1/following/{author}" => edges::follow(app, &request).await,
-        "DELETE /v1/following/{author}" => edges::unfollow(app, &request).await,
-        "POST /v1/following" => edges::follow_many(app, &request).await,
-        "GET /v1/users/{user}/following" => lists::page(app, &request, List::Following).await,
-        "GET /v1/users/{user}/followers" => lists::page(app, &request, List::Fans).await,
-        "GET /v1/users/{user}/counters" => counters::get(app, &request).await,
-        "GET /v1/relations/{user}" => status::of_one(app, &request).await,
-        "GET /v1/relations" => status::of_many(app, &request).await,
-        route => Err(Problem::not_found(format!("no route {route}"))),
-    })
-    .await)
-}
+routes!(|app: &App, request| [
+    (
+        "PUT /v1/following/{author}",
+        edges::follow(app, &request),
+        operation("relations", "follow", "Follow an author")
+            .returns::<Following>("The caller follows the author, since now or since an earlier request.")
+            .refuses(Kind::SelfFollow, "users cannot follow themselves")
+            .refuses(
+                Kind::FollowingLimit,
+                "the caller already follows as many authors as allowed, 500 by default; nothing has changed"
+            )
+            .link("getRelation", "user", "$request.path.author")
+            .link("listAuthorPosts", "author", "$request.path.author")
+            .link("unfollow", "author", "$request.path.author"),
+    ),
+    (
+        "DELETE /v1/following/{author}",
+        edges::unfollow(app, &request),
+        operation("relations", "unfollow", "Unfollow an author")
+            .describe("Removes the author's posts from the feed and discards which were unread. A later follow begins again.")
+            .returns::<NotFollowing>("The caller does not follow the author. It is the same if there was no follow."),
+    ),
+    (
+        "POST /v1/following",
+        edges::follow_many(app, &request),
+        operation("relations", "followMany", "Follow up to 50 authors, each independent of the others")
+            .accepts::<FollowManyRequest>()
+            .returns::<FollowResults>("One result for each author, in the order of the request."),
+    ),
+    (
+        "GET /v1/users/{user}/following",
+        lists::page(app, &request, List::Following),
+        operation("relations", "listFollowing", "List the authors that a user follows, newest first")
+            .returns::<RelationPage>("A page.")
+            .page()
+            .parameter("offset")
+            .degradable(),
+    ),
+    (
+        "GET /v1/users/{user}/followers",
+        lists::page(app, &request, List::Fans),
+        operation("relations", "listFollowers", "List a user's followers, newest first")
+            .describe("The list is complete for any number of followers.")
+            .returns::<RelationPage>("A page.")
+            .page()
+            .parameter("offset")
+            .degradable(),
+    ),
+    (
+        "GET /v1/users/{user}/counters",
+        counters::get(app, &request),
+        operation("relations", "getCounters", "Get a user's counters")
+            .returns::<Counters>("Exact counts; zeros for an unknown user.")
+            .degradable(),
+    ),
+    (
+        "GET /v1/relations/{user}",
+        status::of_one(app, &request),
+        operation("relations", "getRelation", "Get the relation between the caller and a user")
+            .returns::<Relation>("Both directions, or the requested one.")
+            .parameter("only"),
+    ),
+    (
+        "GET /v1/relations",
+        status::of_many(app, &request),
+        operation("relations", "listRelations", "Get the relations between the caller and up to 100 users")
+            .returns::<Relations>("One item for each user, in the order of the request.")
+            .parameter("users")
+            .parameter("only"),
+    ),
+]);

@@ -1,10 +1,12 @@
 //! `GET /v1/users/{user}/following` and `/followers`.
 
-use serde_json::json;
 use tidemark::{
     App,
     domain::{Cursor, UserId, ids::parse_decimal},
-    http::{Answer, Page, Problem, Request},
+    http::{
+        Answer, Page, Problem, Request,
+        bodies::{RelationEntry, RelationPage},
+    },
     ports::{List, Start},
 };
 
@@ -26,8 +28,9 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         (None, below) => Start::Below(below),
     };
     let found = app.relations.page(caller, list(user), start, page.limit).await?;
-    let items = found.items.iter().map(|relation| json!({ "user": relation.user, "since": relation.since })).collect();
-    let answer = Page::answer(request, items, found.next.map(Cursor::Relation), json!({}));
+    let items = found.items.iter().map(|relation| RelationEntry { user: relation.user, since: relation.since }).collect();
+    let next = found.next.map(Cursor::Relation);
+    let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor });
     Ok(answer.degraded(found.degraded))
 }
 

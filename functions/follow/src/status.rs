@@ -1,10 +1,12 @@
 //! `GET /v1/relations/{user}` and `GET /v1/relations?user=…`.
 
-use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::UserId,
-    http::{Answer, Problem, Request},
+    http::{
+        Answer, Problem, Request,
+        bodies::{Relation, Relations},
+    },
     relations::Status,
 };
 
@@ -32,9 +34,8 @@ pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Answer, Prob
     }
     let only_following = only_following(request)?;
     let status = app.relations.status(caller, &users, only_following).await?;
-    let items: Vec<Value> =
-        users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following)).collect();
-    Ok(Answer::json(200, &json!({ "items": items })))
+    let items = users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following));
+    Ok(Answer::json(200, &Relations { items: items.collect() }))
 }
 
 /// Reads `?only=following`.
@@ -46,11 +47,8 @@ fn only_following(request: &Request) -> Result<bool, Problem> {
     }
 }
 
-fn item(user: UserId, status: Status, only_following: bool) -> Value {
+fn item(user: UserId, status: Status, only_following: bool) -> Relation {
     let Status { following, followed_by } = status;
-    if only_following {
-        json!({ "user": user, "following": following })
-    } else {
-        json!({ "user": user, "following": following, "followed_by": followed_by, "mutual": following && followed_by })
-    }
+    let other = |other| (!only_following).then_some(other);
+    Relation { user, following, followed_by: other(followed_by), mutual: other(following && followed_by) }
 }

@@ -5,23 +5,39 @@
 
 mod marks;
 
-use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
-    http::{Problem, serve},
+    http::{bodies::*, operation, routes},
 };
 
-/// The routes of this function. A test compares them with `template.yaml`.
-pub const ROUTES: &[&str] = &["PUT /v1/posts/{post}/read", "DELETE /v1/posts/{post}/read", "POST /v1/reads"];
-
-/// Handles one request. It never returns an error: a failure is a response.
-pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
-        "PUT /v1/posts/{post}/read" => marks::one(app, &request, true).await,
-        "DELETE /v1/posts/{post}/read" => marks::one(app, &request, false).await,
-        "POST /v1/reads" => marks::many(app, &request).await,
-        route => Err(Problem::not_found(format!("no route {route}"))),
-    })
-    .await)
-}
+routes!(|app: &App, request| [
+    (
+        "PUT /v1/posts/{post}/read",
+        marks::one(app, &request, true),
+        operation("read state", "markPostRead", "Mark a post read")
+            .returns::<PostMarked>("The read state, and the counts after the change.")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+    (
+        "DELETE /v1/posts/{post}/read",
+        marks::one(app, &request, false),
+        operation("read state", "markPostUnread", "Mark a post unread again")
+            .describe("The caller's own posts, and posts from before the follow, stay read.")
+            .returns::<PostMarked>("The read state, and the counts after the change.")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+    (
+        "POST /v1/reads",
+        marks::many(app, &request),
+        operation(
+            "read state",
+            "markRead",
+            "Mark a list of posts read, an author's posts up to a number, or all posts before a time"
+        )
+        .accepts::<MarkReadRequest>()
+        .returns::<PostsMarked>("The number of posts that changed, and the unread count after the change.")
+        .degradable(),
+    ),
+]);

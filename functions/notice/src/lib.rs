@@ -4,47 +4,110 @@ mod manage;
 mod mark;
 mod read;
 
-use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
-    http::{Problem, serve},
+    http::{Kind, Problem, bodies::*, operation, routes},
 };
-
-/// The routes of this function. A test compares them with `template.yaml`.
-pub const ROUTES: &[&str] = &[
-    "POST /v1/notices",
-    "DELETE /v1/notices",
-    "GET /v1/notices",
-    "GET /v1/notices/unread",
-    "POST /v1/notices/reads",
-    "GET /v1/notices/{notice}",
-    "PUT /v1/notices/{notice}",
-    "DELETE /v1/notices/{notice}",
-    "PUT /v1/notices/{notice}/read",
-    "DELETE /v1/notices/{notice}/read",
-];
 
 /// The scope that a caller needs to publish, edit and delete notices, and to see how many users have read a notice.
 const WRITE: &str = "notices:write";
 
-/// Handles one request. It never returns an error: a failure is a response.
-pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
-        "POST /v1/notices" => manage::publish(app, &request).await,
-        "DELETE /v1/notices" => manage::delete_many(app, &request).await,
-        "GET /v1/notices" => read::page(app, &request).await,
-        "GET /v1/notices/unread" => read::unread(app, &request).await,
-        "POST /v1/notices/reads" => mark::through(app, &request).await,
-        "GET /v1/notices/{notice}" => read::one(app, &request).await,
-        "PUT /v1/notices/{notice}" => manage::edit(app, &request).await,
-        "DELETE /v1/notices/{notice}" => manage::delete(app, &request).await,
-        "PUT /v1/notices/{notice}/read" => mark::one(app, &request, true).await,
-        "DELETE /v1/notices/{notice}/read" => mark::one(app, &request, false).await,
-        route => Err(Problem::not_found(format!("no route {route}"))),
-    })
-    .await)
-}
+routes!(|app: &App, request| [
+    (
+        "POST /v1/notices",
+        manage::publish(app, &request),
+        operation("notices", "publishNotices", "Publish a notice on platforms")
+            .scope(WRITE)
+            .accepts::<PublishNoticesRequest>()
+            .creates::<PublishedNotices>(
+                "One notice for each platform, in the order of the request. A repeated request gets the first response."
+            )
+            .idempotent()
+            .refuses(Kind::NoticeLimit, "a platform has 2,000 live notices, the maximum; nothing was published")
+            .link("getNotice", "notice", "$response.body#/items/0/id")
+            .link("editNotice", "notice", "$response.body#/items/0/id")
+            .link("markNoticeRead", "notice", "$response.body#/items/0/id")
+            .link("markNoticeUnread", "notice", "$response.body#/items/0/id")
+            .link("listNotices", "platform", "$response.body#/items/0/platform")
+            .link("countNotices", "platform", "$response.body#/items/0/platform")
+            .link("deleteNotice", "notice", "$response.body#/items/0/id"),
+    ),
+    (
+        "DELETE /v1/notices",
+        manage::delete_many(app, &request),
+        operation("notices", "deleteNotices", "Delete up to 100 notices")
+            .scope(WRITE)
+            .parameter("notices")
+            .no_content("The notices are in no list and no count. The response is the same if they did not exist."),
+    ),
+    (
+        "GET /v1/notices",
+        read::page(app, &request),
+        operation("notices", "listNotices", "List a platform's notices, newest first")
+            .returns::<NoticePage>("A page.")
+            .parameter("platform")
+            .page()
+            .degradable(),
+    ),
+    (
+        "GET /v1/notices/unread",
+        read::unread(app, &request),
+        operation("notices", "countNotices", "Get the numbers of unread and read notices of a platform")
+            .returns::<NoticeCounts>("The live notices that the caller has not read, and those that the caller has read.")
+            .parameter("platform")
+            .tagged("ETag")
+            .degradable(),
+    ),
+    (
+        "POST /v1/notices/reads",
+        mark::through(app, &request),
+        operation("notices", "markNoticesRead", "Mark a platform's notices read up to a number")
+            .accepts::<MarkNoticesReadRequest>()
+            .returns::<NoticesMarked>("The number of notices that changed, and the counts after the change.")
+            .degradable(),
+    ),
+    (
+        "GET /v1/notices/{notice}",
+        read::one(app, &request),
+        operation("notices", "getNotice", "Get a notice")
+            .describe("With the scope `notices:write`, the response also has the number of users who have read the notice.")
+            .returns::<ReadNotice>("The notice, and whether the caller has read it.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "PUT /v1/notices/{notice}",
+        manage::edit(app, &request),
+        operation("notices", "editNotice", "Replace a notice")
+            .describe("Fields that are left out are removed, the expiry included.")
+            .scope(WRITE)
+            .accepts::<EditNoticeRequest>()
+            .returns::<Notice>("The notice after the change.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "DELETE /v1/notices/{notice}",
+        manage::delete(app, &request),
+        operation("notices", "deleteNotice", "Delete a notice")
+            .scope(WRITE)
+            .no_content("The notice is in no list and no count. The response is the same if it did not exist."),
+    ),
+    (
+        "PUT /v1/notices/{notice}/read",
+        mark::one(app, &request, true),
+        operation("notices", "markNoticeRead", "Mark a notice read")
+            .returns::<NoticeMarked>("The read state, and the counts after the change.")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+    (
+        "DELETE /v1/notices/{notice}/read",
+        mark::one(app, &request, false),
+        operation("notices", "markNoticeUnread", "Mark a notice unread again")
+            .returns::<NoticeMarked>("The read state, and the counts after the change.")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+]);
 
 fn unknown(id: tidemark::domain::NoticeId) -> Problem {
     Problem::not_found(format!("no notice {id}"))

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tidemark::{
     App,
-    domain::{Notice, NoticeContent, NoticeId, Platform},
-    http::{Answer, Body, Problem, Request},
+    domain::{self, NoticeContent, NoticeId},
+    http::{
+        Answer, Problem, Request,
+        bodies::{EditNoticeRequest, Notice, PublishNoticesRequest, PublishedNotices},
+    },
     ports::NoticesPublished,
 };
-
-/// The most platforms in one request. All of its notices are one transaction, which has at most 100 items and 4 MB.
-const MAX_PLATFORMS: usize = 32;
 
 /// The most notices that one request deletes.
 const MAX_DELETIONS: usize = 100;
@@ -20,11 +20,10 @@ const MAX_DELETIONS: usize = 100;
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
     request.require_scope(crate::WRITE)?;
     let caller = request.caller()?;
-    let body = request.body()?;
+    let PublishNoticesRequest { mut platforms, title, body, expires_at } = request.body()?;
     let mut seen = BTreeSet::new();
-    let mut platforms: Vec<Platform> = body.platforms("platforms", MAX_PLATFORMS)?;
     platforms.retain(|&platform| seen.insert(platform));
-    let content = content(&body)?;
+    let content = NoticeContent { title, body, expires_at };
     let meaning = json!([platforms, content.title, content.body, content.expires_at]);
     let key = request.idempotency_key(&meaning)?;
     let notices = match app.notices.publish(caller, &platforms, &content, key.as_ref()).await? {
@@ -34,22 +33,20 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
         NoticesPublished::Expired => return Err(expired()),
         NoticesPublished::Full(platform) => return Err(Problem::notice_limit(platform)),
     };
-    let items: Vec<Value> = notices.iter().map(item).collect();
-    Ok(Answer::json(201, &json!({ "items": items })))
+    Ok(Answer::json(201, &PublishedNotices { items: notices.into_iter().map(item).collect() }))
 }
 
 /// `PUT /v1/notices/{notice}`.
 pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem> {
     request.require_scope(crate::WRITE)?;
     let id = request.notice_parameter()?;
-    let body = request.body()?;
-    let content = content(&body)?;
-    let renotify = body.flag("renotify")?;
-    if content.expires_at.is_some_and(|at| at <= app.stores.clock.now()) {
+    let EditNoticeRequest { title, body, expires_at, renotify } = request.body()?;
+    if expires_at.is_some_and(|at| at <= app.stores.clock.now()) {
         return Err(expired());
     }
+    let content = NoticeContent { title, body, expires_at };
     let notice = app.notices.edit(id, &content, renotify).await?.ok_or_else(|| crate::unknown(id))?;
-    Ok(Answer::json(200, &item(&notice)))
+    Ok(Answer::json(200, &item(notice)))
 }
 
 /// `DELETE /v1/notices/{notice}`. It succeeds also if the notice does not exist.
@@ -72,24 +69,12 @@ pub(crate) async fn delete_many(app: &App, request: &Request) -> Result<Answer, 
     Ok(Answer::no_content())
 }
 
-fn content(body: &Body) -> Result<NoticeContent, Problem> {
-    let (title, text) = body.title_and_text()?;
-    Ok(NoticeContent { title, body: text, expires_at: body.optional_time("expires_at")? })
-}
-
 fn expired() -> Problem {
     Problem::invalid("expires_at", "must lie in the future")
 }
 
 /// Renders a notice for an administrator.
-fn item(notice: &Notice) -> Value {
-    json!({
-        "id": notice.id,
-        "platform": notice.id.platform,
-        "seq": notice.id.seq,
-        "title": notice.content.title,
-        "body": notice.content.body,
-        "created_at": notice.created_at,
-        "expires_at": notice.content.expires_at,
-    })
+fn item(notice: domain::Notice) -> Notice {
+    let (id, NoticeContent { title, body, expires_at }) = (notice.id, notice.content);
+    Notice { id, platform: id.platform, seq: id.seq, title, body, created_at: notice.created_at, expires_at }
 }

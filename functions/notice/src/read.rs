@@ -1,11 +1,12 @@
 //! Lists, one notice, counts.
 
-use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::{Cursor, ParseIdError, Platform},
-    http::{Answer, Page, Problem, Request},
-    notices::NoticeItem,
+    http::{
+        Answer, Page, Problem, Request,
+        bodies::{NoticeCounts, NoticeItem, NoticePage, ReadNotice},
+    },
 };
 
 /// `GET /v1/notices?platform=`.
@@ -18,8 +19,10 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
         Cursor::Feed(_) | Cursor::Author(_) | Cursor::Relation(_) => None,
     })?;
     let found = app.notices.page(platform, caller, before, page.limit).await?;
-    let items: Vec<Value> = found.items.iter().map(item).collect();
-    Ok(Page::answer(request, items, found.next.map(Cursor::Notice), json!({})).degraded(found.degraded))
+    let items = found.items.into_iter();
+    let items = items.map(|item| NoticeItem { id: item.id, title: item.title, created_at: item.created_at, read: item.read });
+    let (items, next) = (items.collect(), found.next.map(Cursor::Notice));
+    Ok(Page::answer(request, next, |next_cursor| NoticePage { items, next_cursor }).degraded(found.degraded))
 }
 
 /// `GET /v1/notices/{notice}`.
@@ -27,20 +30,22 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Answer, Problem>
     let caller = request.caller()?;
     let id = request.notice_parameter()?;
     let (notice, live, read) = app.notices.notice(caller, id).await?.ok_or_else(|| crate::unknown(id))?;
-    let mut answer = json!({
-        "id": id,
-        "platform": id.platform,
-        "seq": id.seq,
-        "title": notice.content.title,
-        "body": notice.content.body,
-        "created_at": notice.created_at,
-        "expires_at": live.expires_at,
-        "read": read,
-    });
-    if request.has_scope(crate::WRITE) {
-        answer["readers"] = json!(app.notices.readers(id.platform, &live).await?);
-    }
-    Ok(Answer::json(200, &answer))
+    let readers = match request.has_scope(crate::WRITE) {
+        true => Some(app.notices.readers(id.platform, &live).await?),
+        false => None,
+    };
+    let body = ReadNotice {
+        id,
+        platform: id.platform,
+        seq: id.seq,
+        title: notice.content.title,
+        body: notice.content.body,
+        created_at: notice.created_at,
+        expires_at: live.expires_at,
+        read,
+        readers,
+    };
+    Ok(Answer::json(200, &body))
 }
 
 /// `GET /v1/notices/unread?platform=`.
@@ -48,7 +53,7 @@ pub(crate) async fn unread(app: &App, request: &Request) -> Result<Answer, Probl
     let caller = request.caller()?;
     let board = app.notices.board(platform(request)?, caller).await?;
     let counts = board.counts();
-    let body = json!({ "unread": counts.unread, "read": counts.read });
+    let body = NoticeCounts { unread: counts.unread, read: counts.read };
     Ok(Answer::json(200, &body).tagged().degraded(board.degraded))
 }
 
@@ -56,8 +61,4 @@ pub(crate) async fn unread(app: &App, request: &Request) -> Result<Answer, Probl
 fn platform(request: &Request) -> Result<Platform, Problem> {
     let text = request.query("platform").ok_or_else(|| Problem::invalid("platform", "is required"))?;
     text.parse().map_err(|error: ParseIdError| Problem::invalid("platform", error.to_string()))
-}
-
-fn item(item: &NoticeItem) -> Value {
-    json!({ "id": item.id, "title": item.title, "created_at": item.created_at, "read": item.read })
 }

@@ -2,38 +2,83 @@
 
 mod posts;
 
-use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     App,
     domain::Reaction,
-    http::{Problem, serve},
+    http::{Kind, bodies::*, operation, routes},
 };
 
-/// The routes of this function. A test compares them with `template.yaml`.
-pub const ROUTES: &[&str] = &[
-    "POST /v1/posts",
-    "GET /v1/posts/{post}",
-    "DELETE /v1/posts/{post}",
-    "GET /v1/posts/{post}/delivery",
-    "PUT /v1/posts/{post}/like",
-    "DELETE /v1/posts/{post}/like",
-    "PUT /v1/posts/{post}/favorite",
-    "DELETE /v1/posts/{post}/favorite",
-];
-
-/// Handles one request. It never returns an error: a failure is a response.
-pub async fn handle(app: &App, event: LambdaEvent<ApiGatewayV2httpRequest>) -> Result<ApiGatewayV2httpResponse, Error> {
-    Ok(serve(&app.settings.user_claim, event, async |request| match request.route() {
-        "POST /v1/posts" => posts::publish(app, &request).await,
-        "GET /v1/posts/{post}" => posts::get(app, &request).await,
-        "DELETE /v1/posts/{post}" => posts::delete(app, &request).await,
-        "GET /v1/posts/{post}/delivery" => posts::delivery(app, &request).await,
-        "PUT /v1/posts/{post}/like" => posts::react(app, &request, Reaction::Like, true).await,
-        "DELETE /v1/posts/{post}/like" => posts::react(app, &request, Reaction::Like, false).await,
-        "PUT /v1/posts/{post}/favorite" => posts::react(app, &request, Reaction::Favorite, true).await,
-        "DELETE /v1/posts/{post}/favorite" => posts::react(app, &request, Reaction::Favorite, false).await,
-        route => Err(Problem::not_found(format!("no route {route}"))),
-    })
-    .await)
-}
+routes!(|app: &App, request| [
+    (
+        "POST /v1/posts",
+        posts::publish(app, &request),
+        operation("posts", "publishPost", "Publish a post")
+            .accepts::<PublishPostRequest>()
+            .creates::<PublishedPost>(
+                "The post is published. A repeated request gets the first response, with the delivery as planned."
+            )
+            .header("Location", "PostLocation")
+            .idempotent()
+            .refuses(Kind::PostLimit, "the author has published 4,294,967,295 posts, the maximum; nothing was published")
+            .link("getPost", "post", "$response.body#/id")
+            .link("getDelivery", "post", "$response.body#/id")
+            .link("likePost", "post", "$response.body#/id")
+            .link("favoritePost", "post", "$response.body#/id")
+            .link("markPostRead", "post", "$response.body#/id")
+            .link("markPostUnread", "post", "$response.body#/id")
+            .link("listAuthorPosts", "author", "$response.body#/author")
+            .link("deletePost", "post", "$response.body#/id"),
+    ),
+    (
+        "GET /v1/posts/{post}",
+        posts::get(app, &request),
+        operation("posts", "getPost", "Get a post, with the caller's flags")
+            .returns::<Post>("The post.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "DELETE /v1/posts/{post}",
+        posts::delete(app, &request),
+        operation("posts", "deletePost", "Delete a post of the caller")
+            .no_content("The post is deleted, by this or an earlier request.")
+            .responds("403", "Forbidden")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "GET /v1/posts/{post}/delivery",
+        posts::delivery(app, &request),
+        operation("posts", "getDelivery", "Get the progress of a post's delivery")
+            .describe("It works for a deleted post too. The rest of its delivery is cancelled.")
+            .returns::<Delivery>("The number of followers handled, and of pages done.")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+    (
+        "PUT /v1/posts/{post}/like",
+        posts::react(app, &request, Reaction::Like, true),
+        operation("posts", "likePost", "Like a post")
+            .returns::<Liked>("The caller likes the post. Repeated requests count once.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "DELETE /v1/posts/{post}/like",
+        posts::react(app, &request, Reaction::Like, false),
+        operation("posts", "unlikePost", "Remove a like")
+            .returns::<Liked>("The caller does not like the post.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "PUT /v1/posts/{post}/favorite",
+        posts::react(app, &request, Reaction::Favorite, true),
+        operation("posts", "favoritePost", "Add a post to the favorites")
+            .returns::<Favorited>("The post is a favorite of the caller. Repeated requests count once.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "DELETE /v1/posts/{post}/favorite",
+        posts::react(app, &request, Reaction::Favorite, false),
+        operation("posts", "unfavoritePost", "Remove a post from the favorites")
+            .returns::<Favorited>("The post is not a favorite of the caller.")
+            .responds("404", "NotFound"),
+    ),
+]);

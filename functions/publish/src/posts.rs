@@ -1,17 +1,20 @@
 //! One post: publish, read, delete, react, delivery status.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tidemark::{
     App, Removal,
-    domain::{DeliveryState, NewPost, Post, PostId, Reaction},
-    http::{Answer, Problem, Request},
+    domain::{self, DeliveryState, NewPost, PostId, Reaction},
+    http::{
+        Answer, Problem, Request,
+        bodies::{Delivery, Favorited, Liked, Post, PublishPostRequest, PublishedPost},
+    },
     ports::Published,
 };
 
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
     let author = request.caller()?;
-    let (title, body) = request.body()?.title_and_text()?;
+    let PublishPostRequest { title, body } = request.body()?;
     let new = NewPost { author, title, body };
     let key = request.idempotency_key(&json!([new.title, new.body]))?;
     let post = match app.publishing.publish(&new, key.as_ref()).await? {
@@ -19,16 +22,16 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
         Published::KeyReused => return Err(Problem::key_reused()),
         Published::Full => return Err(Problem::post_limit()),
     };
-    let answer = json!({
-        "id": post.id,
-        "author": post.id.author,
-        "seq": post.id.seq,
-        "title": post.title,
-        "body": new.body,
-        "created_at": post.created_at,
-        "delivery": planned(&post),
-    });
-    Ok(Answer::json(201, &answer).header("location", &format!("/v1/posts/{}", post.id)))
+    let body = PublishedPost {
+        id: post.id,
+        author: post.id.author,
+        seq: post.id.seq,
+        delivery: planned(&post),
+        title: post.title,
+        body: new.body,
+        created_at: post.created_at,
+    };
+    Ok(Answer::json(201, &body).header("location", &format!("/v1/posts/{}", post.id)))
 }
 
 /// `GET /v1/posts/{post}`.
@@ -36,21 +39,20 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let details = app.publishing.post(caller, id).await?.ok_or_else(|| unknown(id))?;
-    let post = &details.post;
-    let answer = json!({
-        "id": post.id,
-        "author": post.id.author,
-        "seq": post.id.seq,
-        "title": post.title,
-        "body": details.body,
-        "created_at": post.created_at,
-        "read": details.read,
-        "liked": details.liked,
-        "favorited": details.favorited,
-        "likes": details.counts.likes,
-        "favorites": details.counts.favorites,
-    });
-    Ok(Answer::json(200, &answer))
+    let body = Post {
+        id,
+        author: id.author,
+        seq: id.seq,
+        title: details.post.title,
+        body: details.body,
+        created_at: details.post.created_at,
+        read: details.read,
+        liked: details.liked,
+        favorited: details.favorited,
+        likes: details.counts.likes,
+        favorites: details.counts.favorites,
+    };
+    Ok(Answer::json(200, &body))
 }
 
 /// `DELETE /v1/posts/{post}`.
@@ -71,11 +73,10 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
     if !app.publishing.react(caller, id, reaction, given).await? {
         return Err(unknown(id));
     }
-    let body = match reaction {
-        Reaction::Like => json!({ "liked": given }),
-        Reaction::Favorite => json!({ "favorited": given }),
-    };
-    Ok(Answer::json(200, &body))
+    Ok(match reaction {
+        Reaction::Like => Answer::json(200, &Liked { liked: given }),
+        Reaction::Favorite => Answer::json(200, &Favorited { favorited: given }),
+    })
 }
 
 /// `GET /v1/posts/{post}/delivery`.
@@ -83,35 +84,31 @@ pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Answer, Pro
     request.caller()?;
     let id = request.post_parameter()?;
     let found = app.publishing.delivery(id).await?.ok_or_else(|| unknown(id))?;
-    let (delivery, status) = (&found.post.delivery, found.status);
-    let body = json!({
-        "mode": delivery.mode,
-        "state": status.state,
-        "followers": delivery.followers,
-        "delivered": status.delivered,
-        "pages": delivery.pages,
-        "pages_done": status.pages_done,
-        "attempts": delivery.attempts,
-        "started_at": delivery.started_at,
-        "finished_at": delivery.finished_at,
-    });
+    let body = Delivery {
+        state: found.status.state,
+        delivered: found.status.delivered,
+        pages_done: found.status.pages_done,
+        attempts: found.post.delivery.attempts.into(),
+        finished_at: found.post.delivery.finished_at,
+        ..planned(&found.post)
+    };
     Ok(Answer::json(200, &body).degraded(found.degraded))
 }
 
 /// The delivery in the response to a publish. It is always the planned delivery, so that a repeated request gets the
 /// same response.
-fn planned(post: &Post) -> Value {
-    json!({
-        "mode": post.delivery.mode,
-        "state": DeliveryState::Pending,
-        "followers": post.delivery.followers,
-        "delivered": 0,
-        "pages": post.delivery.pages,
-        "pages_done": 0,
-        "attempts": 0,
-        "started_at": post.delivery.started_at,
-        "finished_at": null,
-    })
+fn planned(post: &domain::Post) -> Delivery {
+    Delivery {
+        mode: post.delivery.mode,
+        state: DeliveryState::Pending,
+        followers: post.delivery.followers,
+        delivered: 0,
+        pages: post.delivery.pages.into(),
+        pages_done: 0,
+        attempts: 0,
+        started_at: post.delivery.started_at,
+        finished_at: None,
+    }
 }
 
 fn unknown(id: PostId) -> Problem {

@@ -1,10 +1,9 @@
 //! `GET /v1/feed`: one page of the caller's feed.
 
-use serde_json::json;
 use tidemark::{
     App,
     domain::Cursor,
-    http::{Answer, Page, Problem, Request},
+    http::{Answer, Page, Problem, Request, bodies::FeedPage},
     reader::Origin,
 };
 
@@ -17,12 +16,10 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
         Cursor::Author(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
     })?;
     let feed = app.readers.feed_page(caller, status, before, page.limit).await?;
-    let items = feed.items.iter().map(crate::item).collect();
-    let mut others = json!({ "unread_total": feed.unread_total });
-    if feed.origin == Origin::Rebuilding {
-        others["rebuilding"] = json!(true);
-    }
-    let answer = Page::answer(request, items, feed.next.map(Cursor::Feed), others);
+    let items = feed.items.into_iter().map(crate::item).collect();
+    let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
+    let next = feed.next.map(Cursor::Feed);
+    let answer = Page::answer(request, next, |next_cursor| FeedPage { items, next_cursor, unread_total, rebuilding });
     let answer = if before.is_none() { answer.tagged() } else { answer };
     Ok(answer.degraded(feed.origin == Origin::Degraded))
 }

@@ -1,18 +1,18 @@
 //! `GET /v1/health`.
 
-use serde_json::json;
-use tidemark::{App, http::Answer};
+use tidemark::{
+    App,
+    http::{
+        Answer, Problem,
+        bodies::{Health, HealthStatus, StoreStatus},
+    },
+};
 
 /// Pings all three stores concurrently.
-pub(crate) async fn check(app: &App) -> Answer {
+pub(crate) async fn check(app: &App) -> Result<Answer, Problem> {
     let (redis, dynamodb, sqs) = futures::join!(app.stores.progress.ping(), app.facts.ping(), app.stores.queue.ping());
-    let word = |ok: bool| if ok { "ok" } else { "down" };
-    let all = redis.is_ok() && dynamodb.is_ok() && sqs.is_ok();
-    let body = json!({
-        "status": if all { "ok" } else { "degraded" },
-        "redis": word(redis.is_ok()),
-        "dynamodb": word(dynamodb.is_ok()),
-        "sqs": word(sqs.is_ok()),
-    });
-    Answer::json(200, &body)
+    let [redis, dynamodb, sqs] = [redis.is_ok(), dynamodb.is_ok(), sqs.is_ok()];
+    let status = if redis && dynamodb && sqs { HealthStatus::Ok } else { HealthStatus::Degraded };
+    let store = |ok: bool| if ok { StoreStatus::Ok } else { StoreStatus::Down };
+    Ok(Answer::json(200, &Health { status, redis: store(redis), dynamodb: store(dynamodb), sqs: store(sqs) }))
 }

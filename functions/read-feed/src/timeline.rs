@@ -1,10 +1,9 @@
 //! `GET /v1/authors/{author}/posts`: one author's posts with the caller's flags, from the facts.
 
-use serde_json::json;
 use tidemark::{
     App,
     domain::Cursor,
-    http::{Answer, Page, Problem, Request},
+    http::{Answer, Page, Problem, Request, bodies::TimelinePage},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
@@ -17,6 +16,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
         Cursor::Feed(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
     })?;
     let found = app.readers.author_page(caller, author, status, before, page.limit).await?;
-    let items = found.items.iter().map(crate::item).collect();
-    Ok(Page::answer(request, items, found.next.map(Cursor::Author), json!({ "total": found.total })))
+    let items = found.items.into_iter().map(crate::item).collect();
+    let next = found.next.map(Cursor::Author);
+    Ok(Page::answer(request, next, |next_cursor| TimelinePage { items, next_cursor, total: found.total }))
 }

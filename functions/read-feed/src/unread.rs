@@ -1,9 +1,11 @@
 //! `GET /v1/unread` and `GET /v1/unread/{author}`.
 
-use serde_json::{Value, json};
 use tidemark::{
     App,
-    http::{Answer, Problem, Request},
+    http::{
+        Answer, Problem, Request,
+        bodies::{UnreadCounts, UnreadOfAuthor},
+    },
     reader::Origin,
 };
 
@@ -11,13 +13,9 @@ use tidemark::{
 pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let snapshot = app.readers.snapshot(caller).await?;
-    let authors: Vec<Value> = snapshot
-        .state
-        .unread_authors()
-        .into_iter()
-        .map(|(author, unread)| json!({ "author": author, "unread": unread }))
-        .collect();
-    let body = json!({ "total": snapshot.state.unread_total(), "authors": authors });
+    let authors = snapshot.state.unread_authors().into_iter();
+    let authors = authors.map(|(author, unread)| UnreadOfAuthor { author, unread }).collect();
+    let body = UnreadCounts { total: snapshot.state.unread_total(), authors };
     Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }
 
@@ -25,6 +23,6 @@ pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Answer, Pr
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
     let snapshot = app.readers.snapshot(caller).await?;
-    let body = json!({ "author": author, "unread": snapshot.state.unread_of(author) });
+    let body = UnreadOfAuthor { author, unread: snapshot.state.unread_of(author) };
     Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }

@@ -12,6 +12,8 @@ pub mod ids;
 pub mod invariants;
 pub mod model;
 pub mod notices;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 pub mod pages;
 pub mod profile;
 pub mod reactions;

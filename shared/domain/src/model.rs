@@ -246,8 +246,9 @@ pub struct PostText {
     pub data: Option<String>,
 }
 
-/// How a post reaches its readers.
+/// How a post reaches its readers. `push`: workers write it to live views. `pull`: the view fetches it when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryMode {
     /// Workers write the post to live views.
@@ -291,8 +292,9 @@ impl Modes {
     }
 }
 
-/// How far a fan-out is.
+/// How far a fan-out is. `cancelled`: the post was deleted before its delivery was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
     /// No page is done.

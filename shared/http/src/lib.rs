@@ -1,13 +1,17 @@
 //! The HTTP edge of the functions: API Gateway v2 events in, JSON and problem details out.
 
+pub mod bodies;
+mod operation;
 mod page;
 mod problem;
 mod request;
 mod response;
 
+pub use lambda_runtime::Error;
+pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
-pub use problem::{FieldError, Problem};
-pub use request::{Body, Request};
+pub use problem::{FieldError, Kind, Problem};
+pub use request::Request;
 pub use response::Answer;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
@@ -16,12 +20,14 @@ use tracing::{error, info};
 
 use tidemark_app::ports::Source;
 
+/// A request as API Gateway sends it.
+pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
+
+/// A response as API Gateway expects it.
+pub type Response = ApiGatewayV2httpResponse;
+
 /// Runs one handler for one event. Every outcome becomes a response. A 5xx is logged here with its cause.
-pub async fn serve<F>(
-    user_claim: &str,
-    event: LambdaEvent<ApiGatewayV2httpRequest>,
-    handler: impl FnOnce(Request) -> F,
-) -> ApiGatewayV2httpResponse
+pub async fn serve<F>(user_claim: &str, event: Event, handler: impl FnOnce(Request) -> F) -> Response
 where
     F: Future<Output = Result<Answer, Problem>>,
 {

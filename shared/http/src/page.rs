@@ -1,9 +1,9 @@
 //! Pages of a list: `?limit=` and `?cursor=` in, `next_cursor` and a `Link` header out.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{Answer, Problem, Request};
+use super::{Answer, Problem, Request, bodies::NextCursor};
 use tidemark_domain::Cursor;
 
 const DEFAULT_LIMIT: usize = 20;
@@ -35,14 +35,10 @@ impl Page {
         Ok(Self { limit, cursor })
     }
 
-    /// A response with a page: items, cursor, `Link` header, and the fields of `others`.
-    pub fn answer(request: &Request, items: Vec<Value>, next: Option<Cursor>, others: Value) -> Answer {
+    /// A response with a page, which `body` makes of the cursor, and with a `Link` header.
+    pub fn answer<T: Serialize>(request: &Request, next: Option<Cursor>, body: impl FnOnce(NextCursor) -> T) -> Answer {
         let cursor = next.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.to_bytes()));
-        let mut body = json!({ "items": items, "next_cursor": cursor });
-        if let (Some(body), Value::Object(others)) = (body.as_object_mut(), others) {
-            body.extend(others);
-        }
-        let answer = Answer::json(200, &body);
+        let answer = Answer::json(200, &body(NextCursor(cursor.clone())));
         let Some(cursor) = cursor else { return answer };
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(request.query_pairs().iter().filter(|(name, _)| name != "cursor" && name != "offset"));

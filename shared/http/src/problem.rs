@@ -1,18 +1,20 @@
 //! Errors in HTTP responses: RFC 9457 problem details.
 
 use serde::Serialize;
-use serde_json::json;
 use tidemark_app::ports::{Source, StoreError};
 use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
+use utoipa::ToSchema;
 
 use super::{Answer, boxed};
 
 /// An error in one field of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
-    /// The name of the field, parameter or header.
+    /// The parameter, header or field of the body; `authors[3]` for an item of a list, `body` if the body cannot be parsed.
+    #[schema(min_length = 1)]
     pub field: String,
-    /// The requirement that the field does not meet: `must be 1 to 100`.
+    /// The rule that the value breaks: `must be 1 to 100`.
+    #[schema(min_length = 1)]
     pub message: String,
 }
 
@@ -25,69 +27,90 @@ pub struct Problem {
     cause: Option<Source>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    InvalidRequest,
-    Unauthorized,
-    Forbidden,
-    NotFound,
-    TooLarge,
-    SelfFollow,
-    FollowingLimit,
-    NoticeLimit,
-    PostLimit,
-    KeyReused,
-    Internal,
-    Unavailable,
+/// Problem details (RFC 9457).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem, examples(json!({
+    "type": "/problems/invalid-request", "title": "The request is not valid", "status": 400,
+    "detail": "limit must be 1 to 100", "request_id": "8f14e45f-ceea-467f-9575-6c8d1a5f3d2b",
+    "errors": [{ "field": "limit", "message": "must be 1 to 100" }],
+})))]
+pub(crate) struct ProblemDetails<'a> {
+    /// The kind of problem. It is stable.
+    #[schema(format = "uri-reference", pattern = "^/problems/[a-z-]+$")]
+    r#type: String,
+    /// The kind in words.
+    title: &'a str,
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// The cause in this case.
+    detail: &'a str,
+    /// The same as in the log.
+    #[schema(min_length = 1)]
+    request_id: &'a str,
+    /// The invalid fields of a request.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(min_items = 1)]
+    errors: &'a [FieldError],
 }
 
-impl Kind {
-    const fn status(self) -> u16 {
-        match self {
-            Self::InvalidRequest => 400,
-            Self::Unauthorized => 401,
-            Self::Forbidden => 403,
-            Self::NotFound => 404,
-            Self::TooLarge => 413,
-            Self::SelfFollow | Self::FollowingLimit | Self::NoticeLimit | Self::PostLimit | Self::KeyReused => 422,
-            Self::Internal => 500,
-            Self::Unavailable => 503,
-        }
-    }
+/// Problem details of one item of a response.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ItemProblem {
+    /// The kind of problem. It is stable.
+    #[schema(format = "uri-reference", pattern = "^/problems/[a-z-]+$")]
+    r#type: String,
+    /// The kind in words.
+    title: &'static str,
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// The cause in this case.
+    detail: String,
+}
 
-    const fn slug(self) -> &'static str {
-        match self {
-            Self::InvalidRequest => "invalid-request",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::NotFound => "not-found",
-            Self::TooLarge => "body-too-large",
-            Self::SelfFollow => "self-follow",
-            Self::FollowingLimit => "following-limit",
-            Self::NoticeLimit => "notice-limit",
-            Self::PostLimit => "post-limit",
-            Self::KeyReused => "idempotency-key-reused",
-            Self::Internal => "internal",
-            Self::Unavailable => "unavailable",
+macro_rules! kinds {
+    ($($kind:ident: $status:literal, $slug:literal, $title:literal;)*) => {
+        /// What went wrong: a status, and a slug that is part of the API.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Kind {
+            $($kind),*
         }
-    }
 
-    const fn title(self) -> &'static str {
-        match self {
-            Self::InvalidRequest => "The request is not valid",
-            Self::Unauthorized => "Authentication is required",
-            Self::Forbidden => "The caller may not do this",
-            Self::NotFound => "Not found",
-            Self::TooLarge => "The body is too large",
-            Self::SelfFollow => "Users cannot follow themselves",
-            Self::FollowingLimit => "The caller follows the maximum number of authors",
-            Self::NoticeLimit => "The platform has the maximum number of notices",
-            Self::PostLimit => "The author has published the maximum number of posts",
-            Self::KeyReused => "The idempotency key was used for another request",
-            Self::Internal => "Internal error",
-            Self::Unavailable => "The service is unavailable",
+        impl Kind {
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$kind => $status),* }
+            }
+
+            /// The last segment of the problem's type.
+            pub const fn slug(self) -> &'static str {
+                match self { $(Self::$kind => $slug),* }
+            }
+
+            const fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title),* }
+            }
+
+            fn uri(self) -> String {
+                format!("/problems/{}", self.slug())
+            }
         }
-    }
+    };
+}
+
+kinds! {
+    InvalidRequest: 400, "invalid-request", "The request is not valid";
+    Unauthorized: 401, "unauthorized", "Authentication is required";
+    Forbidden: 403, "forbidden", "The caller may not do this";
+    NotFound: 404, "not-found", "Not found";
+    TooLarge: 413, "body-too-large", "The body is too large";
+    SelfFollow: 422, "self-follow", "Users cannot follow themselves";
+    FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
+    NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
+    PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
+    KeyReused: 422, "idempotency-key-reused", "The idempotency key was used for another request";
+    Internal: 500, "internal", "Internal error";
+    Unavailable: 503, "unavailable", "The service is unavailable";
 }
 
 impl Problem {
@@ -148,7 +171,6 @@ impl Problem {
         self.kind.status()
     }
 
-    /// The last segment of the problem's type.
     pub fn slug(&self) -> &'static str {
         self.kind.slug()
     }
@@ -158,22 +180,20 @@ impl Problem {
         self.cause.as_deref().map(|cause| cause as _)
     }
 
-    /// Type, title, status and detail: the form of a problem inside a batch response.
-    pub fn summary(&self) -> serde_json::Value {
-        json!({
-            "type": format!("/problems/{}", self.slug()),
-            "title": self.kind.title(),
-            "status": self.status(),
-            "detail": self.detail,
-        })
+    /// The form of a problem inside a response with many items.
+    pub fn of_item(self) -> ItemProblem {
+        ItemProblem { r#type: self.kind.uri(), title: self.kind.title(), status: self.status(), detail: self.detail }
     }
 
     pub fn answer(&self, request_id: &str) -> Answer {
-        let mut body = self.summary();
-        body["request_id"] = json!(request_id);
-        if !self.errors.is_empty() {
-            body["errors"] = json!(self.errors);
-        }
+        let body = ProblemDetails {
+            r#type: self.kind.uri(),
+            title: self.kind.title(),
+            status: self.status(),
+            detail: &self.detail,
+            request_id,
+            errors: &self.errors,
+        };
         let answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
         match self.status() {
             401 => answer.header("www-authenticate", "Bearer"),
@@ -200,38 +220,6 @@ impl From<StoreError> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The kind after this one, in the order of the enum; `None` after the last.
-    fn next(kind: Kind) -> Option<Kind> {
-        Some(match kind {
-            Kind::InvalidRequest => Kind::Unauthorized,
-            Kind::Unauthorized => Kind::Forbidden,
-            Kind::Forbidden => Kind::NotFound,
-            Kind::NotFound => Kind::TooLarge,
-            Kind::TooLarge => Kind::SelfFollow,
-            Kind::SelfFollow => Kind::FollowingLimit,
-            Kind::FollowingLimit => Kind::NoticeLimit,
-            Kind::NoticeLimit => Kind::PostLimit,
-            Kind::PostLimit => Kind::KeyReused,
-            Kind::KeyReused => Kind::Internal,
-            Kind::Internal => Kind::Unavailable,
-            Kind::Unavailable => return None,
-        })
-    }
-
-    #[test]
-    fn openapi_has_every_kind_of_problem() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.yaml");
-        let document = std::fs::read_to_string(path).unwrap();
-        for kind in std::iter::successors(Some(Kind::InvalidRequest), |kind| next(*kind)) {
-            let (slug, status) = (format!("/problems/{}", kind.slug()), format!("status: {{const: {}}}", kind.status()));
-            let told = document.lines().any(|line| {
-                let (slugs, ends) = (line.split([' ', ',', '[', ']', '}']), line.contains(&status));
-                ends && slugs.into_iter().any(|word| word == slug)
-            });
-            assert!(told, "{slug} with {status}");
-        }
-    }
 
     #[test]
     fn a_401_and_a_503_have_their_headers() {

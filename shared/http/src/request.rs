@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::Problem;
+use super::{Problem, bodies::RequestBody};
 use tidemark_app::ports::IdempotencyKey;
 use tidemark_domain::{NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
 
@@ -131,11 +131,11 @@ impl Request {
         text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
-    /// The body as a JSON object.
+    /// The body.
     ///
     /// # Errors
-    /// 400 if it is not a JSON object, 413 if it is too large.
-    pub fn body(&self) -> Result<Body, Problem> {
+    /// 400 if it is not a JSON object or a field is invalid, 413 if it is too large.
+    pub fn body<T: RequestBody>(&self) -> Result<T, Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let bytes = if self.event.is_base64_encoded {
             Cow::Owned(STANDARD.decode(text).map_err(|_| Problem::invalid("body", "must be base64"))?)
@@ -146,114 +146,95 @@ impl Request {
             return Err(Problem::too_large(format!("at most {MAX_BODY} bytes")));
         }
         match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(fields)) => Ok(Body { fields }),
+            Ok(Value::Object(fields)) => T::read(&Body { fields }),
             Ok(_) => Err(Problem::invalid("body", "must be a JSON object")),
             Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),
         }
     }
 }
 
-/// The fields of a JSON body. `null` counts as absent.
+/// The fields of a JSON body. `null` counts as absent. A refusal is a 400 with the name of the field.
 #[derive(Debug)]
 pub struct Body {
     fields: Map<String, Value>,
 }
 
 impl Body {
-    /// Whether the field is present.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    pub fn fields(&self) -> &Map<String, Value> {
-        &self.fields
-    }
-
-    fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.fields.get(name).filter(|value| !value.is_null())
     }
 
-    /// A string of `min` to `max` characters; `None` if absent; 400 if it is anything else.
-    pub fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<&str>, Problem> {
+    fn required(&self, name: &str) -> Result<&Value, Problem> {
+        self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))
+    }
+
+    /// A string of `min` to `max` characters.
+    fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<String>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
-        let length = text.chars().count();
-        if length < min || length > max {
-            return Err(Problem::invalid(name, format!("must have {min} to {max} characters")));
+        match (min..=max).contains(&text.chars().count()) {
+            true => Ok(Some(text.to_owned())),
+            false => Err(Problem::invalid(name, format!("must have {min} to {max} characters"))),
         }
-        Ok(Some(text))
     }
 
-    /// A string of `min` to `max` characters; 400 if it is absent or anything else.
-    pub fn text(&self, name: &str, min: usize, max: usize) -> Result<&str, Problem> {
-        self.optional_text(name, min, max)?.ok_or_else(|| Problem::invalid(name, "is required"))
-    }
-
-    /// `title`, 1 to 200 characters, and `body`, at most 64 KiB.
-    ///
-    /// # Errors
-    /// 400 if the title is absent, or if one of them is anything else.
-    pub fn title_and_text(&self) -> Result<(String, Option<String>), Problem> {
-        let title = self.text("title", 1, MAX_TITLE)?.to_owned();
-        let text = self.optional_text("body", 0, MAX_TEXT)?.map(str::to_owned);
+    /// `title`, 1 to 200 characters, and the optional `body`, at most 64 KiB.
+    pub(crate) fn title_and_text(&self) -> Result<(String, Option<String>), Problem> {
+        let title = self.optional_text("title", 1, MAX_TITLE)?.ok_or_else(|| Problem::invalid("title", "is required"))?;
+        let text = self.optional_text("body", 0, MAX_TEXT)?;
         if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
             return Err(Problem::invalid("body", format!("must have at most {MAX_TEXT} bytes")));
         }
         Ok((title, text))
     }
 
-    /// A boolean; false if absent; 400 if it is anything else.
-    pub fn flag(&self, name: &str) -> Result<bool, Problem> {
+    /// A boolean; false if absent.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         let Some(value) = self.get(name) else { return Ok(false) };
         value.as_bool().ok_or_else(|| Problem::invalid(name, "must be true or false"))
     }
 
-    /// A platform, as a number or a decimal string; 400 if it is absent or anything else.
-    pub fn platform(&self, name: &str) -> Result<Platform, Problem> {
-        parse_platform(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
+    /// A platform, as a number or a decimal string.
+    pub(crate) fn platform(&self, name: &str) -> Result<Platform, Problem> {
+        parse_platform(name, self.required(name)?)
     }
 
     /// A list of 1 to `max` platforms, each as a number or a decimal string.
-    ///
-    /// # Errors
-    /// 400 if it is absent, empty or too long, or if an item is not a platform.
-    pub fn platforms(&self, name: &str, max: usize) -> Result<Vec<Platform>, Problem> {
-        let items = self.list(name, max)?.iter().enumerate();
-        items.map(|(index, item)| parse_platform(&format!("{name}[{index}]"), item)).collect()
+    pub(crate) fn platforms(&self, name: &str, max: usize) -> Result<Vec<Platform>, Problem> {
+        self.list(name, max, parse_platform)
     }
 
-    /// A user id; 400 if it is absent or anything else.
-    pub fn user(&self, name: &str) -> Result<UserId, Problem> {
-        parse_text(name, self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?)
+    pub(crate) fn user(&self, name: &str) -> Result<UserId, Problem> {
+        parse_text(name, self.required(name)?)
     }
 
-    /// A sequence number, as a number or a decimal string; 400 if it is absent or anything else.
-    pub fn seq(&self, name: &str) -> Result<Seq, Problem> {
-        let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
+    /// A sequence number, as a number or a decimal string.
+    pub(crate) fn seq(&self, name: &str) -> Result<Seq, Problem> {
+        let value = self.required(name)?;
         let seq = integer(value).or_else(|| value.as_str().and_then(parse_decimal));
         seq.ok_or_else(|| Problem::invalid(name, "must be a sequence number"))
     }
 
-    /// A time, rounded to the nearest [`Timestamp`]; `None` if absent; 400 if it is anything else.
-    pub fn optional_time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
+    /// A time, rounded to the nearest [`Timestamp`].
+    pub(crate) fn optional_time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let time = value.as_str().and_then(Timestamp::parse_nearest);
         time.map(Some).ok_or_else(|| Problem::invalid(name, "must be an RFC 3339 time"))
     }
 
     /// A list of 1 to `max` ids.
-    ///
-    /// # Errors
-    /// 400 if it is absent, empty or too long, or if an item is not an id.
-    pub fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
-        let items = self.list(name, max)?.iter().enumerate();
-        items.map(|(index, item)| parse_text(&format!("{name}[{index}]"), item)).collect()
+    pub(crate) fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        self.list(name, max, parse_text)
     }
 
-    fn list(&self, name: &str, max: usize) -> Result<&Vec<Value>, Problem> {
-        let value = self.get(name).ok_or_else(|| Problem::invalid(name, "is required"))?;
-        let items = value.as_array().filter(|items| (1..=max).contains(&items.len()));
-        items.ok_or_else(|| Problem::invalid(name, format!("must be a list of 1 to {max} ids")))
+    fn list<T>(&self, name: &str, max: usize, parse: fn(&str, &Value) -> Result<T, Problem>) -> Result<Vec<T>, Problem> {
+        let items = self.required(name)?.as_array().filter(|items| (1..=max).contains(&items.len()));
+        let items = items.ok_or_else(|| Problem::invalid(name, format!("must be a list of 1 to {max} ids")))?;
+        items.iter().enumerate().map(|(index, item)| parse(&format!("{name}[{index}]"), item)).collect()
     }
 }
 

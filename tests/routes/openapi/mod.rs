@@ -1,14 +1,31 @@
-//! openapi.yaml and the template have the same routes; openapi.yaml and the domain accept the same ids.
+//! openapi.yaml is what the code generates; it has the template's routes, the domain's ids and every kind of problem.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod document;
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tidemark::domain::{NoticeId, PostId, UserId};
+use tidemark::{
+    domain::{NoticeId, PostId, UserId},
+    http::{Kind, Route},
+};
 use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
 use tidemark_tests::repository;
 
+/// The routes of all functions.
+pub(crate) fn routes() -> impl Iterator<Item = Route> {
+    let functions = [
+        tidemark_follow::routes(),
+        tidemark_publish::routes(),
+        tidemark_read_feed::routes(),
+        tidemark_mark_read::routes(),
+        tidemark_notice::routes(),
+    ];
+    functions.into_iter().flatten()
+}
+
 /// Every route in the template, as `METHOD /path`.
-fn routes() -> BTreeMap<String, HttpRoute> {
+fn template_routes() -> BTreeMap<String, HttpRoute> {
     let template = Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap();
     let events = template.functions.values().flat_map(|function| &function.events);
     let routes = events.filter_map(|event| match &event.source {
@@ -23,35 +40,51 @@ fn document() -> Value {
     serde_yaml_ng::from_str(&text).unwrap()
 }
 
-/// Every operation of openapi.yaml as `METHOD /path`, with the entries that apply to its whole path.
-fn operations(document: &Value) -> BTreeMap<String, (&Value, &Value)> {
-    let mut operations = BTreeMap::new();
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
-            operations.insert(format!("{} {path}", method.to_uppercase()), (operation, item));
-        }
+/// Every operation of openapi.yaml as `METHOD /path`.
+fn operations(document: &Value) -> BTreeMap<String, &Value> {
+    let items = document["paths"].as_object().unwrap().iter();
+    let operations = items.flat_map(|(path, item)| {
+        let methods = item.as_object().unwrap().iter();
+        methods.map(move |(method, operation)| (format!("{} {path}", method.to_uppercase()), operation))
+    });
+    operations.collect()
+}
+
+/// The value, or what its `$ref` names.
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    value["$ref"].as_str().map_or(value, |pointer| document.pointer(pointer.strip_prefix('#').unwrap()).unwrap())
+}
+
+#[test]
+fn openapi_yaml_is_what_the_code_generates() {
+    let path = repository().join("openapi.yaml");
+    let base = std::fs::read_to_string(repository().join("shared/http/openapi.base.yaml")).unwrap();
+    let generated = document::document(&base, routes());
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+        std::fs::write(path, document::text(&generated)).unwrap();
+    } else {
+        let generated: Value = serde_yaml_ng::from_str(&document::text(&generated)).unwrap();
+        assert!(document() == generated, "openapi.yaml is not what the code generates: run `make openapi`");
     }
-    operations
 }
 
 #[test]
 fn openapi_and_template_have_the_same_routes() {
-    let (routes, document) = (routes(), document());
+    let (routes, document) = (template_routes(), document());
     let operations = operations(&document);
     assert_eq!(operations.keys().collect::<Vec<_>>(), routes.keys().collect::<Vec<_>>());
-    let mut ids = BTreeSet::new();
-    for (key, (operation, item)) in operations {
-        assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{key}");
+    let ids: BTreeMap<&str, &String> = operations.iter().map(|(key, it)| (it["operationId"].as_str().unwrap(), key)).collect();
+    assert_eq!(ids.len(), operations.len(), "each operationId once: {ids:?}");
+    for (key, operation) in operations {
         let route = &routes[&key];
         let open = operation["security"].as_array().is_some_and(Vec::is_empty);
         assert_eq!(open, !route.authorized, "{key}: required authorization");
 
         let inside = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let declared = item["parameters"].as_array().into_iter().flatten().map(|parameter| {
-            let parameter = document.pointer(parameter["$ref"].as_str().unwrap().strip_prefix('#').unwrap()).unwrap();
-            assert_eq!((&parameter["in"], &parameter["required"]), (&"path".into(), &true.into()), "{key}");
-            parameter["name"].as_str().unwrap()
-        });
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let declared = parameters.map(|parameter| resolved(&document, parameter)).filter(|parameter| parameter["in"] == "path");
+        assert!(declared.clone().all(|parameter| parameter["required"] == true), "{key}");
+        let declared = declared.map(|parameter| parameter["name"].as_str().unwrap());
         assert_eq!(inside.collect::<Vec<_>>(), declared.collect::<Vec<_>>(), "{key}");
 
         let answers = |status: &str| operation["responses"].get(status).is_some();
@@ -61,6 +94,19 @@ fn openapi_and_template_have_the_same_routes() {
         assert!(answers("429") && answers("500"), "{key}: responses that every route may return");
         let scoped = operation["security"].pointer("/0/Jwt/0").is_some();
         assert!(!scoped || answers("403"), "{key}: 403");
+    }
+}
+
+#[test]
+fn openapi_has_every_kind_of_problem() {
+    let document = document();
+    let operations = operations(&document);
+    let responses: Vec<(&String, &Value)> =
+        operations.values().flat_map(|operation| operation["responses"].as_object().unwrap()).collect();
+    for kind in Kind::ALL {
+        let (status, slug) = (kind.status().to_string(), format!("`{}`:", kind.slug()));
+        let mut told = responses.iter().filter(|(code, _)| **code == status).map(|(_, it)| resolved(&document, it));
+        assert!(told.any(|it| it["description"].as_str().unwrap().contains(&slug)), "{slug} with {status}");
     }
 }
 

@@ -1,0 +1,149 @@
+//! Bodies of the feed, author timelines, unread counts and marks.
+
+use serde::Serialize;
+use serde_json::json;
+use tidemark_domain::{PostId, Seq, Timestamp, UserId};
+use utoipa::ToSchema;
+
+use super::{NextCursor, RequestBody, values::Through};
+use crate::{Problem, request::Body};
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PostItem {
+    pub id: PostId,
+    pub author: UserId,
+    /// The number of the post within its author: 1, 2, 3, … without gaps.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    pub title: String,
+    pub created_at: Timestamp,
+    pub read: bool,
+    pub liked: bool,
+    pub favorited: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "items": [{
+        "id": "2-1", "author": "2", "seq": 1, "title": "Hello", "created_at": "2026-11-20T08:00:00.123Z",
+        "read": false, "liked": false, "favorited": false,
+    }],
+    "next_cursor": null,
+    "unread_total": 1,
+})))]
+pub struct FeedPage {
+    #[schema(max_items = 100)]
+    pub items: Vec<PostItem>,
+    pub next_cursor: NextCursor,
+    pub unread_total: u64,
+    /// True while the feed is being rebuilt: repeat the request in a moment. Absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rebuilding: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [], "next_cursor": null, "total": 0 })))]
+pub struct TimelinePage {
+    #[schema(max_items = 100)]
+    pub items: Vec<PostItem>,
+    pub next_cursor: NextCursor,
+    /// The number of posts with the requested status.
+    pub total: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "author": "2", "unread": 1 })))]
+pub struct UnreadOfAuthor {
+    pub author: UserId,
+    pub unread: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "total": 1, "authors": [{ "author": "2", "unread": 1 }] })))]
+pub struct UnreadCounts {
+    pub total: u64,
+    /// The authors with unread posts, most recent post first.
+    pub authors: Vec<UnreadOfAuthor>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "read": true, "unread": { "author": 2, "total": 5 } })))]
+pub struct PostMarked {
+    pub read: bool,
+    pub unread: UnreadAfterMark,
+}
+
+/// Unread counts after a change of one post.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UnreadAfterMark {
+    /// Unread posts of the post's author.
+    pub author: u64,
+    pub total: u64,
+}
+
+/// Exactly one of three forms.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+pub enum MarkReadRequest {
+    Posts(MarkPosts),
+    Through(MarkThrough),
+    All(MarkAll),
+}
+
+/// These posts. Posts that do not exist are ignored and not counted.
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "posts": ["2-1", "3-7"] })))]
+pub struct MarkPosts {
+    #[schema(min_items = 1, max_items = 500)]
+    pub posts: Vec<PostId>,
+}
+
+/// An author's posts up to a number. It never goes back, so a lower number changes nothing.
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "author": "2", "through": 7 })))]
+pub struct MarkThrough {
+    pub author: UserId,
+    #[schema(value_type = Through)]
+    pub through: Seq,
+}
+
+/// All posts that existed at `before`, or at the time of the request. Later posts stay unread.
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "all": true }), json!({ "all": true, "before": "2026-11-20T08:00:00.123Z" })))]
+pub struct MarkAll {
+    /// Must be true.
+    pub all: bool,
+    /// RFC 3339 with any offset. Fractions of a millisecond are cut off. A time before 1970 means its first moment.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub before: Option<Timestamp>,
+}
+
+impl RequestBody for MarkReadRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        if body.has("before") && !body.has("all") {
+            return Err(Problem::invalid("before", "is allowed only together with all"));
+        }
+        match [body.has("posts"), body.has("author") || body.has("through"), body.has("all")] {
+            [true, false, false] => Ok(Self::Posts(MarkPosts { posts: body.ids("posts", 500)? })),
+            [false, true, false] => {
+                Ok(Self::Through(MarkThrough { author: body.user("author")?, through: body.seq("through")? }))
+            }
+            [false, false, true] if body.get("all") != Some(&json!(true)) => Err(Problem::invalid("all", "must be true")),
+            [false, false, true] => Ok(Self::All(MarkAll { all: true, before: body.optional_time("before")? })),
+            _ => Err(Problem::invalid("posts", "is one of three forms (posts, author with through, all): send exactly one")),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "changed": 3, "unread": { "total": 0 } })))]
+pub struct PostsMarked {
+    /// Posts that became read.
+    pub changed: u64,
+    pub unread: UnreadTotal,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UnreadTotal {
+    pub total: u64,
+}

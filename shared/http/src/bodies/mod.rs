@@ -1,0 +1,25 @@
+//! The bodies of requests and responses. `openapi.yaml` is generated from them: a comment on a type or a field is its
+//! description there.
+
+mod feed;
+mod notices;
+mod operations;
+mod posts;
+mod relations;
+mod values;
+
+pub use feed::*;
+pub use notices::*;
+pub use operations::*;
+pub use posts::*;
+pub use relations::*;
+pub use values::NextCursor;
+
+use crate::{Problem, request::Body};
+
+/// The body of a request, which is read field by field, so that a refusal names the field.
+pub trait RequestBody: Sized {
+    /// # Errors
+    /// 400 with the first field that is absent or invalid.
+    fn read(body: &Body) -> Result<Self, Problem>;
+}

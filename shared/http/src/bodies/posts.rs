@@ -1,0 +1,97 @@
+//! Bodies of `/v1/posts…`.
+
+use serde::Serialize;
+use tidemark_domain::{DeliveryMode, DeliveryState, PostId, Timestamp, UserId};
+use utoipa::ToSchema;
+
+use super::RequestBody;
+use crate::{Problem, request::Body};
+
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "title": "Hello", "body": "The first post." }), json!({ "title": "Hello" })))]
+pub struct PublishPostRequest {
+    #[schema(min_length = 1, max_length = 200)]
+    pub title: String,
+    /// At most 64 KiB of UTF-8.
+    #[schema(max_length = 65_536)]
+    pub body: Option<String>,
+}
+
+impl RequestBody for PublishPostRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        let (title, body) = body.title_and_text()?;
+        Ok(Self { title, body })
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PublishedPost {
+    pub id: PostId,
+    pub author: UserId,
+    /// The number of the post within its author: 1, 2, 3, … without gaps.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    pub title: String,
+    #[schema(required)]
+    pub body: Option<String>,
+    pub created_at: Timestamp,
+    pub delivery: Delivery,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "id": "2-1", "author": "2", "seq": 1, "title": "Hello", "body": null, "created_at": "2026-11-20T08:00:00.123Z",
+    "read": false, "liked": true, "favorited": false, "likes": 4, "favorites": 0,
+})))]
+pub struct Post {
+    pub id: PostId,
+    pub author: UserId,
+    /// The number of the post within its author: 1, 2, 3, … without gaps.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    pub title: String,
+    #[schema(required)]
+    pub body: Option<String>,
+    pub created_at: Timestamp,
+    pub read: bool,
+    pub liked: bool,
+    pub favorited: bool,
+    /// The number of users who like it.
+    pub likes: u64,
+    /// The number of users who have it as a favorite.
+    pub favorites: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "mode": "push", "state": "done", "followers": 23, "delivered": 23, "pages": 1, "pages_done": 1, "attempts": 0,
+    "started_at": "2026-11-20T08:00:00.123Z", "finished_at": "2026-11-20T08:00:00.170Z",
+})))]
+pub struct Delivery {
+    pub mode: DeliveryMode,
+    pub state: DeliveryState,
+    /// The number of followers when the post was published.
+    pub followers: u64,
+    /// Followers handled, also those without a live view.
+    pub delivered: u64,
+    /// Pages of followers.
+    pub pages: u64,
+    pub pages_done: u64,
+    /// How often missing pages were sent again.
+    pub attempts: u64,
+    pub started_at: Timestamp,
+    #[schema(required)]
+    pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "liked": true })))]
+pub struct Liked {
+    pub liked: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "favorited": true })))]
+pub struct Favorited {
+    pub favorited: bool,
+}

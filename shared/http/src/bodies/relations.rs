@@ -1,0 +1,125 @@
+//! Bodies of `/v1/following…`, `/v1/relations…` and `/v1/users/…`.
+
+use serde::Serialize;
+use tidemark_domain::{Timestamp, UserId};
+use utoipa::ToSchema;
+
+use super::{NextCursor, RequestBody};
+use crate::{Problem, problem::ItemProblem, request::Body};
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true })))]
+pub struct Following {
+    /// Always true.
+    pub following: bool,
+    /// When this follow began.
+    pub since: Timestamp,
+    /// False if the caller already followed the author.
+    pub created: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "following": false })))]
+pub struct NotFollowing {
+    /// Always false.
+    pub following: bool,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "authors": ["2", "3"] })))]
+pub struct FollowManyRequest {
+    #[schema(min_items = 1, max_items = 50)]
+    pub authors: Vec<UserId>,
+}
+
+impl RequestBody for FollowManyRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        Ok(Self { authors: body.ids("authors", 50)? })
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FollowResults {
+    /// One for each author, in the order of the request.
+    #[schema(min_items = 1, max_items = 50)]
+    pub results: Vec<FollowResult>,
+}
+
+/// The result for one author: `since` and `created` if the caller follows the author, `error` if not.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(
+    json!({ "author": "2", "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true }),
+    json!({ "author": "1", "following": false, "error": {
+        "type": "/problems/self-follow", "title": "Users cannot follow themselves", "status": 422,
+        "detail": "an author is not their own follower",
+    } }),
+))]
+pub struct FollowResult {
+    pub author: UserId,
+    pub following: bool,
+    /// When this follow began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub since: Option<Timestamp>,
+    /// False if the caller already followed the author.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub created: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<ItemProblem>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RelationEntry {
+    pub user: UserId,
+    /// When the follow began.
+    pub since: Timestamp,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [{ "user": "2", "since": "2026-11-20T08:00:00.123Z" }], "next_cursor": null })))]
+pub struct RelationPage {
+    #[schema(max_items = 100)]
+    pub items: Vec<RelationEntry>,
+    pub next_cursor: NextCursor,
+}
+
+/// The relation between the caller and a user. With `only=following`, it has that direction only.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(
+    json!({ "user": "2", "following": true, "followed_by": false, "mutual": false }),
+    json!({ "user": "2", "following": true }),
+))]
+pub struct Relation {
+    pub user: UserId,
+    /// The caller follows the user.
+    pub following: bool,
+    /// The user follows the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub followed_by: Option<bool>,
+    /// Both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub mutual: Option<bool>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [{ "user": "2", "following": true }] })))]
+pub struct Relations {
+    /// One for each user, in the order of the request.
+    #[schema(min_items = 1, max_items = 100)]
+    pub items: Vec<Relation>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 })))]
+pub struct Counters {
+    pub followings: u64,
+    pub followers: u64,
+    /// Live posts.
+    pub posts: u64,
+    pub likes_received: u64,
+    pub favorites_received: u64,
+}

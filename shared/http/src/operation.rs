@@ -1,0 +1,197 @@
+//! Routes and their operations in `openapi.yaml`. A function declares each route once, with [`routes!`](crate::routes).
+
+use serde_json::{Value, json};
+use utoipa::{
+    ToSchema,
+    openapi::{RefOr, Schema},
+};
+
+use crate::{Kind, problem::ProblemDetails};
+
+/// A route, its operation, and the schemas that the operation refers to.
+pub struct Route {
+    /// Method and path, as in `template.yaml`: `GET /v1/posts/{post}`.
+    pub key: &'static str,
+    /// An Operation Object of OpenAPI. Parameters, headers and shared responses are in `shared/http/openapi.base.yaml`.
+    pub operation: Value,
+    pub schemas: Schemas,
+}
+
+/// Schemas by name.
+pub type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// Builds the operation of a route. It begins with the responses that every route may return; each method adds what
+/// follows from its name.
+#[must_use]
+pub struct Operation {
+    object: Value,
+    /// The status of success.
+    success: &'static str,
+    schemas: Schemas,
+}
+
+pub fn operation(tag: &str, id: &str, summary: &str) -> Operation {
+    let mut object = json!({ "tags": [tag], "operationId": id, "summary": summary, "parameters": [] });
+    for (status, response) in [("401", "Unauthorized"), ("429", "TooManyRequests"), ("500", "Internal"), ("503", "Unavailable")] {
+        object["responses"][status] = reference("responses", response);
+    }
+    Operation { object, success: "200", schemas: Vec::new() }
+}
+
+impl Operation {
+    pub fn describe(mut self, text: &str) -> Self {
+        self.object["description"] = json!(text);
+        self
+    }
+
+    /// 200 with this body.
+    pub fn returns<T: ToSchema>(self, description: &str) -> Self {
+        self.success::<T>("200", description)
+    }
+
+    /// 201 with this body.
+    pub fn creates<T: ToSchema>(self, description: &str) -> Self {
+        self.success::<T>("201", description)
+    }
+
+    /// 204.
+    pub fn no_content(mut self, description: &str) -> Self {
+        self.success = "204";
+        self.object["responses"]["204"] = json!({ "description": description });
+        self
+    }
+
+    /// Takes this body. 413 if it is too large.
+    pub fn accepts<T: ToSchema>(mut self) -> Self {
+        self.object["requestBody"] = json!({ "required": true, "content": { "application/json": self.schema::<T>() } });
+        self.responds("413", "BodyTooLarge")
+    }
+
+    /// Takes a parameter of `shared/http/openapi.base.yaml`.
+    pub fn parameter(mut self, name: &str) -> Self {
+        if let Some(parameters) = self.object["parameters"].as_array_mut() {
+            parameters.push(reference("parameters", name));
+        }
+        self
+    }
+
+    /// A header of `shared/http/openapi.base.yaml` in the response.
+    pub fn header(mut self, name: &str, component: &str) -> Self {
+        self.object["responses"][self.success]["headers"][name] = reference("headers", component);
+        self
+    }
+
+    /// The response is a page.
+    pub fn page(self) -> Self {
+        self.parameter("limit").parameter("cursor").header("Link", "Link")
+    }
+
+    /// The response has `Degraded` if it was made without Redis.
+    pub fn degradable(self) -> Self {
+        self.header("Degraded", "Degraded")
+    }
+
+    /// The response has an `ETag`, by this header of `shared/http/openapi.base.yaml`. 304 if the client has it already.
+    pub fn tagged(self, component: &str) -> Self {
+        self.parameter("If-None-Match").header("ETag", component).responds("304", "NotModified")
+    }
+
+    /// Takes an `Idempotency-Key`.
+    pub fn idempotent(self) -> Self {
+        let keyed = self.parameter("Idempotency-Key").responds("409", "InFlight");
+        keyed.refuses(Kind::KeyReused, "the key was used with another body")
+    }
+
+    /// Needs this scope.
+    pub fn scope(mut self, scope: &str) -> Self {
+        self.object["security"] = json!([{ "Jwt": [scope] }]);
+        self.responds("403", "Forbidden")
+    }
+
+    /// Needs no identity and no store.
+    pub fn open(mut self) -> Self {
+        self.object["security"] = json!([]);
+        if let Some(responses) = self.object["responses"].as_object_mut() {
+            responses.retain(|status, _| status != "401" && status != "503");
+        }
+        self
+    }
+
+    /// A response of `shared/http/openapi.base.yaml`.
+    pub fn responds(mut self, status: &str, component: &str) -> Self {
+        self.object["responses"][status] = reference("responses", component);
+        self
+    }
+
+    /// A problem that only some routes have, and the reason for it.
+    pub fn refuses(mut self, kind: Kind, reason: &str) -> Self {
+        let content = json!({ "application/problem+json": self.schema::<ProblemDetails>() });
+        let response = &mut self.object["responses"][kind.status().to_string()];
+        let before = response["description"].as_str().map_or_else(String::new, |text| format!("{text} "));
+        *response = json!({ "description": format!("{before}`{}`: {reason}.", kind.slug()), "content": content });
+        self
+    }
+
+    /// A value of the response, by a runtime expression, is a parameter of another operation.
+    pub fn link(mut self, operation: &str, parameter: &str, expression: &str) -> Self {
+        let link = json!({ "operationId": operation, "parameters": { parameter: expression } });
+        self.object["responses"][self.success]["links"][operation] = link;
+        self
+    }
+
+    /// Adds what follows from the path: its parameters, and 400 if the route has parameters or a body.
+    pub fn at(mut self, key: &'static str) -> Route {
+        let inside = key.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let mut parameters: Vec<Value> = inside.map(|name| reference("parameters", name)).collect();
+        parameters.extend(self.object["parameters"].as_array().into_iter().flatten().cloned());
+        let tag = reference("parameters", "If-None-Match");
+        if self.object.get("requestBody").is_some() || parameters.iter().any(|parameter| *parameter != tag) {
+            self = self.responds("400", "InvalidRequest");
+        }
+        match parameters.is_empty() {
+            true => _ = self.object.as_object_mut().and_then(|object| object.remove("parameters")),
+            false => self.object["parameters"] = json!(parameters),
+        }
+        Route { key, operation: self.object, schemas: self.schemas }
+    }
+
+    fn success<T: ToSchema>(mut self, status: &'static str, description: &str) -> Self {
+        self.success = status;
+        let content = json!({ "application/json": self.schema::<T>() });
+        self.object["responses"][status] = json!({ "description": description, "content": content });
+        self
+    }
+
+    fn schema<T: ToSchema>(&mut self) -> Value {
+        T::schemas(&mut self.schemas);
+        self.schemas.push((T::name().into_owned(), T::schema()));
+        json!({ "schema": reference("schemas", &T::name()) })
+    }
+}
+
+fn reference(kind: &str, name: &str) -> Value {
+    json!({ "$ref": format!("#/components/{kind}/{name}") })
+}
+
+/// Declares the routes of a function: method and path, the call of the handler, and the operation.
+///
+/// It defines `handle`, which calls the handler of the event's route, and `routes`, which only tests call. A test
+/// compares the routes with `template.yaml` and the operations with `openapi.yaml`.
+#[macro_export]
+macro_rules! routes {
+    (|$app:ident: &$App:ty, $request:ident| [$(($key:literal, $call:expr, $operation:expr $(,)?)),* $(,)?]) => {
+        /// The routes of this function.
+        pub fn routes() -> Vec<$crate::Route> {
+            vec![$($operation.at($key)),*]
+        }
+
+        /// Handles one request. It never returns an error: a failure is a response.
+        pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::Response, $crate::Error> {
+            Ok($crate::serve(&$app.settings.user_claim, event, async |$request| match $request.route() {
+                $($key => $call.await,)*
+                route => Err($crate::Problem::not_found(format!("no route {route}"))),
+            })
+            .await)
+        }
+    };
+}
