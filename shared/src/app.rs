@@ -9,7 +9,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
 use futures::FutureExt;
 
-use crate::{Settings, telemetry::EmbeddedMetrics};
+use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
     Callers, Following, People, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
@@ -21,6 +21,7 @@ use tidemark_app::{
 };
 use tidemark_domain::Timestamp;
 use tidemark_facts::{DynamoFacts, Limits};
+use tidemark_http::Edge;
 use tidemark_queue::SqsTasks;
 use tidemark_views::Redis;
 
@@ -41,8 +42,8 @@ pub struct App {
     pub notices: NoticeBoard,
     /// Profiles and handles.
     pub people: People,
-    /// The users behind the claims of tokens.
-    pub callers: Callers,
+    /// How tokens say who calls.
+    pub edge: Edge,
     /// Delivery and retraction.
     pub fan_outs: FanOuts,
     /// Updates views after changes.
@@ -125,6 +126,11 @@ impl App {
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
         let people = People { stores: stores.clone(), later: sync.later.clone() };
         let fan_outs = FanOuts { stores: stores.clone(), notices: notices.clone(), people: people.clone(), sync: sync.clone() };
+        let edge = Edge {
+            user_claim: settings.user_claim.clone(),
+            callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
+            platforms_claim: settings.platforms_claim.clone(),
+        };
         let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
@@ -135,7 +141,7 @@ impl App {
             relations,
             notices,
             people,
-            callers: Callers::new(stores.clone()),
+            edge,
             fan_outs,
             sync,
             stores,

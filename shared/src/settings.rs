@@ -10,7 +10,7 @@ use tidemark_views::RedisOptions;
 pub struct Settings {
     /// `FOLLOWING_TABLE`, `FOLLOWERS_TABLE`, `COUNTERS_TABLE`, `POSTS_TABLE`, `READS_TABLE`, `NOTICES_TABLE`,
     /// `NOTICE_READS_TABLE`, `REACTIONS_TABLE`, `IDEMPOTENCY_TABLE`, `MIGRATION_TABLE`, `PROFILES_TABLE`,
-    /// `HANDLES_TABLE`, `IDENTITIES_TABLE`.
+    /// `HANDLES_TABLE`, `IDENTITIES_TABLE`, `REACTED_TABLE`.
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
@@ -29,6 +29,8 @@ pub struct Settings {
     pub user_claim: String,
     /// `USER_IDS` (`numeric`): how a claim becomes a user id.
     pub user_ids: UserIds,
+    /// `PLATFORMS_CLAIM`: the claim that lists the caller's platforms; may be absent.
+    pub platforms_claim: Option<String>,
     /// `AWS_ATTEMPT_TIMEOUT_MS` (3,000): the longest time of one attempt at DynamoDB or SQS.
     pub aws_attempt_timeout: Duration,
     /// `AWS_OPERATION_TIMEOUT_MS` (8,000): the longest time of all attempts together.
@@ -109,6 +111,7 @@ impl Settings {
                 profiles: required("PROFILES_TABLE")?,
                 handles: required("HANDLES_TABLE")?,
                 identities: required("IDENTITIES_TABLE")?,
+                reacted: required("REACTED_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
@@ -129,6 +132,7 @@ impl Settings {
                 Some("mapped") => UserIds::Mapped,
                 Some(_) => return Err(SettingsError::NotAKindOfId),
             },
+            platforms_claim: lookup("PLATFORMS_CLAIM").filter(|name| !name.is_empty()),
             aws_attempt_timeout: Duration::from_millis(number("AWS_ATTEMPT_TIMEOUT_MS", 3_000)?),
             aws_operation_timeout: Duration::from_millis(number("AWS_OPERATION_TIMEOUT_MS", 8_000)?),
             metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),

@@ -5,7 +5,7 @@ use tidemark::{
     domain::{Cursor, UserId, ids::parse_decimal},
     http::{
         Answer, Page, Problem, Request,
-        bodies::{RelationEntry, RelationPage},
+        bodies::{RelationEntry, RelationPage, profiles as profiles_of},
     },
     ports::{List, Start},
 };
@@ -18,20 +18,24 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     let page = Page::of(request)?;
-    let below = page.position(|cursor| match cursor {
-        Cursor::Relation(relation) => Some(relation),
-        Cursor::Feed(_) | Cursor::Author(_) | Cursor::Notice(_) => None,
-    })?;
+    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
     let start = match (offset(request)?, below) {
         (Some(_), Some(_)) => return Err(Problem::invalid("offset", "does not go with a cursor")),
         (Some(offset), None) => Start::Offset(offset),
         (None, below) => Start::Below(below),
     };
+    let profiles = request.wants_profiles()?;
     let found = app.relations.page(caller, list(user), start, page.limit).await?;
+    let cards = match profiles {
+        true => Some(app.people.cards(found.items.iter().map(|relation| relation.user)).await?),
+        false => None,
+    };
+    let degraded = found.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
+    let profiles = cards.map(|cards| profiles_of(cards.of));
     let items = found.items.iter().map(|relation| RelationEntry { user: relation.user, since: relation.since }).collect();
     let next = found.next.map(Cursor::Relation);
-    let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor });
-    Ok(answer.degraded(found.degraded))
+    let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
+    Ok(answer.degraded(degraded))
 }
 
 fn offset(request: &Request) -> Result<Option<usize>, Problem> {

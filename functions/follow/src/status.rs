@@ -25,13 +25,7 @@ pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Answer, Probl
 /// The relations between the caller and many users, in the order of the request.
 pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
-    let asked = request.query_pairs().iter().filter(|(name, _)| name == "user");
-    let users: Vec<UserId> = asked
-        .map(|(_, text)| text.parse().map_err(|error| Problem::invalid("user", format!("{error}"))))
-        .collect::<Result<_, _>>()?;
-    if !(1..=MAX_USERS).contains(&users.len()) {
-        return Err(Problem::invalid("user", format!("must be given 1 to {MAX_USERS} times")));
-    }
+    let users: Vec<UserId> = request.many("user", MAX_USERS)?;
     let only_following = only_following(request)?;
     let status = app.relations.status(caller, &users, only_following).await?;
     let items = users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following));

@@ -59,12 +59,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
 /// `DELETE /v1/notices?id=…&id=…`.
 pub(crate) async fn delete_many(app: &App, request: &Request) -> Result<Answer, Problem> {
     request.require_scope(crate::WRITE)?;
-    let ids = request.query_pairs().iter().filter(|(name, _)| name == "id");
-    let ids: Result<Vec<NoticeId>, _> = ids.map(|(_, id)| id.parse()).collect();
-    let ids = ids.map_err(|error: tidemark::domain::ParseIdError| Problem::invalid("id", error.to_string()))?;
-    if !(1..=MAX_DELETIONS).contains(&ids.len()) {
-        return Err(Problem::invalid("id", format!("must be given 1 to {MAX_DELETIONS} times")));
-    }
+    let ids: Vec<NoticeId> = request.many("id", MAX_DELETIONS)?;
     app.notices.remove(&ids).await?;
     Ok(Answer::no_content())
 }

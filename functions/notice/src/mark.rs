@@ -12,6 +12,7 @@ use tidemark::{
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.notice_parameter()?;
+    request.require_platform(id.platform)?;
     let marked = app.notices.mark(caller, id, read).await?.ok_or_else(|| crate::unknown(id))?;
     let body = NoticeMarked { read, unread: marked.board.counts().unread };
     Ok(Answer::json(200, &body).degraded(marked.board.degraded))
@@ -21,6 +22,7 @@ pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answ
 pub(crate) async fn through(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let MarkNoticesReadRequest { platform, through } = request.body()?;
+    request.require_platform(platform)?;
     let marked = app.notices.mark_through(caller, platform, through).await?;
     let counts = marked.board.counts();
     let body = NoticesMarked { changed: marked.changed, unread: counts.unread, read: counts.read };

@@ -14,10 +14,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let caller = request.caller()?;
     let platform = platform(request)?;
     let page = Page::of(request)?;
-    let before = page.position(|cursor| match cursor {
-        Cursor::Notice(seq) => Some(seq),
-        Cursor::Feed(_) | Cursor::Author(_) | Cursor::Relation(_) => None,
-    })?;
+    let before = page.position(|cursor| if let Cursor::Notice(seq) = cursor { Some(seq) } else { None })?;
     let found = app.notices.page(platform, caller, before, page.limit).await?;
     let items = found.items.into_iter();
     let items = items.map(|item| NoticeItem { id: item.id, title: item.title, created_at: item.created_at, read: item.read });
@@ -29,8 +26,12 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
 pub(crate) async fn one(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.notice_parameter()?;
+    let administers = request.has_scope(crate::WRITE);
+    if !administers {
+        request.require_platform(id.platform)?;
+    }
     let (notice, live, read) = app.notices.notice(caller, id).await?.ok_or_else(|| crate::unknown(id))?;
-    let readers = match request.has_scope(crate::WRITE) {
+    let readers = match administers {
         true => Some(app.notices.readers(id.platform, &live).await?),
         false => None,
     };
@@ -57,8 +58,10 @@ pub(crate) async fn unread(app: &App, request: &Request) -> Result<Answer, Probl
     Ok(Answer::json(200, &body).tagged().degraded(board.degraded))
 }
 
-/// `?platform=`.
+/// `?platform=`, a platform whose notices the caller may see.
 fn platform(request: &Request) -> Result<Platform, Problem> {
     let text = request.query("platform").ok_or_else(|| Problem::invalid("platform", "is required"))?;
-    text.parse().map_err(|error: ParseIdError| Problem::invalid("platform", error.to_string()))
+    let platform = text.parse().map_err(|error: ParseIdError| Problem::invalid("platform", error.to_string()))?;
+    request.require_platform(platform)?;
+    Ok(platform)
 }

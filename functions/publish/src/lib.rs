@@ -34,12 +34,37 @@ routes!(|app: &App, request| [
         posts::get(app, &request),
         operation("posts", "getPost", "Get a post, with the caller's flags")
             .returns::<Post>("The post.")
+            .parameter("profiles")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+    (
+        "GET /v1/posts",
+        posts::get_many(app, &request),
+        operation("posts", "listPosts", "Get up to 100 posts, with the caller's flags")
+            .returns::<Posts>("The posts in the order of the request. Deleted and unknown posts are left out.")
+            .parameter("posts")
+            .parameter("profiles")
+            .degradable(),
+    ),
+    (
+        "PUT /v1/posts/{post}",
+        posts::edit(app, &request),
+        operation("posts", "editPost", "Replace the title and text of a post of the caller")
+            .describe(
+                "Others see the change within five seconds. Neither the post's place in feeds nor its read state changes. The \
+                same request again changes nothing."
+            )
+            .accepts::<EditPostRequest>()
+            .returns::<EditedPost>("The post after the change.")
+            .responds("403", "Forbidden")
             .responds("404", "NotFound"),
     ),
     (
         "DELETE /v1/posts/{post}",
         posts::delete(app, &request),
         operation("posts", "deletePost", "Delete a post of the caller")
+            .describe("With the scope `posts:moderate`, a post of any author.")
             .no_content("The post is deleted, by this or an earlier request.")
             .responds("403", "Forbidden")
             .responds("404", "NotFound"),

@@ -1,34 +1,48 @@
 //! One post: publish, read, delete, react, delivery status.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 use tidemark::{
-    App, Removal,
-    domain::{self, DeliveryState, NewPost, PostId, Reaction},
-    http::{
-        Answer, Problem, Request,
-        bodies::{Delivery, Favorited, Liked, Post, PublishPostRequest, PublishedPost},
-    },
+    App, Edited, Removal,
+    domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction},
+    http::{Answer, Problem, Request, bodies::*},
     ports::Published,
+    reader::PostDetails,
 };
+
+/// The most posts in one `GET /v1/posts`.
+const MAX_POSTS: usize = 100;
+
+/// The scope that a caller needs to delete posts of others.
+const MODERATE: &str = "posts:moderate";
 
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
     let author = request.caller()?;
-    let PublishPostRequest { title, body } = request.body()?;
-    let new = NewPost { author, title, body };
-    let key = request.idempotency_key(&json!([new.title, new.body]))?;
+    let PublishPostRequest { title, body, data, weight } = request.body()?;
+    let weight = weight.unwrap_or(0);
+    let meaning = match (&data, weight) {
+        (None, 0) => json!([title, body]),
+        _ => json!([title, body, data, weight]),
+    };
+    let key = request.idempotency_key(&meaning)?;
+    let new = NewPost { author, title, text: PostText { body, data }, weight };
     let post = match app.publishing.publish(&new, key.as_ref()).await? {
         Published::Created(post, _) | Published::Repeated(post) => post,
         Published::KeyReused => return Err(Problem::key_reused()),
         Published::Full => return Err(Problem::post_limit()),
     };
+    // Title and text of the request: an edit does not change the response to a repeated publish.
     let body = PublishedPost {
         id: post.id,
         author: post.id.author,
         seq: post.id.seq,
         delivery: planned(&post),
-        title: post.title,
-        body: new.body,
+        title: new.title,
+        body: new.text.body,
+        data: raw(new.text.data),
+        weight,
         created_at: post.created_at,
     };
     Ok(Answer::json(201, &body).header("location", &format!("/v1/posts/{}", post.id)))
@@ -38,19 +52,71 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
-    let details = app.publishing.post(caller, id).await?.ok_or_else(|| unknown(id))?;
-    let body = Post {
+    let with_profiles = request.wants_profiles()?;
+    let mut details = app.readers.post(caller, id).await?.ok_or_else(|| unknown(id))?;
+    let known = std::mem::take(&mut details.cards);
+    let cards = if with_profiles { Some(app.people.complete([id.author], known).await?) } else { None };
+    let degraded = details.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
+    let body = Post { profiles: cards.map(|cards| profiles(cards.of)), ..rendered(details) };
+    Ok(Answer::json(200, &body).degraded(degraded))
+}
+
+/// `GET /v1/posts?post=…`.
+pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let ids: Vec<PostId> = request.many("post", MAX_POSTS)?;
+    let with_profiles = request.wants_profiles()?;
+    let mut found = app.readers.posts(caller, &ids).await?;
+    let known: HashMap<_, _> = found.iter_mut().flat_map(|details| std::mem::take(&mut details.cards)).collect();
+    let authors = found.iter().map(|details| details.post.id.author);
+    let cards = if with_profiles { Some(app.people.complete(authors, known).await?) } else { None };
+    let degraded = found.iter().any(|details| details.degraded) || cards.as_ref().is_some_and(|cards| cards.degraded);
+    let profiles = cards.map(|cards| profiles(cards.of));
+    let items = found.into_iter().map(rendered).collect();
+    Ok(Answer::json(200, &Posts { items, profiles }).degraded(degraded))
+}
+
+fn rendered(details: PostDetails) -> Post {
+    let PostDetails { post, text, read, liked, favorited, counts, .. } = details;
+    Post {
+        id: post.id,
+        author: post.id.author,
+        seq: post.id.seq,
+        title: post.title,
+        body: text.body,
+        data: raw(text.data),
+        created_at: post.created_at,
+        revision: post.revision.into(),
+        read,
+        liked,
+        favorited,
+        likes: counts.likes,
+        favorites: counts.favorites,
+        profiles: None,
+    }
+}
+
+/// `PUT /v1/posts/{post}`.
+pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let id = request.post_parameter()?;
+    let EditPostRequest { title, body, data } = request.body()?;
+    let text = PostText { body, data };
+    let post = match app.publishing.edit(caller, id, &title, &text).await? {
+        Edited::Stands(post) => post,
+        Edited::NotAuthor => return Err(Problem::forbidden("only its author may edit a post")),
+        Edited::Unknown => return Err(unknown(id)),
+    };
+    let body = EditedPost {
         id,
         author: id.author,
         seq: id.seq,
-        title: details.post.title,
-        body: details.body,
-        created_at: details.post.created_at,
-        read: details.read,
-        liked: details.liked,
-        favorited: details.favorited,
-        likes: details.counts.likes,
-        favorites: details.counts.favorites,
+        title,
+        body: text.body,
+        data: raw(text.data),
+        created_at: post.created_at,
+        revision: post.revision.into(),
+        edited_at: post.edited_at,
     };
     Ok(Answer::json(200, &body))
 }
@@ -59,7 +125,7 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
-    match app.publishing.delete(caller, id).await? {
+    match app.publishing.delete(caller, request.has_scope(MODERATE), id).await? {
         Removal::Deleted => Ok(Answer::no_content()),
         Removal::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
         Removal::Unknown => Err(unknown(id)),

@@ -2,24 +2,34 @@
 
 use tidemark::{
     App,
-    domain::Cursor,
+    domain::{Cursor, FeedKey, PostId, Timestamp, UserId},
     http::{Answer, Page, Problem, Request, bodies::FeedPage},
-    reader::Origin,
+    reader::{FeedQuery, Origin},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
-    let status = crate::status(request)?;
     let page = Page::of(request)?;
-    let before = page.position(|cursor| match cursor {
-        Cursor::Feed(key) => Some(key),
-        Cursor::Author(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
-    })?;
-    let feed = app.readers.feed_page(caller, status, before, page.limit).await?;
-    let items = feed.items.into_iter().map(crate::item).collect();
+    let of_feed = |cursor| if let Cursor::Feed(key) = cursor { Some(key) } else { None };
+    let (before, since) = (page.position(of_feed)?, page.end(of_feed)?);
+    let (status, parts) = (crate::status(request)?, crate::parts(request)?);
+    let feed = app.readers.feed_page(caller, FeedQuery { status, before, limit: page.limit, since, parts }).await?;
+    let first = before.is_none().then(|| feed.items.first().map_or_else(|| since.unwrap_or_else(oldest), |item| item.post.key()));
+    let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
     let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
-    let next = feed.next.map(Cursor::Feed);
-    let answer = Page::answer(request, next, |next_cursor| FeedPage { items, next_cursor, unread_total, rebuilding });
+    let answer = Page::answer(request, feed.next.map(Cursor::Feed), |next_cursor| FeedPage {
+        items: shown.items,
+        next_cursor,
+        first_cursor: first.map(Cursor::Feed).map(Page::first),
+        profiles: shown.profiles,
+        unread_total,
+        rebuilding,
+    });
     let answer = if before.is_none() { answer.tagged() } else { answer };
-    Ok(answer.degraded(feed.origin == Origin::Degraded))
+    Ok(answer.degraded(feed.origin == Origin::Degraded || shown.degraded))
+}
+
+/// Returns a place below every entry.
+fn oldest() -> FeedKey {
+    FeedKey { at: Timestamp::default(), post: PostId::new(UserId::MIN, 0) }
 }

@@ -2,14 +2,18 @@
 
 mod feed;
 mod health;
+mod reacted;
 mod timeline;
 mod unread;
 
+use std::collections::HashMap;
+
 use tidemark::{
     App,
-    domain::PostId,
+    domain::{Card, PostId, Reaction, UserId},
     http::{Problem, Request, bodies::*, operation, routes},
-    reader::{FeedItem, Status},
+    ports::PageParts,
+    reader::{Body, FeedItem, Status},
 };
 
 routes!(|app: &App, request| [
@@ -24,6 +28,9 @@ routes!(|app: &App, request| [
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
             .parameter("status")
             .page()
+            .parameter("since")
+            .parameter("include")
+            .parameter("profiles")
             .tagged("ETagOfFirstPage")
             .degradable(),
     ),
@@ -33,7 +40,31 @@ routes!(|app: &App, request| [
         operation("feed", "listAuthorPosts", "List an author's posts, newest first")
             .returns::<TimelinePage>("A page, with the caller's flags.")
             .parameter("status")
-            .page(),
+            .page()
+            .parameter("since")
+            .parameter("include")
+            .parameter("profiles")
+            .degradable(),
+    ),
+    (
+        "GET /v1/me/likes",
+        reacted::page(app, &request, Reaction::Like),
+        operation("posts", "listLikes", "List the posts that the caller likes, newest like first")
+            .returns::<ReactedPage>("A page. Deleted posts are left out.")
+            .page()
+            .parameter("include")
+            .parameter("profiles")
+            .degradable(),
+    ),
+    (
+        "GET /v1/me/favorites",
+        reacted::page(app, &request, Reaction::Favorite),
+        operation("posts", "listFavorites", "List the caller's favorites, newest first")
+            .returns::<ReactedPage>("A page. Deleted posts are left out.")
+            .page()
+            .parameter("include")
+            .parameter("profiles")
+            .degradable(),
     ),
     (
         "GET /v1/unread",
@@ -69,9 +100,47 @@ fn status(request: &Request) -> Result<Status, Problem> {
     }
 }
 
-/// Renders a post as an item of a page.
-fn item(item: FeedItem) -> PostItem {
-    let FeedItem { post, read, liked, favorited } = item;
-    let PostId { author, seq } = post.id;
-    PostItem { id: post.id, author, seq, title: post.title, created_at: post.created_at, read, liked, favorited }
+/// Reads `?profiles=` and `?include=body`.
+fn parts(request: &Request) -> Result<PageParts, Problem> {
+    let texts = match request.query("include") {
+        None => false,
+        Some("body") => true,
+        Some(_) => return Err(Problem::invalid("include", "must be body")),
+    };
+    Ok(PageParts { cards: request.wants_profiles()?, texts })
+}
+
+/// The rendered part of a page.
+struct Shown {
+    items: Vec<PostItem>,
+    profiles: Option<Profiles>,
+    degraded: bool,
+}
+
+/// Renders the items of a page, and the cards of their authors.
+async fn shown(
+    app: &App,
+    items: Vec<FeedItem>,
+    mut bodies: HashMap<PostId, Body>,
+    known: HashMap<UserId, Option<Card>>,
+    parts: PageParts,
+) -> Result<Shown, Problem> {
+    let cards = match parts.cards {
+        true => Some(app.people.complete(items.iter().map(|item| item.post.id.author), known).await?),
+        false => None,
+    };
+    let item = |FeedItem { post, read, liked, favorited }: FeedItem| {
+        let PostId { author, seq } = post.id;
+        let content = bodies.remove(&post.id).map(|Body { text, counts }| ItemContent {
+            body: text.body,
+            data: raw(text.data),
+            revision: post.revision.into(),
+            likes: counts.likes,
+            favorites: counts.favorites,
+        });
+        PostItem { id: post.id, author, seq, title: post.title, created_at: post.created_at, read, liked, favorited, content }
+    };
+    let items = items.into_iter().map(item).collect();
+    let degraded = cards.as_ref().is_some_and(|cards| cards.degraded);
+    Ok(Shown { items, profiles: cards.map(|cards| profiles(cards.of)), degraded })
 }

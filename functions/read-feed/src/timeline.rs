@@ -1,22 +1,29 @@
-//! `GET /v1/authors/{author}/posts`: one author's posts with the caller's flags, from the facts.
+//! `GET /v1/authors/{author}/posts`: one author's posts with the caller's flags.
 
 use tidemark::{
     App,
     domain::Cursor,
     http::{Answer, Page, Problem, Request, bodies::TimelinePage},
+    reader::AuthorQuery,
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
-    let status = crate::status(request)?;
     let page = Page::of(request)?;
-    let before = page.position(|cursor| match cursor {
-        Cursor::Author(seq) => Some(seq),
-        Cursor::Feed(_) | Cursor::Relation(_) | Cursor::Notice(_) => None,
-    })?;
-    let found = app.readers.author_page(caller, author, status, before, page.limit).await?;
-    let items = found.items.into_iter().map(crate::item).collect();
-    let next = found.next.map(Cursor::Author);
-    Ok(Page::answer(request, next, |next_cursor| TimelinePage { items, next_cursor, total: found.total }))
+    let of_author = |cursor| if let Cursor::Author(seq) = cursor { Some(seq) } else { None };
+    let (before, since) = (page.position(of_author)?, page.end(of_author)?);
+    let (status, parts) = (crate::status(request)?, crate::parts(request)?);
+    let query = AuthorQuery { author, status, before, limit: page.limit, since, parts };
+    let found = app.readers.author_page(caller, query).await?;
+    let first = before.is_none().then(|| found.items.first().map_or(since.unwrap_or(0), |item| item.post.id.seq));
+    let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
+    let answer = Page::answer(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {
+        items: shown.items,
+        next_cursor,
+        first_cursor: first.map(Cursor::Author).map(Page::first),
+        profiles: shown.profiles,
+        total: found.total,
+    });
+    Ok(answer.degraded(found.degraded || shown.degraded))
 }

@@ -70,14 +70,19 @@ impl People {
         let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
         let (outage, known) = futures::join!(self.later.outage.check(), self.stores.card_views.cards(&users));
         match outage.and(known) {
-            Ok(known) => self.complete(&users, known).await,
+            Ok(known) => self.complete(users, known).await,
             Err(error) => self.instead(&users, &error).await,
         }
     }
 
     /// Returns the cards of these users: those that the views have returned already, and the others from the facts.
-    pub async fn complete(&self, users: &[UserId], known: HashMap<UserId, Option<Card>>) -> Result<Cards, StoreError> {
-        let missing: Vec<UserId> = users.iter().copied().filter(|user| !known.contains_key(user)).collect();
+    pub async fn complete(
+        &self,
+        users: impl IntoIterator<Item = UserId>,
+        known: HashMap<UserId, Option<Card>>,
+    ) -> Result<Cards, StoreError> {
+        let missing: BTreeSet<UserId> = users.into_iter().filter(|user| !known.contains_key(user)).collect();
+        let missing: Vec<UserId> = missing.into_iter().collect();
         let mut of: HashMap<UserId, Card> = known.into_iter().filter_map(|(user, card)| Some((user, card?))).collect();
         if missing.is_empty() {
             return Ok(Cards { of, degraded: false });

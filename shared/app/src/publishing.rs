@@ -127,7 +127,7 @@ impl Publishing {
     /// Gives a reaction to a live post or removes it. Returns whether there is such a post. Fails if the facts fail, or
     /// if neither the views nor the queue accept the change.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<bool, StoreError> {
-        match self.stores.reactions.react(user, post, reaction, given).await? {
+        match self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await? {
             Reacted::Stands(state) => {
                 self.fan_outs.sync.reaction(user, post, &state).await?;
                 Ok(true)

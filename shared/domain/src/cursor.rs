@@ -18,6 +18,8 @@ pub enum Cursor {
     Relation(Relation),
     /// A platform's notices, below this sequence number.
     Notice(Seq),
+    /// A user's likes or favorites, below the reaction of this time to this post.
+    Reacted(FeedKey),
 }
 
 impl Cursor {
@@ -28,6 +30,7 @@ impl Cursor {
             Self::Author(seq) => (2, vec![seq]),
             Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()]),
             Self::Notice(seq) => (4, vec![seq]),
+            Self::Reacted(key) => (5, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
         };
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
@@ -46,6 +49,9 @@ impl Cursor {
                 Some(Self::Relation(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }))
             }
             (4, &[seq]) => Some(Self::Notice(seq)),
+            (5, &[at, author, seq]) if at <= Timestamp::MAX.ms() => {
+                Some(Self::Reacted(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
+            }
             _ => None,
         }
     }

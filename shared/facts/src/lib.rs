@@ -53,6 +53,8 @@ pub struct Tables {
     pub handles: String,
     /// The user ids of claims.
     pub identities: String,
+    /// The posts that users have reacted to, by time.
+    pub reacted: String,
 }
 
 /// The fact stores, on one DynamoDB client.

@@ -18,7 +18,7 @@ use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse
 use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
-use tidemark_app::ports::Source;
+use tidemark_app::{Callers, ports::Source};
 
 /// A request as API Gateway sends it.
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
@@ -26,15 +26,30 @@ pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
 /// A response as API Gateway expects it.
 pub type Response = ApiGatewayV2httpResponse;
 
+/// How tokens say who calls.
+#[derive(Clone)]
+pub struct Edge {
+    /// The claim that says who the caller is.
+    pub user_claim: String,
+    /// Gives user ids to claims; `None` if the claim is the user id.
+    pub callers: Option<Callers>,
+    /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
+    pub platforms_claim: Option<String>,
+}
+
 /// Runs one handler for one event. Every outcome becomes a response. A 5xx is logged here with its cause.
-pub async fn serve<F>(user_claim: &str, event: Event, handler: impl FnOnce(Request) -> F) -> Response
+pub async fn serve<F>(edge: &Edge, event: Event, handler: impl FnOnce(Request) -> F) -> Response
 where
     F: Future<Output = Result<Answer, Problem>>,
 {
-    let request = Request::new(event.payload, user_claim);
+    let mut request = Request::new(event.payload, edge);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let etag = request.header("if-none-match").map(str::to_owned);
-    let answer = match handler(request).await {
+    let answer = match request.identify(edge).await {
+        Ok(()) => handler(request).await,
+        Err(problem) => Err(problem),
+    };
+    let answer = match answer {
         Ok(answer) => answer.conditional(etag.as_deref()),
         Err(problem) => {
             match problem.cause() {

@@ -3,7 +3,10 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 
-use super::{Answer, Problem, Request, bodies::NextCursor};
+use super::{
+    Answer, Problem, Request,
+    bodies::{FirstCursor, NextCursor},
+};
 use tidemark_domain::Cursor;
 
 const DEFAULT_LIMIT: usize = 20;
@@ -16,6 +19,8 @@ pub struct Page {
     pub limit: usize,
     /// The end of the previous page; `None` for the first page.
     pub cursor: Option<Cursor>,
+    /// The list ends above this place, which was the beginning of an earlier first page.
+    pub since: Option<Cursor>,
 }
 
 impl Page {
@@ -32,7 +37,13 @@ impl Page {
                 .ok_or_else(|| Problem::invalid("limit", format!("must be 1 to {MAX_LIMIT}")))?,
         };
         let cursor = request.query("cursor").map(|text| decode(text).ok_or_else(malformed)).transpose()?;
-        Ok(Self { limit, cursor })
+        let since = request.query("since").map(|text| decode(text).ok_or_else(|| not_of("since"))).transpose()?;
+        Ok(Self { limit, cursor, since })
+    }
+
+    /// The place of the first item of a first page.
+    pub fn first(cursor: Cursor) -> FirstCursor {
+        FirstCursor(URL_SAFE_NO_PAD.encode(cursor.to_bytes()))
     }
 
     /// A response with a page, which `body` makes of the cursor, and with a `Link` header.
@@ -48,8 +59,12 @@ impl Page {
 }
 
 /// 400 for a text that is not a cursor, or a cursor of another list.
-pub(crate) fn malformed() -> Problem {
-    Problem::invalid("cursor", "is not a cursor of this list")
+fn malformed() -> Problem {
+    not_of("cursor")
+}
+
+fn not_of(field: &str) -> Problem {
+    Problem::invalid(field, "is not a cursor of this list")
 }
 
 impl Page {
@@ -59,6 +74,14 @@ impl Page {
     /// 400 if the cursor is of another list.
     pub fn position<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
         self.cursor.map(|cursor| of_kind(cursor).ok_or_else(malformed)).transpose()
+    }
+
+    /// The same for the place above which the list ends.
+    ///
+    /// # Errors
+    /// 400 if it is of another list.
+    pub fn end<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
+        self.since.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("since"))).transpose()
     }
 }
 

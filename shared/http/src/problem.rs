@@ -103,6 +103,7 @@ kinds! {
     Unauthorized: 401, "unauthorized", "Authentication is required";
     Forbidden: 403, "forbidden", "The caller may not do this";
     NotFound: 404, "not-found", "Not found";
+    HandleTaken: 409, "handle-taken", "Another user has the handle";
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
@@ -135,6 +136,11 @@ impl Problem {
 
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, detail)
+    }
+
+    /// 409: another user has the handle, or gave it up less than 30 days ago.
+    pub fn handle_taken() -> Self {
+        Self::new(Kind::HandleTaken, "another user has this handle, or gave it up less than 30 days ago; nothing changed")
     }
 
     pub fn too_large(detail: impl Into<String>) -> Self {

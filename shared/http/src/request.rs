@@ -1,15 +1,15 @@
 //! Access to the parts of a request. Every refusal names the field.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, collections::HashMap, str::FromStr};
 
 use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
-use super::{Problem, bodies::RequestBody};
+use super::{Edge, Problem, bodies::RequestBody};
 use tidemark_app::ports::IdempotencyKey;
-use tidemark_domain::{NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
+use tidemark_domain::{Handle, NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -18,24 +18,57 @@ const MAX_BODY: usize = 256 * 1024;
 const MAX_TITLE: usize = 200;
 const MAX_TEXT: usize = 64 * 1024;
 
+/// The maximum number of bytes of an application's own data.
+const MAX_DATA: usize = 4 * 1024;
+
 /// The maximum number of characters in an idempotency key.
 const MAX_KEY: usize = 128;
+
+/// The maximum number of characters in a claim that has a user id.
+const MAX_CLAIM: usize = 255;
 
 #[derive(Debug)]
 pub struct Request {
     event: ApiGatewayV2httpRequest,
     caller: Option<UserId>,
+    /// The platforms whose notices the caller may see; `None` if all.
+    platforms: Option<Vec<Platform>>,
     query: Vec<(String, String)>,
 }
 
 impl Request {
-    /// Reads the event. The caller is the user in the claim `user_claim` of the verified token.
-    pub fn new(event: ApiGatewayV2httpRequest, user_claim: &str) -> Self {
-        let jwt = event.request_context.authorizer.as_ref().and_then(|authorizer| authorizer.jwt.as_ref());
-        let caller = jwt.and_then(|jwt| jwt.claims.get(user_claim)).and_then(|claim| claim.parse().ok());
+    /// Reads the event and the claims of its verified token.
+    pub fn new(event: ApiGatewayV2httpRequest, edge: &Edge) -> Self {
+        let caller = claim(&event, &edge.user_claim).filter(|_| edge.callers.is_none()).and_then(|id| id.parse().ok());
+        let platforms = edge.platforms_claim.as_deref().map(|name| {
+            let listed = claim(&event, name).map(words).unwrap_or_default();
+            listed.iter().filter_map(|word| word.parse().ok()).collect()
+        });
         let raw = event.raw_query_string.as_deref().unwrap_or_default();
         let query = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
-        Self { caller, query, event }
+        Self { caller, platforms, query, event }
+    }
+
+    /// Finds out the user id of the caller, if claims have user ids of their own.
+    ///
+    /// # Errors
+    /// 503 if the claim's user id cannot be read.
+    pub(crate) async fn identify(&mut self, edge: &Edge) -> Result<(), Problem> {
+        let known = claim(&self.event, &edge.user_claim).filter(|claim| (1..=MAX_CLAIM).contains(&claim.chars().count()));
+        if let Some((callers, claim)) = edge.callers.as_ref().zip(known) {
+            self.caller = Some(callers.user_of(claim).await?);
+        }
+        Ok(())
+    }
+
+    /// Refuses a caller who may not see the notices of a platform.
+    pub fn require_platform(&self, platform: Platform) -> Result<(), Problem> {
+        match &self.platforms {
+            Some(platforms) if !platforms.contains(&platform) => {
+                Err(Problem::forbidden(format!("the token does not list platform {platform}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Method and path template, as in the function's events in `template.yaml`.
@@ -71,8 +104,7 @@ impl Request {
             return false;
         };
         let mut claims = ["scope", "scp"].into_iter().filter_map(|name| jwt.claims.get(name));
-        claims.any(|claim| scopes(claim).iter().any(|word| word == scope))
-            || jwt.scopes.iter().flatten().any(|word| word == scope)
+        claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
     /// The `Idempotency-Key` header and a fingerprint of the request. `meaning` is the parsed body.
@@ -121,6 +153,31 @@ impl Request {
         self.parameter("post")
     }
 
+    /// The handle in the path; 400 if it is not a handle.
+    pub fn handle_parameter(&self) -> Result<Handle, Problem> {
+        self.parameter("handle")
+    }
+
+    /// `?profiles=true|false`. The default is true.
+    pub fn wants_profiles(&self) -> Result<bool, Problem> {
+        match self.query("profiles") {
+            None | Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(_) => Err(Problem::invalid("profiles", "must be true or false")),
+        }
+    }
+
+    /// A query parameter that is given 1 to `max` times.
+    pub fn many<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        let given = self.query.iter().filter(|(key, _)| key == name);
+        let parsed = given.map(|(_, text)| text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string())));
+        let parsed: Vec<T> = parsed.collect::<Result<_, _>>()?;
+        match (1..=max).contains(&parsed.len()) {
+            true => Ok(parsed),
+            false => Err(Problem::invalid(name, format!("must be given 1 to {max} times"))),
+        }
+    }
+
     /// The notice in the path; 400 if it is not a notice id.
     pub fn notice_parameter(&self) -> Result<NoticeId, Problem> {
         self.parameter("notice")
@@ -146,7 +203,7 @@ impl Request {
             return Err(Problem::too_large(format!("at most {MAX_BODY} bytes")));
         }
         match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(fields)) => T::read(&Body { fields }),
+            Ok(Value::Object(fields)) => T::read(&Body { fields, raw: &bytes }),
             Ok(_) => Err(Problem::invalid("body", "must be a JSON object")),
             Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),
         }
@@ -155,11 +212,12 @@ impl Request {
 
 /// The fields of a JSON body. `null` counts as absent. A refusal is a 400 with the name of the field.
 #[derive(Debug)]
-pub struct Body {
+pub struct Body<'a> {
     fields: Map<String, Value>,
+    raw: &'a [u8],
 }
 
-impl Body {
+impl Body<'_> {
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -173,7 +231,7 @@ impl Body {
     }
 
     /// A string of `min` to `max` characters.
-    fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<String>, Problem> {
+    pub(crate) fn optional_text(&self, name: &str, min: usize, max: usize) -> Result<Option<String>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let text = value.as_str().ok_or_else(|| Problem::invalid(name, "must be a string"))?;
         match (min..=max).contains(&text.chars().count()) {
@@ -182,9 +240,42 @@ impl Body {
         }
     }
 
+    pub(crate) fn text(&self, name: &str, min: usize, max: usize) -> Result<String, Problem> {
+        self.optional_text(name, min, max)?.ok_or_else(|| Problem::invalid(name, "is required"))
+    }
+
+    pub(crate) fn optional_id<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
+        self.get(name).map(|value| parse_text(name, value)).transpose()
+    }
+
+    /// A JSON object of at most 4 KiB, as the text that was sent.
+    pub(crate) fn optional_object(&self, name: &str) -> Result<Option<String>, Problem> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        if !value.is_object() {
+            return Err(Problem::invalid(name, "must be a JSON object"));
+        }
+        // The text of the last field with this name, which is also the one that `fields` has.
+        let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(self.raw).unwrap_or_default();
+        let text = fields.get(name).map_or_else(|| value.to_string(), |raw| raw.get().to_owned());
+        if text.len() > MAX_DATA {
+            return Err(Problem::invalid(name, format!("must have at most {MAX_DATA} bytes")));
+        }
+        Ok(Some(text))
+    }
+
+    /// A whole number of `least` to `most`.
+    pub(crate) fn optional_integer(&self, name: &str, least: i8, most: i8) -> Result<Option<i8>, Problem> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let number =
+            value.as_f64().filter(|number| number.fract() == 0.0).filter(|number| (least.into()..=most.into()).contains(number));
+        number
+            .map(|number| Some(number as i8))
+            .ok_or_else(|| Problem::invalid(name, format!("must be an integer from {least} to {most}")))
+    }
+
     /// `title`, 1 to 200 characters, and the optional `body`, at most 64 KiB.
     pub(crate) fn title_and_text(&self) -> Result<(String, Option<String>), Problem> {
-        let title = self.optional_text("title", 1, MAX_TITLE)?.ok_or_else(|| Problem::invalid("title", "is required"))?;
+        let title = self.text("title", 1, MAX_TITLE)?;
         let text = self.optional_text("body", 0, MAX_TEXT)?;
         if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
             return Err(Problem::invalid("body", format!("must have at most {MAX_TEXT} bytes")));
@@ -238,11 +329,16 @@ impl Body {
     }
 }
 
-/// The scopes in a claim: words with spaces between them, or a list. Claims in API Gateway's events are strings. API
+fn claim<'a>(event: &'a ApiGatewayV2httpRequest, name: &str) -> Option<&'a str> {
+    event.request_context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(name).map(String::as_str)
+}
+
+/// The scopes or platforms in a claim: words with spaces between them, or a list. Claims in API Gateway's events are strings. API
 /// Gateway writes a list as `[one two]`; other sources of events write JSON.
-fn scopes(claim: &str) -> Vec<Cow<'_, str>> {
-    if let Ok(list) = serde_json::from_str::<Vec<String>>(claim) {
-        return list.into_iter().map(Cow::Owned).collect();
+fn words(claim: &str) -> Vec<Cow<'_, str>> {
+    if let Ok(list) = serde_json::from_str::<Vec<Value>>(claim) {
+        let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        return list.into_iter().map(word).map(Cow::Owned).collect();
     }
     let list = claim.trim().strip_prefix('[').and_then(|list| list.strip_suffix(']'));
     list.unwrap_or(claim).split_ascii_whitespace().map(Cow::Borrowed).collect()
@@ -277,7 +373,8 @@ mod tests {
     fn request(claims: Value, of_route: Value) -> Request {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
-        Request::new(serde_json::from_value(event).unwrap(), "sub")
+        let edge = Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()) };
+        Request::new(serde_json::from_value(event).unwrap(), &edge)
     }
 
     #[test]
@@ -304,5 +401,16 @@ mod tests {
             request(json!({ "scp": "notices:write" }), json!(null)).require_scope("notices:write").unwrap_err().status(),
             401
         );
+    }
+
+    #[test]
+    fn platforms_are_found_in_every_form_of_a_claim() {
+        let may_see = |claims: Value, platform: &str| request(claims, json!(null)).require_platform(platform.parse().unwrap());
+        for list in ["1 7", "[1 7]", "[1, 7]", "[\"1\", \"7\"]"] {
+            let claims = json!({ "sub": "7", "platforms": list });
+            assert!(may_see(claims.clone(), "7").is_ok(), "{list}");
+            assert_eq!(may_see(claims, "2").unwrap_err().status(), 403, "{list}");
+        }
+        assert_eq!(may_see(json!({ "sub": "7" }), "1").unwrap_err().status(), 403);
     }
 }

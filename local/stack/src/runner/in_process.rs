@@ -43,6 +43,7 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "read-feed" => tidemark_read_feed::handle,
     "mark-read" => tidemark_mark_read::handle,
     "notice" => tidemark_notice::handle,
+    "profile" => tidemark_profile::handle,
     "relation-projector" => tidemark_relation_projector::handle,
     "reconcile" => tidemark_reconcile::handle,
     "migrate" => tidemark_migrate::handle,

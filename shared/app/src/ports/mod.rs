@@ -188,7 +188,23 @@ pub trait Reactions: Send + Sync {
     async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError>;
     /// Gives a reaction to a live post or removes it: state, the post's count and the author's count in one
     /// transaction. May be repeated.
-    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError>;
+    async fn react(
+        &self,
+        user: UserId,
+        post: PostId,
+        reaction: Reaction,
+        given: bool,
+        now: Timestamp,
+    ) -> Result<Reacted, StoreError>;
+    /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the time
+    /// of the reaction.
+    async fn reacted(
+        &self,
+        user: UserId,
+        reaction: Reaction,
+        before: Option<FeedKey>,
+        limit: usize,
+    ) -> Result<Vec<FeedKey>, StoreError>;
     /// Returns the exact counts of one post.
     async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError>;
     /// Returns the exact counts of all posts of an author, deleted ones included.

@@ -6,6 +6,7 @@ mod catch_up;
 mod feed;
 mod flags;
 mod post;
+mod reacted_page;
 mod reactions;
 mod rebuild;
 mod sight;
@@ -22,6 +23,7 @@ pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
 pub use post::{Body, PostDetails};
+pub use reacted_page::ReactedPage;
 pub use timeline::{Lane, Merge};
 
 use crate::{Stores, error::Store, outage::Outage};

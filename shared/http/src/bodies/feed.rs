@@ -1,11 +1,11 @@
 //! Bodies of the feed, author timelines, unread counts and marks.
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 use tidemark_domain::{PostId, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::{NextCursor, RequestBody, values::Through};
+use super::{FirstCursor, NextCursor, Profiles, RequestBody, values::Through};
 use crate::{Problem, request::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -20,6 +20,24 @@ pub struct PostItem {
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
+    /// Only with `include=body`, as the fields below.
+    #[serde(flatten)]
+    pub content: Option<ItemContent>,
+}
+
+/// What an item has with `include=body`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ItemContent {
+    pub body: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<Box<RawValue>>,
+    /// 1 when the post was published; every edit raises it by one.
+    #[schema(minimum = 1)]
+    pub revision: u64,
+    /// The number of users who like it.
+    pub likes: u64,
+    /// The number of users who have it as a favorite.
+    pub favorites: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,6 +53,13 @@ pub struct FeedPage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
     pub next_cursor: NextCursor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub first_cursor: Option<FirstCursor>,
+    /// The authors on the page who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
     pub unread_total: u64,
     /// True while the feed is being rebuilt: repeat the request in a moment. Absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -47,8 +72,28 @@ pub struct TimelinePage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
     pub next_cursor: NextCursor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub first_cursor: Option<FirstCursor>,
+    /// The authors on the page who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
     /// The number of posts with the requested status.
     pub total: u64,
+}
+
+/// Posts that the caller likes, or has as favorites.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [], "next_cursor": null })))]
+pub struct ReactedPage {
+    #[schema(max_items = 100)]
+    pub items: Vec<PostItem>,
+    pub next_cursor: NextCursor,
+    /// The authors on the page who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -4,6 +4,7 @@
 mod feed;
 mod notices;
 mod operations;
+mod people;
 mod posts;
 mod relations;
 mod values;
@@ -11,9 +12,10 @@ mod values;
 pub use feed::*;
 pub use notices::*;
 pub use operations::*;
+pub use people::*;
 pub use posts::*;
 pub use relations::*;
-pub use values::NextCursor;
+pub use values::{FirstCursor, NextCursor, raw};
 
 use crate::{Problem, request::Body};
 

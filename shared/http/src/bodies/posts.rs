@@ -1,10 +1,11 @@
 //! Bodies of `/v1/posts…`.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tidemark_domain::{DeliveryMode, DeliveryState, PostId, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::RequestBody;
+use super::{Profiles, RequestBody};
 use crate::{Problem, request::Body};
 
 #[derive(Debug, ToSchema)]
@@ -15,13 +16,67 @@ pub struct PublishPostRequest {
     /// At most 64 KiB of UTF-8.
     #[schema(max_length = 65_536)]
     pub body: Option<String>,
+    /// At most 4 KiB of JSON, for the application.
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<String>,
+    /// Moves the post in ranked feeds.
+    #[schema(minimum = -100, maximum = 100, default = 0)]
+    pub weight: Option<i8>,
 }
 
 impl RequestBody for PublishPostRequest {
     fn read(body: &Body) -> Result<Self, Problem> {
-        let (title, body) = body.title_and_text()?;
-        Ok(Self { title, body })
+        let (title, text) = body.title_and_text()?;
+        let weight = body.optional_integer("weight", -100, 100)?;
+        Ok(Self { title, body: text, data: body.optional_object("data")?, weight })
     }
+}
+
+/// A post replaces the one before as a whole: what is absent becomes null.
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "title": "Hello again", "body": "The first post, corrected." })))]
+pub struct EditPostRequest {
+    #[schema(min_length = 1, max_length = 200)]
+    pub title: String,
+    /// At most 64 KiB of UTF-8.
+    #[schema(max_length = 65_536)]
+    pub body: Option<String>,
+    /// At most 4 KiB of JSON, for the application.
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<String>,
+}
+
+impl RequestBody for EditPostRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        let (title, text) = body.title_and_text()?;
+        Ok(Self { title, body: text, data: body.optional_object("data")? })
+    }
+}
+
+/// A post after an edit.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "id": "2-1", "author": "2", "seq": 1, "title": "Hello again", "body": null, "data": null,
+    "created_at": "2026-11-20T08:00:00.123Z", "revision": 2, "edited_at": "2026-11-20T08:10:00.123Z",
+})))]
+pub struct EditedPost {
+    pub id: PostId,
+    pub author: UserId,
+    /// The number of the post within its author: 1, 2, 3, … without gaps.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    pub title: String,
+    #[schema(required)]
+    pub body: Option<String>,
+    #[schema(required, value_type = Option<Object>)]
+    pub data: Option<Box<RawValue>>,
+    pub created_at: Timestamp,
+    /// 1 when the post was published; every edit raises it by one.
+    #[schema(minimum = 1)]
+    pub revision: u64,
+    /// Null if the post was never edited.
+    #[schema(required)]
+    pub edited_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -34,14 +89,18 @@ pub struct PublishedPost {
     pub title: String,
     #[schema(required)]
     pub body: Option<String>,
+    #[schema(required, value_type = Option<Object>)]
+    pub data: Option<Box<RawValue>>,
+    #[schema(minimum = -100, maximum = 100)]
+    pub weight: i8,
     pub created_at: Timestamp,
     pub delivery: Delivery,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
-    "id": "2-1", "author": "2", "seq": 1, "title": "Hello", "body": null, "created_at": "2026-11-20T08:00:00.123Z",
-    "read": false, "liked": true, "favorited": false, "likes": 4, "favorites": 0,
+    "id": "2-1", "author": "2", "seq": 1, "title": "Hello", "body": null, "data": null, "created_at": "2026-11-20T08:00:00.123Z",
+    "revision": 1, "read": false, "liked": true, "favorited": false, "likes": 4, "favorites": 0,
 })))]
 pub struct Post {
     pub id: PostId,
@@ -52,7 +111,12 @@ pub struct Post {
     pub title: String,
     #[schema(required)]
     pub body: Option<String>,
+    #[schema(required, value_type = Option<Object>)]
+    pub data: Option<Box<RawValue>>,
     pub created_at: Timestamp,
+    /// 1 when the post was published; every edit raises it by one.
+    #[schema(minimum = 1)]
+    pub revision: u64,
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
@@ -60,6 +124,21 @@ pub struct Post {
     pub likes: u64,
     /// The number of users who have it as a favorite.
     pub favorites: u64,
+    /// The author, if the author has a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Posts {
+    /// In the order of the request. Deleted and unknown posts are left out.
+    #[schema(max_items = 100)]
+    pub items: Vec<Post>,
+    /// The authors who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,10 +1,10 @@
 //! Bodies of `/v1/following…`, `/v1/relations…` and `/v1/users/…`.
 
 use serde::Serialize;
-use tidemark_domain::{Timestamp, UserId};
+use tidemark_domain::{self as domain, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::{NextCursor, RequestBody};
+use super::{NextCursor, Profiles, RequestBody};
 use crate::{Problem, problem::ItemProblem, request::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,6 +83,10 @@ pub struct RelationPage {
     #[schema(max_items = 100)]
     pub items: Vec<RelationEntry>,
     pub next_cursor: NextCursor,
+    /// The users on the page who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
 }
 
 /// The relation between the caller and a user. With `only=following`, it has that direction only.
@@ -122,4 +126,16 @@ pub struct Counters {
     pub posts: u64,
     pub likes_received: u64,
     pub favorites_received: u64,
+}
+
+impl From<domain::Counters> for Counters {
+    fn from(counters: domain::Counters) -> Self {
+        Self {
+            followings: counters.followings.into(),
+            followers: counters.followers.into(),
+            posts: counters.posts.into(),
+            likes_received: counters.likes.into(),
+            favorites_received: counters.favorites.into(),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Values that several bodies have.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tidemark_domain::openapi::{U16, U64};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -11,6 +12,16 @@ use utoipa::{
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]+$", examples("AgAAAAAAAAAH"))]
 pub struct NextCursor(pub(crate) Option<String>);
+
+/// Where the page begins, opaque. `?since=` with it lists what is newer. Only the first page has it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(value_type = String, pattern = "^[A-Za-z0-9_-]+$", examples("AgAAAAAAAAAH"))]
+pub struct FirstCursor(pub(crate) String);
+
+/// A stored JSON text as it was given.
+pub fn raw(text: Option<String>) -> Option<Box<RawValue>> {
+    text.and_then(|text| RawValue::from_string(text).ok())
+}
 
 /// The schema of a platform in a request.
 pub(super) struct PlatformGiven;

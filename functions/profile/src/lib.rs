@@ -1,0 +1,50 @@
+//! Profiles and handles.
+//!
+//! A profile is a fact, and so is the user who has a handle. What pages show of a user, the card, is a view. The function
+//! replaces it before the response.
+
+mod users;
+
+use tidemark::{
+    App,
+    http::{Kind, bodies::*, operation, routes},
+};
+
+routes!(|app: &App, request| [
+    (
+        "GET /v1/me",
+        users::me(app, &request),
+        operation("users", "getMe", "Get the caller's user id and profile").returns::<Me>("The caller."),
+    ),
+    (
+        "PUT /v1/me/profile",
+        users::set(app, &request),
+        operation("users", "setProfile", "Replace the caller's profile")
+            .describe("Others see the change within five seconds.")
+            .accepts::<ProfileRequest>()
+            .returns::<Profile>("The profile after the change.")
+            .refuses(Kind::HandleTaken, "another user has the handle, or gave it up less than 30 days ago; nothing has changed"),
+    ),
+    (
+        "GET /v1/users/{user}",
+        users::one(app, &request),
+        operation("users", "getUser", "Get a user's profile, counters and relation to the caller")
+            .returns::<User>("The user. A user who is unknown has no profile and zeros.")
+            .degradable(),
+    ),
+    (
+        "GET /v1/users",
+        users::many(app, &request),
+        operation("users", "listUsers", "Get the profiles of up to 100 users")
+            .returns::<Users>("One item for each user, in the order of the request.")
+            .parameter("users"),
+    ),
+    (
+        "GET /v1/handles/{handle}",
+        users::by_handle(app, &request),
+        operation("users", "getUserByHandle", "Get the user who has a handle")
+            .returns::<User>("The user.")
+            .responds("404", "NotFound")
+            .degradable(),
+    ),
+]);

@@ -1,0 +1,69 @@
+//! `GET /v1/me`, `PUT /v1/me/profile`, `GET /v1/users…` and `GET /v1/handles/{handle}`.
+
+use tidemark::{
+    App,
+    domain::UserId,
+    http::{
+        Answer, Problem, Request,
+        bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
+    },
+    ports::ProfileSet,
+};
+
+/// The most users in one request.
+const MAX_USERS: usize = 100;
+
+pub(crate) async fn me(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let id = request.caller()?;
+    let profile = app.people.profile(id).await?.map(Profile::from);
+    Ok(Answer::json(200, &Me { id, profile, rollout: "on" }))
+}
+
+pub(crate) async fn set(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let content = request.body::<ProfileRequest>()?.into();
+    match app.people.set(caller, &content).await? {
+        ProfileSet::Stands(profile) => Ok(Answer::json(200, &Profile::from(profile))),
+        ProfileSet::HandleTaken => Err(Problem::handle_taken()),
+    }
+}
+
+pub(crate) async fn one(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    user(app, caller, request.user_parameter("user")?).await
+}
+
+pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let handle = request.handle_parameter()?;
+    let found = app.people.user_of(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
+    user(app, caller, found).await
+}
+
+/// The profiles of many users, in the order of the request.
+pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem> {
+    request.caller()?;
+    let users: Vec<UserId> = request.many("user", MAX_USERS)?;
+    let profiles = app.people.profiles(&users).await?;
+    let entry = |&id: &UserId| UserEntry { id, profile: profiles.get(&id).cloned().map(Profile::from) };
+    Ok(Answer::json(200, &Users { items: users.iter().map(entry).collect() }))
+}
+
+async fn user(app: &App, caller: UserId, id: UserId) -> Result<Answer, Problem> {
+    let users = [id];
+    let (profile, (counts, degraded), status) = futures::try_join!(
+        app.people.profile(id),
+        app.relations.counters(caller, id),
+        app.relations.status(caller, &users, false)
+    )?;
+    let status = status.get(&id).copied().unwrap_or_default();
+    let relation = UserRelation {
+        following: status.following,
+        followed_by: status.followed_by,
+        mutual: status.following && status.followed_by,
+        muted: false,
+        blocked: false,
+    };
+    let body = User { id, profile: profile.map(Profile::from), counters: counts.into(), relation };
+    Ok(Answer::json(200, &body).degraded(degraded))
+}

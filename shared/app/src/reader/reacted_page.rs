@@ -1,0 +1,73 @@
+//! Pages of the posts that a reader likes, or has as favorites.
+
+use std::collections::HashMap;
+
+use tidemark_domain::{Card, FeedKey, PostId, Reaction, UserId};
+use tracing::warn;
+
+use super::{Body, FeedItem, Readers};
+use crate::{
+    error::{Store, StoreError},
+    ports::{KnownPage, PageParts},
+};
+
+/// A page, newest reaction first.
+#[derive(Debug, Clone)]
+pub struct ReactedPage {
+    /// Live posts. A page may be short because posts were deleted.
+    pub items: Vec<FeedItem>,
+    /// The next page begins below this reaction. `None` only at the end.
+    pub next: Option<FeedKey>,
+    pub cards: HashMap<UserId, Option<Card>>,
+    /// Texts and counts of the items, if they were asked for.
+    pub bodies: HashMap<PostId, Body>,
+    /// Whether facts were read because Redis was unavailable.
+    pub degraded: bool,
+}
+
+impl Readers {
+    /// Returns one page below `before`.
+    pub async fn reacted_page(
+        &self,
+        reader: UserId,
+        reaction: Reaction,
+        before: Option<FeedKey>,
+        limit: usize,
+        parts: PageParts,
+    ) -> Result<ReactedPage, StoreError> {
+        // One more than requested shows whether there is a next page.
+        let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
+        let more = keys.len() > limit;
+        keys.truncate(limit);
+        let next = keys.last().copied().filter(|_| more);
+        let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
+        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.page(reader, &ids, parts));
+        let (known, degraded) = match outage.and(known) {
+            Ok(known) => (known, false),
+            Err(error) if error.store() == Store::Views => {
+                warn!(user = %reader, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
+                (KnownPage::default(), error.is_unavailable())
+            }
+            Err(error) => return Err(error),
+        };
+        let KnownPage { summaries, reactions, cards, texts, counts } = known;
+        let (mut posts, _) = self.complete(&ids, summaries).await?;
+        let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
+        let bodies = match parts.texts {
+            true => self.bodies(&mut posts, texts, counts).await?,
+            false => HashMap::new(),
+        };
+        let snapshot = self.snapshot(reader).await?;
+        let mut items = Vec::with_capacity(posts.len());
+        for post in posts {
+            let PostId { author, seq } = post.id;
+            let read = match snapshot.state.authors.get(&author).filter(|state| state.knows(seq)) {
+                Some(state) => state.is_settled(seq),
+                None => self.flags(reader, author).await?.is_read(seq),
+            };
+            let reactions = reactions.get(&author).cloned().unwrap_or_default();
+            items.push(FeedItem::new(post, read, &reactions));
+        }
+        Ok(ReactedPage { items, next, cards, bodies, degraded })
+    }
+}

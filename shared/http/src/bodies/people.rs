@@ -1,0 +1,179 @@
+//! Bodies of `/v1/me…`, `/v1/users…` and `/v1/handles/…`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidemark_domain::{self as domain, Handle, Timestamp, UserId};
+use utoipa::ToSchema;
+
+use super::{Counters, RequestBody, values::raw};
+use crate::{Problem, request::Body};
+
+/// What a page shows of a user.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "name": "Ada", "handle": "ada", "picture": "https://example.org/ada.png" })))]
+pub struct Card {
+    pub name: String,
+    #[schema(required, pattern = "^[a-z0-9_]{3,30}$")]
+    pub handle: Option<String>,
+    #[schema(required, format = "uri")]
+    pub picture: Option<String>,
+}
+
+impl From<domain::Card> for Card {
+    fn from(card: domain::Card) -> Self {
+        Self { name: card.name, handle: card.handle.map(|handle| handle.to_string()), picture: card.picture }
+    }
+}
+
+/// The users on a page who have a profile, by user id.
+pub type Profiles = BTreeMap<String, Card>;
+
+/// Renders cards.
+pub fn profiles(cards: HashMap<UserId, domain::Card>) -> Profiles {
+    cards.into_iter().map(|(user, card)| (user.to_string(), card.into())).collect()
+}
+
+/// A profile replaces the one before as a whole: what is absent becomes null.
+#[derive(Debug, ToSchema)]
+#[schema(examples(
+    json!({ "name": "Ada", "handle": "ada", "picture": "https://example.org/ada.png", "bio": "Notes.", "data": { "theme": 2 } }),
+    json!({ "name": "Ada" }),
+))]
+pub struct ProfileRequest {
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// Unique. A handle that was given up is free for others after 30 days.
+    #[schema(value_type = Option<String>, pattern = "^[a-z0-9_]{3,30}$")]
+    pub handle: Option<Handle>,
+    /// An `https` URL.
+    #[schema(max_length = 2_048, pattern = "^https://")]
+    pub picture: Option<String>,
+    #[schema(max_length = 500)]
+    pub bio: Option<String>,
+    /// At most 4 KiB of JSON, for the application.
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<String>,
+}
+
+impl RequestBody for ProfileRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        let picture = body.optional_text("picture", 1, 2_048)?;
+        if picture.as_ref().is_some_and(|url| !is_https(url)) {
+            return Err(Problem::invalid("picture", "must be an https URL"));
+        }
+        Ok(Self {
+            name: body.text("name", 1, 100)?,
+            handle: body.optional_id("handle")?,
+            picture,
+            bio: body.optional_text("bio", 0, 500)?,
+            data: body.optional_object("data")?,
+        })
+    }
+}
+
+fn is_https(url: &str) -> bool {
+    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
+    host.is_some_and(|host| !host.is_empty()) && url.chars().all(|char| !char.is_whitespace() && !char.is_control())
+}
+
+impl From<ProfileRequest> for domain::ProfileContent {
+    fn from(request: ProfileRequest) -> Self {
+        let ProfileRequest { name, handle, picture, bio, data } = request;
+        Self { card: domain::Card { name, handle, picture }, bio, data }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "user": "2", "name": "Ada", "handle": "ada", "picture": null, "bio": null, "data": null,
+    "updated_at": "2026-11-20T08:00:00.123Z",
+})))]
+pub struct Profile {
+    pub user: UserId,
+    pub name: String,
+    #[schema(required, pattern = "^[a-z0-9_]{3,30}$")]
+    pub handle: Option<String>,
+    #[schema(required, format = "uri")]
+    pub picture: Option<String>,
+    #[schema(required)]
+    pub bio: Option<String>,
+    #[schema(required, value_type = Option<Object>)]
+    pub data: Option<Box<RawValue>>,
+    pub updated_at: Timestamp,
+}
+
+impl From<domain::Profile> for Profile {
+    fn from(profile: domain::Profile) -> Self {
+        let domain::ProfileContent { card, bio, data } = profile.content;
+        let Card { name, handle, picture } = card.into();
+        Self { user: profile.user, name, handle, picture, bio, data: raw(data), updated_at: profile.updated_at }
+    }
+}
+
+/// The caller.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "id": "2", "profile": null, "rollout": "on" })))]
+pub struct Me {
+    pub id: UserId,
+    /// Null until it is set.
+    #[schema(required)]
+    pub profile: Option<Profile>,
+    /// Whether an application should serve this user from here, `on`, or from the system before it, `off`.
+    #[schema(value_type = Rollout)]
+    pub rollout: &'static str,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "the schema of a string")]
+enum Rollout {
+    On,
+    Off,
+}
+
+/// The relation between the caller and a user.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UserRelation {
+    /// The caller follows the user.
+    pub following: bool,
+    /// The user follows the caller.
+    pub followed_by: bool,
+    /// Both.
+    pub mutual: bool,
+    /// The caller has muted the user.
+    pub muted: bool,
+    /// The caller has blocked the user.
+    pub blocked: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "id": "2", "profile": null,
+    "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
+    "relation": { "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false },
+})))]
+pub struct User {
+    pub id: UserId,
+    /// Null if the user has none.
+    #[schema(required)]
+    pub profile: Option<Profile>,
+    pub counters: Counters,
+    pub relation: UserRelation,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UserEntry {
+    pub id: UserId,
+    #[schema(required)]
+    pub profile: Option<Profile>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [{ "id": "2", "profile": null }] })))]
+pub struct Users {
+    /// One for each user, in the order of the request.
+    #[schema(min_items = 1, max_items = 100)]
+    pub items: Vec<UserEntry>,
+}
