@@ -19,16 +19,25 @@ use crate::{clock, template::ACCOUNT};
 pub(crate) struct Caller {
     pub(crate) user: String,
     pub(crate) scopes: Vec<String>,
+    /// Other claims. Commas in a value become spaces.
+    pub(crate) claims: Vec<(String, String)>,
 }
 
-/// Reads `Authorization: Bearer <user id> [scopes…]`. The local stack accepts this instead of a signed token.
-pub(crate) fn caller(headers: &HeaderMap) -> Option<Caller> {
+/// Reads `Authorization: Bearer <user> [scopes and claims…]`. The local stack accepts this instead of a signed token. The
+/// user is a user id, or any word if claims are `mapped` to user ids. A claim has the form `name=value`.
+pub(crate) fn caller(headers: &HeaderMap, mapped: bool) -> Option<Caller> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let mut words = value.split_ascii_whitespace();
     words.next().filter(|scheme| scheme.eq_ignore_ascii_case("bearer"))?;
     let user = words.next()?;
-    let valid = user.bytes().all(|byte| byte.is_ascii_digit()) && !user.starts_with('0') && user.parse::<u64>().is_ok();
-    valid.then(|| Caller { user: user.to_owned(), scopes: words.map(str::to_owned).collect() })
+    let valid = mapped || user.bytes().all(|byte| byte.is_ascii_digit()) && !user.starts_with('0') && user.parse::<u64>().is_ok();
+    let (claims, scopes): (Vec<&str>, Vec<&str>) = words.partition(|word| word.contains('='));
+    let claims = claims.into_iter().filter_map(|claim| claim.split_once('='));
+    valid.then(|| Caller {
+        user: user.to_owned(),
+        scopes: scopes.into_iter().map(str::to_owned).collect(),
+        claims: claims.map(|(name, value)| (name.to_owned(), value.replace(',', " "))).collect(),
+    })
 }
 
 /// Builds the event of a request.
@@ -65,6 +74,7 @@ pub(crate) fn request(
     if let Some(caller) = caller {
         let mut claims = Map::new();
         claims.insert(user_claim.to_owned(), Value::String(caller.user.clone()));
+        claims.extend(caller.claims.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))));
         if !caller.scopes.is_empty() {
             claims.insert("scope".to_owned(), Value::String(caller.scopes.join(" ")));
         }
@@ -188,15 +198,21 @@ mod tests {
     use super::*;
 
     fn bearer(value: &str) -> Option<Caller> {
+        bearer_of(value, false)
+    }
+
+    fn bearer_of(value: &str, mapped: bool) -> Option<Caller> {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
-        caller(&headers)
+        caller(&headers, mapped)
     }
 
     #[test]
     fn a_bearer_is_a_user_id_with_scopes() {
-        let expected = Caller { user: "7".to_owned(), scopes: vec!["notices:write".to_owned()] };
-        assert_eq!(bearer("Bearer 7 notices:write"), Some(expected));
+        let (scopes, claims) = (vec!["notices:write".to_owned()], vec![("platforms".to_owned(), "1 2".to_owned())]);
+        let expected = Caller { user: "7".to_owned(), scopes, claims };
+        assert_eq!(bearer("Bearer 7 notices:write platforms=1,2"), Some(expected));
+        assert_eq!(bearer_of("Bearer alice", true).unwrap().user, "alice");
         assert!(bearer("bearer 18446744073709551615").is_some());
         for wrong in
             ["Bearer 0", "Bearer 07", "Bearer -1", "Bearer +1", "Bearer", "Bearer x", "Basic 7", "Bearer 18446744073709551616"]

@@ -34,11 +34,14 @@ struct Gateway {
     core: Arc<Core>,
     routes: Routes,
     user_claim: String,
+    /// Whether any word is a user, because claims have user ids of their own.
+    mapped: bool,
 }
 
 pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: Stop) -> JoinHandle<()> {
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
-    let gateway = Arc::new(Gateway { core, routes, user_claim });
+    let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
+    let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
     let app = Router::new()
         .route("/", get(local::page))
         .route("/_local/openapi.yaml", get(local::openapi))
@@ -77,7 +80,7 @@ async fn answer(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) 
         Found::OtherMethods(methods) => return Err(Problem::MethodNotAllowed(methods.into_iter().map(str::to_owned).collect())),
         Found::Nothing => return Err(Problem::NotFound),
     };
-    let caller = event::caller(&parts.headers);
+    let caller = event::caller(&parts.headers, gateway.mapped);
     if route.authorized && caller.is_none() {
         return Err(Problem::Unauthorized);
     }
