@@ -168,8 +168,8 @@ impl FanOuts {
         sent.and(told)
     }
 
-    /// Leaves `tell` to a worker.
-    async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
+    /// Leaves `tell` and the head to a worker.
+    pub(crate) async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
         self.sync.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
     }
 
@@ -206,8 +206,13 @@ impl FanOuts {
                 self.page_done(*fan_out, *page, users.len() as u64).await
             }
             Task::List { fan_out, from, to, .. } => self.list(*fan_out, *from..*to, out_of_time).await,
-            Task::Tell { fan_out, .. } if fan_out.pages == 0 => self.finish(*fan_out, 0).await,
-            Task::Tell { fan_out, .. } => self.tell(*fan_out).await,
+            Task::Tell { fan_out, .. } => {
+                match fan_out.pages {
+                    0 => self.finish(*fan_out, 0).await?,
+                    _ => self.tell(*fan_out).await?,
+                }
+                self.refresh_head(fan_out.post.author).await
+            }
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => self.sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
@@ -344,13 +349,17 @@ impl FanOuts {
     }
 
     /// Updates Redis after a change of an author's posts: removes the author's counters, stores that a deleted post is
-    /// deleted, and stores the head, from which timelines and readers of a pulled author are served.
+    /// deleted, and stores the head if the author was ever pulled: readers of such an author read the head.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.sync.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)]).await?;
         }
+        if fan_out.modes.is_push_alone() { Ok(()) } else { self.refresh_head(author).await }
+    }
+
+    async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         self.stores.head_views.store_head(author, &head).await
     }

@@ -12,7 +12,7 @@ use crate::{
     fan_out::{DeliveryStatus, FanOuts},
     ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError, Task},
 };
-use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
+use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
 
 /// Use cases of an author's posts. Clones share the stores.
 #[derive(Clone)]
@@ -61,11 +61,11 @@ impl Publishing {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
         match &published {
-            Published::Created(post, head) => self.start(FanOut::of(post, head)).await,
+            Published::Created(post, head) => self.start(FanOut::of(post, head), head).await,
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
-                self.start(FanOut::of(post, &head)).await;
+                self.start(FanOut::of(post, &head), &head).await;
             }
             Published::Repeated(_) | Published::KeyReused | Published::Full => {}
         }
@@ -80,7 +80,7 @@ impl Publishing {
         }
         let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
-            Deleted::Deleted(post, head) => self.start(FanOut::of(&post, &head)).await,
+            Deleted::Deleted(post, head) => self.start(FanOut::of(&post, &head), &head).await,
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
@@ -89,8 +89,16 @@ impl Publishing {
 
     /// Starts the fan-out of a post that is a fact already. If a store is unavailable, the fan-out stays pending, and
     /// reconcile resumes it.
-    async fn start(&self, fan_out: FanOut) {
-        if let Err(error) = self.fan_outs.start(fan_out).await {
+    async fn start(&self, fan_out: FanOut, head: &AuthorHead) {
+        // The author's timeline is served from the head in Redis.
+        let shown = async {
+            match self.stores.head_views.store_head(fan_out.post.author, head).await {
+                Ok(()) => Ok(()),
+                Err(error) => self.fan_outs.tell_later(fan_out, &error).await,
+            }
+        };
+        let (started, shown) = futures::join!(self.fan_outs.start(fan_out), shown);
+        if let Err(error) = started.and(shown) {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

@@ -9,12 +9,7 @@ use redis_link::{Age, Epoch};
 use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
 use tidemark_domain::{Card, UserId};
 
-use super::{
-    keys,
-    library::Function,
-    readers::token_arg,
-    record::{self, VERSION},
-};
+use super::{keys, library::Function, readers::token_arg, record};
 use crate::connection::{Redis, fcall, ms};
 
 #[async_trait]
@@ -111,6 +106,7 @@ impl IdentityViews for Redis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::VERSION;
 
     #[test]
     fn cards_round_trip_and_damaged_cards_are_unknown() {

@@ -1,0 +1,164 @@
+//! Texts, edits, many posts at once, moderation, and how fresh posts, timelines and counts are.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark_tests::{Answer, User, world};
+
+async fn edit(user: &User, post: &str, body: Value) -> Answer {
+    user.send(Method::PUT, &format!("/v1/posts/{post}"), &[], Some(body.to_string())).await
+}
+
+#[tokio::test]
+async fn a_post_has_data_and_a_weight() {
+    world(async |world| {
+        let author = world.user(1);
+        let data = json!({ "b": 1, "a": { "big": 18_446_744_073_709_551_615_u64 } });
+        let post = author.post("/v1/posts", &json!({ "title": "x", "data": data, "weight": -100 })).await.ok();
+        assert_eq!((&post["data"], &post["weight"], &post["body"]), (&data, &json!(-100), &Value::Null));
+        let plain = author.post("/v1/posts", &json!({ "title": "y" })).await.ok();
+        assert_eq!((&plain["data"], &plain["weight"]), (&Value::Null, &json!(0)));
+        for _ in 0..2 {
+            let seen = world.user(2).get("/v1/posts/1-1").await.ok();
+            assert_eq!((&seen["data"], &seen["revision"]), (&data, &json!(1)));
+        }
+        for (body, field) in [
+            (json!({ "title": "x", "data": 1 }), "data"),
+            (json!({ "title": "x", "data": { "a": "y".repeat(4_096) } }), "data"),
+            (json!({ "title": "x", "weight": 101 }), "weight"),
+            (json!({ "title": "x", "weight": -101 }), "weight"),
+            (json!({ "title": "x", "weight": 0.5 }), "weight"),
+            (json!({ "title": "x", "weight": "1" }), "weight"),
+        ] {
+            assert_eq!(author.post("/v1/posts", &body).await.field(), field, "{body:.40}");
+        }
+        assert_eq!(author.get("/v1/authors/1/posts").await.ok()["total"], 2, "a refused request changes nothing");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_edit_reaches_every_page_and_moves_nothing() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        reader.put("/v1/following/1").await.ok();
+        author.post("/v1/posts", &json!({ "title": "First", "body": "Long", "data": { "a": 1 } })).await.ok();
+        author.publish("Second").await;
+        world.idle().await;
+        reader.put("/v1/posts/1-1/read").await.ok();
+        // Fills the views.
+        for path in ["/v1/feed?include=body", "/v1/authors/1/posts?include=body", "/v1/posts/1-1"] {
+            reader.get(path).await.ok();
+        }
+        let edited = edit(&author, "1-1", json!({ "title": "Changed" })).await.ok();
+        assert_eq!((&edited["revision"], &edited["title"], &edited["body"]), (&json!(2), &json!("Changed"), &Value::Null));
+        assert!(edited["edited_at"].is_string());
+        assert_eq!(edit(&author, "1-1", json!({ "title": "Changed" })).await.ok(), edited, "the same request changes nothing");
+        for path in ["/v1/feed?include=body", "/v1/authors/1/posts?include=body"] {
+            let items = reader.get(path).await.ok()["items"].clone();
+            let item = &items[1];
+            assert_eq!((&item["id"], &item["title"], &item["read"]), (&json!("1-1"), &json!("Changed"), &json!(true)), "{path}");
+            assert_eq!((&item["body"], &item["data"], &item["revision"]), (&Value::Null, &Value::Null, &json!(2)), "{path}");
+            assert_eq!((&item["likes"], &item["favorites"]), (&json!(0), &json!(0)), "{path}");
+        }
+        let seen = reader.get("/v1/posts/1-1").await.ok();
+        assert_eq!((&seen["title"], &seen["body"], &seen["revision"]), (&json!("Changed"), &Value::Null, &json!(2)));
+        assert_eq!(reader.unread_total().await, 1);
+        assert_eq!(reader.get("/v1/feed").await.ok()["items"][0].get("body"), None);
+
+        assert_eq!(edit(&reader, "1-1", json!({ "title": "x" })).await.problem(), (403, "/problems/forbidden"));
+        assert_eq!(edit(&author, "1-3", json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
+        assert_eq!(edit(&author, "1-1", json!({})).await.field(), "title");
+        author.delete("/v1/posts/1-1").await.ok();
+        assert_eq!(edit(&author, "1-1", json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
+        assert_eq!(reader.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_posts_come_in_the_order_of_the_request() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        for title in ["a", "b", "c"] {
+            author.publish(title).await;
+        }
+        author.delete("/v1/posts/1-2").await.ok();
+        let found = reader.get("/v1/posts?post=1-3&post=1-2&post=9-9&post=1-1").await.ok();
+        let ids: Vec<&str> = found["items"].as_array().unwrap().iter().map(|post| post["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["1-3", "1-1"]);
+        assert_eq!(found["items"][0]["title"], "c");
+        let too_many = (1..=101).map(|seq| format!("post=1-{seq}")).collect::<Vec<_>>().join("&");
+        for wrong in ["", "post=1", &too_many] {
+            assert_eq!(reader.get(&format!("/v1/posts?{wrong}")).await.field(), "post", "{wrong:.20}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_moderator_deletes_any_post() {
+    world(async |world| {
+        world.user(1).publish("spam").await;
+        let moderator = world.stranger(Some("9 posts:moderate"));
+        assert_eq!(world.user(9).delete("/v1/posts/1-1").await.problem(), (403, "/problems/forbidden"));
+        for _ in 0..2 {
+            assert_eq!(moderator.delete("/v1/posts/1-1").await.status, 204);
+        }
+        assert_eq!(world.user(1).get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+        assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["posts"], 0);
+        assert_eq!(moderator.delete("/v1/posts/1-2").await.problem(), (404, "/problems/not-found"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_warm_post_and_timeline_are_fresh_for_whoever_changed_them() {
+    world(async |world| {
+        let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
+        reader.put("/v1/following/1").await.ok();
+        author.publish("a").await;
+        world.idle().await;
+        let paths = ["/v1/posts/1-1", "/v1/authors/1/posts"];
+        for user in [&author, &reader, &stranger] {
+            for path in paths {
+                user.get(path).await.ok();
+            }
+        }
+        for (user, likes) in [(&reader, 1), (&stranger, 2)] {
+            user.put("/v1/posts/1-1/like").await.ok();
+            let post = user.get("/v1/posts/1-1").await.ok();
+            assert_eq!((&post["liked"], &post["likes"]), (&json!(true), &json!(likes)));
+        }
+        reader.delete("/v1/posts/1-1/like").await.ok();
+        assert_eq!(reader.get("/v1/posts/1-1").await.ok()["likes"], 1);
+        for user in [&reader, &stranger] {
+            assert_eq!(user.get("/v1/posts/1-1").await.ok()["read"], false);
+            user.put("/v1/posts/1-1/read").await.ok();
+            for _ in 0..2 {
+                assert_eq!(user.get("/v1/posts/1-1").await.ok()["read"], true);
+                assert_eq!(user.get("/v1/authors/1/posts").await.ok()["items"][0]["read"], true);
+            }
+            user.delete("/v1/posts/1-1/read").await.ok();
+            assert_eq!(user.get("/v1/posts/1-1").await.ok()["read"], false);
+        }
+        author.publish("b").await;
+        assert_eq!(author.get("/v1/authors/1/posts").await.ok()["total"], 2);
+        author.delete("/v1/posts/1-1").await.ok();
+        let timeline = author.get("/v1/authors/1/posts").await.ok();
+        assert_eq!((&timeline["total"], &timeline["items"][0]["id"]), (&json!(1), &json!("1-2")));
+        assert_eq!(author.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_timeline_of_more_than_a_thousand_posts_shows_each_once() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        futures::future::join_all((0..1_050).map(|_| author.publish("x"))).await;
+        let walked = reader.walk("/v1/authors/1/posts", 100).await;
+        let seqs: Vec<u64> = walked.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
+        assert_eq!(seqs, (1..=1_050).rev().collect::<Vec<_>>());
+    })
+    .await;
+}

@@ -1,0 +1,56 @@
+//! `?since=`: what is newer than an earlier first page.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tidemark_tests::world;
+
+#[tokio::test]
+async fn since_lists_what_is_newer_once_and_ends() {
+    world(async |world| {
+        let reader = world.user(7);
+        for author in 1..=3 {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+        }
+        let paths = ["/v1/feed", "/v1/feed?status=unread", "/v1/authors/1/posts", "/v1/authors/1/posts?status=unread"];
+        let mut firsts = Vec::new();
+        for path in paths {
+            let page = reader.get(path).await.ok();
+            assert_eq!(page["items"], json!([]));
+            firsts.push(page["first_cursor"].as_str().unwrap().to_owned());
+        }
+        let mut published = [BTreeSet::new(), BTreeSet::new()];
+        for round in 0..3 {
+            for author in 1..=3 {
+                for _ in 0..4 {
+                    let id = world.user(author).publish("x").await;
+                    published[0].insert(id.clone());
+                    if author == 1 {
+                        published[1].insert(id);
+                    }
+                }
+            }
+            world.idle().await;
+            for (index, path) in paths.iter().enumerate() {
+                let join = if path.contains('?') { '&' } else { '?' };
+                let path = format!("{path}{join}since={}", firsts[index]);
+                let walked = reader.walk(&path, 5).await;
+                let ids: Vec<String> = walked.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
+                assert_eq!(ids.iter().cloned().collect::<BTreeSet<_>>(), published[index / 2], "{path} in round {round}");
+                assert_eq!(ids.len(), published[index / 2].len(), "{path} in round {round}: each once");
+                let page = reader.get(&path).await.ok();
+                firsts[index] = page["first_cursor"].as_str().unwrap().to_owned();
+                let rest = reader.get(&format!("{}{join}since={}", paths[index], firsts[index])).await.ok();
+                assert_eq!((&rest["items"], &rest["next_cursor"]), (&json!([]), &json!(null)), "{path}: nothing is newer");
+                assert_eq!(rest["first_cursor"], firsts[index]);
+            }
+            published = [BTreeSet::new(), BTreeSet::new()];
+        }
+        let page = reader.get("/v1/feed?limit=1").await.ok();
+        let next = reader.get(&format!("/v1/feed?limit=1&cursor={}", page["next_cursor"].as_str().unwrap())).await.ok();
+        assert_eq!(next.get("first_cursor"), None, "only a first page has it");
+        assert_eq!(reader.get(&format!("/v1/feed?since={}", firsts[2])).await.field(), "since");
+        assert_eq!(reader.get("/v1/authors/1/posts?since=%21").await.field(), "since");
+    })
+    .await;
+}
