@@ -21,7 +21,7 @@ lines = $(if $(LIMIT),--limit '$(LIMIT)')
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint docs-check sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -105,6 +105,13 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 	@echo "== cargo build --workspace --bin tidemark-local"
 	@cargo build --workspace --bin tidemark-local
 	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
+
+openapi: ## generate openapi.yaml from the routes and bodies of the code
+	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_is_what_the_code_generates
+
+openapi-lint: ## lint openapi.yaml with Redocly and Spectral; needs npx, which downloads them
+	@npx --yes @redocly/cli@2.77.0 lint openapi.yaml
+	@npx --yes @stoplight/spectral-cli@6.16.3 lint --ruleset local/api-check/spectral.yaml --fail-severity warn openapi.yaml
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -218,7 +218,7 @@ def given_out(root, known):
     """The document in which each list accepts only the cursors that it has returned."""
     for path, values in known.items():
         parameters = root["paths"][path]["get"]["parameters"]
-        place = next(index for index, parameter in enumerate(parameters) if parameter.get("$ref", "").endswith("/Cursor"))
+        place = next(index for index, parameter in enumerate(parameters) if parameter.get("$ref", "").endswith("/cursor"))
         parameters[place] = {**resolved(root, parameters[place]), "schema": {"type": "string", "enum": values}}
     return root
 

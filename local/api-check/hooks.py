@@ -1,7 +1,9 @@
 """Rules of the API that the document cannot express as schemas."""
 
 import json
+import re
 from datetime import datetime
+from pathlib import Path
 
 import schemathesis
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ SAID_IN_WORDS = {
     ("offset", "does not go with a cursor"),
     ("expires_at", "must lie in the future"),
     ("body", "must have at most 65536 bytes"),
+    ("all", "must be true"),
 }
 
 
@@ -32,3 +35,20 @@ def filter_failure(context, failure, case, response):
         return True
     errors = json.loads(response.content).get("errors", [])
     return not any((error["field"], error["message"]) in SAID_IN_WORDS for error in errors)
+
+
+DOCUMENT = json.loads(Path("openapi.yaml").read_text())
+
+
+@schemathesis.check
+def problem_is_described(context, response, case):
+    """A problem has the status of its response, and the response's description names its kind."""
+    if response.headers.get("content-type") != ["application/problem+json"]:
+        return
+    problem, status = json.loads(response.content), str(response.status_code)
+    assert str(problem["status"]) == status, f"status {problem['status']} in a response with {status}"
+    described = DOCUMENT["paths"][case.path].get(case.method.lower(), {}).get("responses", {}).get(status, {})
+    if name := described.get("$ref"):
+        described = DOCUMENT["components"]["responses"][name.rsplit("/", 1)[1]]
+    kinds = re.findall(r"`([a-z-]+)`:", described.get("description", ""))
+    assert not kinds or problem["type"].removeprefix("/problems/") in kinds, f"{problem['type']} is none of {kinds}"

@@ -35,7 +35,7 @@ routes!(|app: &App, request| [
         edges::unfollow(app, &request),
         operation("relations", "unfollow", "Unfollow an author")
             .describe("Removes the author's posts from the feed and discards which were unread. A later follow begins again.")
-            .returns::<NotFollowing>("The caller does not follow the author. It is the same if there was no follow."),
+            .returns::<NotFollowing>("The caller does not follow the author. The response is the same if there was no follow."),
     ),
     (
         "POST /v1/following",

@@ -25,17 +25,18 @@ pub type Schemas = Vec<(String, RefOr<Schema>)>;
 #[must_use]
 pub struct Operation {
     object: Value,
+    parameters: Vec<Value>,
     /// The status of success.
     success: &'static str,
     schemas: Schemas,
 }
 
 pub fn operation(tag: &str, id: &str, summary: &str) -> Operation {
-    let mut object = json!({ "tags": [tag], "operationId": id, "summary": summary, "parameters": [] });
+    let mut object = json!({ "tags": [tag], "operationId": id, "summary": summary });
     for (status, response) in [("401", "Unauthorized"), ("429", "TooManyRequests"), ("500", "Internal"), ("503", "Unavailable")] {
         object["responses"][status] = reference("responses", response);
     }
-    Operation { object, success: "200", schemas: Vec::new() }
+    Operation { object, parameters: Vec::new(), success: "200", schemas: Vec::new() }
 }
 
 impl Operation {
@@ -69,9 +70,7 @@ impl Operation {
 
     /// Takes a parameter of `shared/http/openapi.base.yaml`.
     pub fn parameter(mut self, name: &str) -> Self {
-        if let Some(parameters) = self.object["parameters"].as_array_mut() {
-            parameters.push(reference("parameters", name));
-        }
+        self.parameters.push(reference("parameters", name));
         self
     }
 
@@ -142,15 +141,13 @@ impl Operation {
     /// Adds what follows from the path: its parameters, and 400 if the route has parameters or a body.
     pub fn at(mut self, key: &'static str) -> Route {
         let inside = key.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let mut parameters: Vec<Value> = inside.map(|name| reference("parameters", name)).collect();
-        parameters.extend(self.object["parameters"].as_array().into_iter().flatten().cloned());
+        self.parameters.splice(..0, inside.map(|name| reference("parameters", name)));
         let tag = reference("parameters", "If-None-Match");
-        if self.object.get("requestBody").is_some() || parameters.iter().any(|parameter| *parameter != tag) {
+        if self.object.get("requestBody").is_some() || self.parameters.iter().any(|parameter| *parameter != tag) {
             self = self.responds("400", "InvalidRequest");
         }
-        match parameters.is_empty() {
-            true => _ = self.object.as_object_mut().and_then(|object| object.remove("parameters")),
-            false => self.object["parameters"] = json!(parameters),
+        if !self.parameters.is_empty() {
+            self.object["parameters"] = json!(self.parameters);
         }
         Route { key, operation: self.object, schemas: self.schemas }
     }
