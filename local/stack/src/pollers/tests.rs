@@ -126,7 +126,7 @@ struct Bench {
     core: Arc<Core>,
     engine: DynamoDb,
     writer: Database,
-    stop: Stop,
+    stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
@@ -181,7 +181,7 @@ impl Bench {
             redis_url: String::new(),
             template,
         });
-        let stop = Stop::new();
+        let stop = CancellationToken::new();
         let context = Context { core: Arc::clone(&core), stop: stop.clone(), retry_delay: Duration::from_millis(5) };
         let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
         let writer = Database::new(folder.join("dynamodb.sqlite").to_str().unwrap()).unwrap();
@@ -217,7 +217,7 @@ impl Bench {
     }
 
     async fn stop(mut self) {
-        self.stop.give();
+        self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
         self.core.store.close();
         drop(self.writer);
