@@ -21,7 +21,7 @@ lines = $(if $(LIMIT),--limit '$(LIMIT)')
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint docs-check sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -116,6 +116,9 @@ lint: ## check format, lints and the documentation of the code
 	@cargo clippy --workspace --all-targets -- -D warnings
 	@echo "== cargo doc --workspace --no-deps --document-private-items"
 	@RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --quiet --workspace --no-deps --document-private-items
+
+deps-check: ## check licenses, sources, bans and advisories of the dependencies, and that all are used
+	@local/deps/check.sh
 
 docs-check: ## check that links between the documents resolve; installs the checker under target/
 	@local/docs/check.sh
