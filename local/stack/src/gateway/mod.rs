@@ -18,8 +18,9 @@ use axum::{
 use futures::StreamExt as _;
 use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
-use crate::{core::Core, runner::InvokeError, sqs::new_id, stop::Stop};
+use crate::{core::Core, runner::InvokeError, sqs::new_id};
 use problem::Problem;
 use routes::Found;
 pub(crate) use routes::Routes;
@@ -36,7 +37,7 @@ struct Gateway {
     user_claim: String,
 }
 
-pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: Stop) -> JoinHandle<()> {
+pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: CancellationToken) -> JoinHandle<()> {
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
     let gateway = Arc::new(Gateway { core, routes, user_claim });
     let app = Router::new()
@@ -52,7 +53,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await {
+        if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await {
             tracing::error!(%error, "the gateway failed");
         }
     })
