@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use tracing::{error, info, warn};
-
-use super::{Plan, Reconcile, ReconcileError, Report};
-use crate::{
-    diff::{Difference, FactDifference, FlowDifference},
-    stored::{Decoded, Unfinished, UnfinishedAt},
-};
+use serde::Serialize;
 use tidemark_app::{
     fan_out::{Due, Inspected, LookPlan},
     ports::Look,
 };
 use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId};
 use tidemark_facts::schema::UNFINISHED_SHARDS;
+use tracing::{error, info, warn};
+
+use super::{Plan, Reconcile, ReconcileError, Report};
+use crate::{
+    diff::{Difference, Kind, Remedy, Subject, facts::wrongly_indexed},
+    stored::{Decoded, Unfinished, UnfinishedAt},
+};
 
 /// Posts of each shard of the index in one step.
 const STEP: usize = 200;
@@ -34,8 +35,8 @@ pub struct FlowPlan {
 }
 
 /// The result of a run over unfinished fan-outs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FlowReport {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(super) struct FlowReport {
     /// Fan-outs that are older than `overdue_ms`.
     pub unfinished: usize,
     /// Finished, or sent again.
@@ -71,7 +72,7 @@ impl Reconcile {
         plan: &Plan,
         of: &FlowPlan,
         out_of_time: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(FlowReport, Report), ReconcileError> {
+    ) -> Result<Report, ReconcileError> {
         let now = self.readers.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
         // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
@@ -100,14 +101,14 @@ impl Reconcile {
         flow.given_up += given_up_before.saturating_sub(revived);
         if flow.given_up > 0 {
             error!(posts = flow.given_up, "fan-out given up");
-            report.found([FlowDifference::FanOutsGivenUp { posts: flow.given_up }.into()].iter());
+            report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::None)]);
         }
         match self.failures.waiting().await {
             Ok(records) => {
                 flow.stuck_records = Some(records);
                 if records > 0 {
                     warn!(records, "stream records are in the projector's failure queue");
-                    report.found([Difference::Flow(FlowDifference::RecordsGivenUp { records })].iter());
+                    report.found([Difference::new(Kind::RecordsGivenUp, Subject::StreamRecords { records }, Remedy::None)]);
                 }
             }
             Err(error) => warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read"),
@@ -118,7 +119,8 @@ impl Reconcile {
             info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
         }
         report.emit(&*self.metrics, self.readers.stores.clock.now(), "fan-outs");
-        Ok((flow, report))
+        report.fan_outs = Some(flow);
+        Ok(report)
     }
 
     /// Looks at one list, in steps over all its shards. After the first step it continues at `from`. Returns the
@@ -136,7 +138,7 @@ impl Reconcile {
             let (mut posts, mut next) = (Vec::new(), BTreeMap::new());
             for (shard, after) in &lanes {
                 let part = self.facts.unfinished(which, *shard, run.before, after.as_ref(), STEP).await?;
-                run.report.damaged(part.damaged);
+                run.report.found(part.damaged.into_iter().map(Difference::from));
                 posts.extend(part.items);
                 // After the newest, it continues at the older of the two positions.
                 let mut at = part.next;
@@ -158,8 +160,8 @@ impl Reconcile {
         let authors: Vec<UserId> = ids.iter().map(|id| id.author).collect();
         let (posts, heads) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.stored_heads(&authors))?;
         let Decoded { found: mut posts, damaged } = posts;
-        run.report.damaged(damaged.into_iter().map(|(_, item)| item));
-        run.report.damaged(heads.damaged.into_iter().map(|(_, item)| item));
+        run.report.found(damaged.into_iter().map(|(_, item)| item.into()));
+        run.report.found(heads.damaged.into_iter().map(|(_, item)| item.into()));
         run.flow.unfinished += ids.len();
         for id in ids {
             // Without its author's head, the content of a fan-out is unknown. The index may be stale: the post decides
@@ -179,7 +181,12 @@ impl Reconcile {
     async fn flow_of(&self, which: Unfinished, post: &Post, head: &AuthorHead, run: &mut Run<'_>) -> Result<(), ReconcileError> {
         let Run { plan, look, flow, report, .. } = run;
         if !post.deleted && post.delivery.state == DeliveryState::Done {
-            return self.take_out(post, plan, report).await;
+            // It is finished, and the index still lists it.
+            let left = wrongly_indexed(Kind::UnfinishedLeft, post.id);
+            report.found([left.clone()]);
+            let removed = !plan.dry_run && self.repair(&left.remedy).await?;
+            report.repaired(removed.then_some(&left));
+            return Ok(());
         }
         // These are listed only if an operator asks for them, so they are due at once.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
@@ -200,7 +207,7 @@ impl Reconcile {
             Inspected::UsedUp { pages } => Some(*pages),
         };
         let difference = pages.map(|pages| difference(post, pages));
-        report.found(difference.iter());
+        report.found(difference.clone());
         if plan.dry_run {
             flow.moving += usize::from(difference.is_none());
             return Ok(());
@@ -210,7 +217,7 @@ impl Reconcile {
             Inspected::Moving { .. } => flow.moving += 1,
             Inspected::Done(_) => {
                 flow.resumed += 1;
-                report.repaired(difference.iter());
+                report.repaired(&difference);
             }
             // The next run finds out whether the pages are done.
             Inspected::Missing { pages, .. } => {
@@ -224,24 +231,9 @@ impl Reconcile {
         }
         Ok(())
     }
-
-    /// Removes a finished fan-out that the index still lists.
-    async fn take_out(&self, post: &Post, plan: &Plan, report: &mut Report) -> Result<(), ReconcileError> {
-        let left = FactDifference::UnfinishedLeft { post: post.id };
-        let difference = [Difference::Fact(left.clone())];
-        report.found(difference.iter());
-        if !plan.dry_run && self.facts.repair(&left).await? {
-            report.repaired(difference.iter());
-        }
-        Ok(())
-    }
 }
 
 fn difference(post: &Post, pages: usize) -> Difference {
-    let post_id = post.id;
-    if post.deleted {
-        FlowDifference::RetractionUnfinished { post: post_id, pages }.into()
-    } else {
-        FlowDifference::DeliveryUnfinished { post: post_id, pages }.into()
-    }
+    let kind = if post.deleted { Kind::RetractionUnfinished } else { Kind::DeliveryUnfinished };
+    Difference::new(kind, Subject::FanOut { post: post.id, pages }, Remedy::None)
 }
