@@ -56,6 +56,8 @@ struct Run<'a> {
     look: LookPlan,
     before: Timestamp,
     flow: FlowReport,
+    /// How many fan-outs have left the list of those that were given up.
+    revived: u64,
     report: Report,
 }
 
@@ -83,12 +85,11 @@ impl Reconcile {
         });
         let look = LookPlan { now, wait_ms: of.overdue_ms, drained, most_attempts: of.most_attempts };
         let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
-        let mut run = Run { plan, look, before, flow: FlowReport::default(), report };
+        let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         let given_up_before = self.facts.given_up().await?;
         if of.given_up_too && given_up_before > 0 {
             self.each_unfinished(Unfinished::GivenUp, &BTreeMap::new(), &mut run, out_of_time).await?;
         }
-        let revived = if plan.dry_run { 0 } else { (run.flow.resumed + run.flow.moving) as u64 };
         let noted = if plan.dry_run { None } else { self.facts.walk(FAN_OUTS).await? };
         let from = noted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let rest = self.each_unfinished(Unfinished::Open, &from, &mut run, out_of_time).await?;
@@ -97,7 +98,7 @@ impl Reconcile {
             // If another run has stored its position first, it has looked at the same fan-outs.
             self.facts.note_walk(FAN_OUTS, noted.as_deref(), rest.as_deref()).await?;
         }
-        let Run { mut flow, mut report, .. } = run;
+        let Run { mut flow, revived, mut report, .. } = run;
         flow.given_up += given_up_before.saturating_sub(revived);
         if flow.given_up > 0 {
             error!(posts = flow.given_up, "fan-out given up");
@@ -167,18 +168,26 @@ impl Reconcile {
             // Without its author's head, the content of a fan-out is unknown. The index may be stale: the post decides
             // whether its fan-out is finished.
             let (Some(stored), Some(head)) = (posts.remove(&id), heads.found.get(&id.author)) else { continue };
-            if !stored.unfinished {
-                continue;
-            }
-            if let Err(error) = self.flow_of(which, &stored.post, &head.head, run).await {
-                run.report.failed += 1;
-                warn!(post = %id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+            let listed = if stored.unfinished { self.flow_of(which, &stored.post, &head.head, run).await } else { Ok(false) };
+            match listed {
+                Ok(listed) => run.revived += u64::from(!listed && which == Unfinished::GivenUp),
+                Err(error) => {
+                    run.report.failed += 1;
+                    warn!(post = %id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+                }
             }
         }
         Ok(())
     }
 
-    async fn flow_of(&self, which: Unfinished, post: &Post, head: &AuthorHead, run: &mut Run<'_>) -> Result<(), ReconcileError> {
+    /// Handles one fan-out. Returns whether the list still has it.
+    async fn flow_of(
+        &self,
+        which: Unfinished,
+        post: &Post,
+        head: &AuthorHead,
+        run: &mut Run<'_>,
+    ) -> Result<bool, ReconcileError> {
         let Run { plan, look, flow, report, .. } = run;
         if !post.deleted && post.delivery.state == DeliveryState::Done {
             // It is finished, and the index still lists it.
@@ -186,7 +195,7 @@ impl Reconcile {
             report.found([left.clone()]);
             let removed = !plan.dry_run && self.repair(&left.remedy).await?;
             report.repaired(removed.then_some(&left));
-            return Ok(());
+            return Ok(!removed);
         }
         // These are listed only if an operator asks for them, so they are due at once.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
@@ -195,13 +204,13 @@ impl Reconcile {
             if due == Due::Unseen && !plan.dry_run {
                 self.fan_outs.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
             }
-            return Ok(());
+            return Ok(true);
         }
         let inspected = self.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
             // `given_up_before` already counts it.
-            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(()),
+            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(true),
             Inspected::Done(_) => Some(0),
             Inspected::Missing { pages, .. } => Some(pages.len()),
             Inspected::UsedUp { pages } => Some(*pages),
@@ -210,7 +219,7 @@ impl Reconcile {
         report.found(difference.clone());
         if plan.dry_run {
             flow.moving += usize::from(difference.is_none());
-            return Ok(());
+            return Ok(true);
         }
         self.fan_outs.resume(post, head, &inspected).await?;
         match inspected {
@@ -229,7 +238,7 @@ impl Reconcile {
                 error!(post = %post.id, attempts = post.delivery.attempts, "fan-out given up");
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

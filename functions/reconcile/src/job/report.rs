@@ -1,6 +1,9 @@
 //! The report of a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+};
 
 use serde::Serialize;
 use tidemark_app::ports::Metrics;
@@ -32,6 +35,9 @@ pub struct Report {
     /// The result of the job `fan-outs`.
     #[serde(flatten)]
     pub(super) fan_outs: Option<FlowReport>,
+    /// A hash of each difference that is counted: a run may find more differences than it can list.
+    #[serde(skip)]
+    counted: HashSet<u64>,
 }
 
 impl Report {
@@ -42,7 +48,8 @@ impl Report {
     /// Adds differences. One that is already counted changes nothing.
     pub(super) fn found(&mut self, differences: impl IntoIterator<Item = Difference>) {
         for difference in differences {
-            if self.differences.contains(&difference) {
+            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&difference);
+            if !self.counted.insert(hash) {
                 continue;
             }
             if let Subject::Item(item) = &difference.subject {
@@ -75,5 +82,24 @@ impl Report {
             let repaired = self.repaired.get(kind).copied().unwrap_or(0);
             metrics.count(at, job, Some(kind.id()), &[("DifferencesFound", *found), ("DifferencesRepaired", repaired)]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemark_domain::UserId;
+
+    use super::*;
+    use crate::diff::Remedy;
+
+    #[test]
+    fn each_difference_is_counted_once_and_a_thousand_are_listed() {
+        let users = 1..=LISTED as u64 + 10;
+        let lost = users.map(|id| Subject::User { user: UserId::new(id).unwrap() });
+        let lost: Vec<_> = lost.map(|subject| Difference::new(Kind::FeedLost, subject, Remedy::None)).collect();
+        let mut report = Report::default();
+        report.found(lost.clone());
+        report.found(lost);
+        assert_eq!((report.found[&Kind::FeedLost], report.differences.len()), (LISTED as u64 + 10, LISTED));
     }
 }
