@@ -34,8 +34,8 @@ const RESERVE_MS: u64 = 15_000;
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
-    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     let reconcile = Reconcile::new(app);
+    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     let answer = match run.job {
         Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
         Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
@@ -43,23 +43,20 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
             let report = reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await?;
             report.map_or(Value::Null, |report| rendered("users", &report))
         }
-        Job::Minute => minute(app, &reconcile, &run, stop_at).boxed().await?,
+        Job::Minute => minute(&reconcile, &run, stop_at).boxed().await?,
     };
     Ok(answer)
 }
 
 /// Runs the parts of a minute. The most urgent part is first.
-async fn minute(app: &App, reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
+async fn minute(reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
     // Fan-outs have half of the time. The other half is for the parts after them.
-    let now = app.stores.clock.now().ms();
-    let half = now + stop_at.saturating_sub(now) / 2;
-    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let fan_outs = reconcile.flow(&run.plan, &run.flow, &|| app.stores.clock.now().ms() >= half).boxed().await?;
+    let now = || reconcile.app.stores.clock.now().ms();
+    let half = now() + stop_at.saturating_sub(now()) / 2;
+    let fan_outs = reconcile.flow(&run.plan, &run.flow, &|| now() >= half).boxed().await?;
     let marks = reconcile.marks(&run.plan).await?;
-    let walk = match out_of_time() {
-        true => None,
-        false => reconcile.walk(&run.plan, None, true, &out_of_time).await?,
-    };
+    let out_of_time = || now() >= stop_at;
+    let walk = if out_of_time() { None } else { reconcile.walk(&run.plan, None, true, &out_of_time).await? };
     let mut answer = rendered("fan-outs", &fan_outs);
     answer["job"] = json!("minute");
     answer["failed"] = json!(fan_outs.failed + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed));

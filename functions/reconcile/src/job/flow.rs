@@ -75,10 +75,10 @@ impl Reconcile {
         of: &FlowPlan,
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, ReconcileError> {
-        let now = self.readers.stores.clock.now();
+        let now = self.app.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
         // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
-        let drained = self.fan_outs.is_drained().await.unwrap_or_else(|error| {
+        let drained = self.app.fan_outs.is_drained().await.unwrap_or_else(|error| {
             report.failed += 1;
             warn!(error = &error as &dyn std::error::Error, "the number of messages in the queue is unknown");
             false
@@ -104,7 +104,7 @@ impl Reconcile {
             error!(posts = flow.given_up, "fan-out given up");
             report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::None)]);
         }
-        match self.failures.waiting().await {
+        match self.app.failures.waiting().await {
             Ok(records) => {
                 flow.stuck_records = Some(records);
                 if records > 0 {
@@ -119,7 +119,7 @@ impl Reconcile {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
             info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
         }
-        report.emit(&*self.metrics, self.readers.stores.clock.now(), "fan-outs");
+        report.emit(&*self.app.metrics, self.app.stores.clock.now(), "fan-outs");
         report.fan_outs = Some(flow);
         Ok(report)
     }
@@ -202,11 +202,11 @@ impl Reconcile {
         if due != Due::Now {
             flow.moving += 1;
             if due == Due::Unseen && !plan.dry_run {
-                self.fan_outs.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
+                self.app.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
             }
             return Ok(true);
         }
-        let inspected = self.fan_outs.inspect(post, head, look.most_attempts).await?;
+        let inspected = self.app.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
             // `given_up_before` already counts it.
@@ -221,7 +221,7 @@ impl Reconcile {
             flow.moving += usize::from(difference.is_none());
             return Ok(true);
         }
-        self.fan_outs.resume(post, head, &inspected).await?;
+        self.app.fan_outs.resume(post, head, &inspected).await?;
         match inspected {
             Inspected::Moving { .. } => flow.moving += 1,
             Inspected::Done(_) => {

@@ -100,8 +100,8 @@ impl Reconcile {
 
     /// Loads both sides of a target. Compares them, unless they are facts of a user.
     pub(super) async fn load(&self, target: &Target) -> Result<Loaded, ReconcileError> {
-        let now = self.readers.stores.clock.now();
-        let board = &self.notices.stores.notices;
+        let now = self.app.stores.clock.now();
+        let board = &self.app.stores.notices;
         let found = match *target {
             Target::Facts(user) => return Ok(Loaded::Facts(Box::new(self.user_facts(user).await?))),
             Target::Record(ref key) => {
@@ -109,7 +109,7 @@ impl Reconcile {
                 record.and_then(|record| facts::of_record(&record, now)).into_iter().collect()
             }
             Target::Tombstone(user, author) => {
-                let edge = self.readers.stores.edges.edges(user, &[author]).await?.remove(&author);
+                let edge = self.app.stores.edges.edges(user, &[author]).await?.remove(&author);
                 edge.and_then(|edge| facts::of_tombstone(&edge, now)).into_iter().collect()
             }
             Target::Views(user) => self.views_of(user).await?,
@@ -168,12 +168,12 @@ impl Reconcile {
     }
 
     async fn reader_differences(&self, user: UserId, stored: &StoredReader) -> Result<Vec<Difference>, ReconcileError> {
-        let now = self.readers.stores.clock.now();
+        let now = self.app.stores.clock.now();
         // Differences that need no facts come first. Without a complete view there is nothing to compare with facts.
         if stored.state.present().is_none_or(|state| state.meta.building) {
             return Ok(reader::differences(user, stored, &ReaderFacts::default(), now));
         }
-        let (pairs, entries, low) = self.readers.implied_view(user).await?;
+        let (pairs, entries, low) = self.app.readers.implied_view(user).await?;
         let authors: HashMap<UserId, Followed> = pairs
             .into_iter()
             .filter_map(|pair| Some((pair.edge?, pair.head, pair.reads)))
@@ -197,7 +197,7 @@ impl Reconcile {
             (Stored::Present(cached), Side::Fans) => cached.members.len() + MARGIN,
             _ => 0,
         };
-        let relations = if limit == 0 { Vec::new() } else { self.relations.newest(list, limit).await? };
+        let relations = if limit == 0 { Vec::new() } else { self.app.relations.newest(list, limit).await? };
         Ok(views::of_list(user, side, stored, &relations, relations.len() < limit))
     }
 
@@ -205,17 +205,16 @@ impl Reconcile {
     async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<Difference>, ReconcileError> {
         let mut found = Vec::new();
         if stored.counters != Stored::Absent {
-            let right = self.relations.exact_counters(user).await?;
+            let right = self.app.relations.exact_counters(user).await?;
             found.extend(views::of_counters(user, &stored.counters, right));
         }
         if stored.head != Stored::Absent {
-            let right = self.readers.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+            let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
             found.extend(views::of_head(user, &stored.head, &right));
         }
         let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
         let authors: Vec<UserId> = authors.into_iter().collect();
-        let right =
-            if authors.is_empty() { HashMap::new() } else { self.readers.stores.reactions.reactions(user, &authors).await? };
+        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }

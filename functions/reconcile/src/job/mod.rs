@@ -11,17 +11,11 @@ mod repair;
 mod report;
 mod walk;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tidemark::App;
-use tidemark_app::{
-    fan_out::FanOuts,
-    notices::NoticeBoard,
-    ports::{Failures, Metrics, StoreError},
-    reader::Readers,
-    relations::Relations,
-};
+use tidemark_app::ports::StoreError;
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 use tidemark_views::keys::Owner;
 use tracing::warn;
@@ -62,36 +56,18 @@ pub struct Plan {
 
 #[derive(Clone)]
 pub struct Reconcile {
+    /// Computes the right views from the facts, and writes them.
+    pub app: App,
     pub facts: StoredFacts,
     pub views: StoredViews,
-    /// Computes readers' views from facts, and repairs them.
-    pub readers: Readers,
-    /// The same for lists and counters.
-    pub relations: Relations,
-    /// The same for notices.
-    pub notices: NoticeBoard,
-    /// The same for fan-outs.
-    pub fan_outs: FanOuts,
-    /// Counts the stream records that the projector gave up.
-    pub failures: Arc<dyn Failures>,
-    pub metrics: Arc<dyn Metrics>,
     /// Waits between two looks.
     pub wait: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Reconcile {
     pub fn new(app: &App) -> Self {
-        Self {
-            facts: StoredFacts(app.facts.clone()),
-            views: StoredViews(app.redis.clone()),
-            readers: app.readers.clone(),
-            relations: app.relations.clone(),
-            notices: app.notices.clone(),
-            fan_outs: app.fan_outs.clone(),
-            failures: app.failures.clone(),
-            metrics: app.metrics.clone(),
-            wait: |time| tokio::time::sleep(time).boxed(),
-        }
+        let (facts, views) = (StoredFacts(app.facts.clone()), StoredViews(app.redis.clone()));
+        Self { app: app.clone(), facts, views, wait: |time| tokio::time::sleep(time).boxed() }
     }
 }
 

@@ -22,8 +22,8 @@ impl Reconcile {
 
     /// Applies a remedy for a view.
     async fn update(&self, remedy: &Remedy) -> Result<bool, ReconcileError> {
-        let readers = &self.readers;
-        let views = &readers.stores.reader_views;
+        let (readers, stores) = (&self.app.readers, &self.app.stores);
+        let views = &stores.reader_views;
         match *remedy {
             Remedy::None | Remedy::Correct(_) => return Ok(false),
             Remedy::SyncPair { user, author } => {
@@ -31,7 +31,7 @@ impl Reconcile {
                 readers.sync_reads(user, author).await?;
                 readers.sync_reactions(user, author).await?;
             }
-            Remedy::SyncNotices { platform, user } => self.notices.sync(platform, user).await?,
+            Remedy::SyncNotices { platform, user } => self.app.notices.sync(platform, user).await?,
             Remedy::Deliver { user, post } => {
                 let (key, head) = self.post(post).await?;
                 views.deliver(&[user], key, head.modes).await?;
@@ -43,8 +43,8 @@ impl Reconcile {
             }
             Remedy::DropAuthor { user, author, rev } => self.drop_author(user, author, rev).await?,
             Remedy::Rebuild { user, anew } => drop(readers.rebuild(user, anew).await?),
-            Remedy::Touch { user } => views.touch(user, readers.stores.clock.now()).await?,
-            Remedy::StoreTombstone { post } => readers.stores.post_views.bury(self.post(post).await?.0).await?,
+            Remedy::Touch { user } => views.touch(user, stores.clock.now()).await?,
+            Remedy::StoreTombstone { post } => stores.post_views.bury(self.post(post).await?.0).await?,
             Remedy::Forget(ref view) => self.views.forget(view).await?,
         }
         Ok(true)
@@ -52,20 +52,20 @@ impl Reconcile {
 
     /// Removes an author who is not followed from a view. A follow in the meantime has a later revision and stays.
     async fn drop_author(&self, user: UserId, author: UserId, known: u32) -> Result<(), ReconcileError> {
-        let edge = self.readers.stores.edges.edges(user, &[author]).await?.remove(&author);
+        let edge = self.app.stores.edges.edges(user, &[author]).await?.remove(&author);
         if edge.as_ref().is_some_and(|edge| edge.following) {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
         let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0 };
-        Ok(self.readers.stores.reader_views.drop_author(&tombstone).await?)
+        Ok(self.app.stores.reader_views.drop_author(&tombstone).await?)
     }
 
     /// The feed entry of a post, and its author's head.
     async fn post(&self, id: PostId) -> Result<(FeedKey, AuthorHead), ReconcileError> {
         let (ids, authors) = ([id], [id.author]);
         let (mut posts, mut heads) =
-            futures::try_join!(self.readers.stores.posts.posts(&ids), self.readers.stores.posts.heads(&authors))?;
+            futures::try_join!(self.app.stores.posts.posts(&ids), self.app.stores.posts.heads(&authors))?;
         let post = posts.remove(&id).ok_or(StoreError::DamagedItem {
             table: "posts",
             key: id.to_string(),

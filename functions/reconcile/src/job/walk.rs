@@ -103,7 +103,7 @@ impl Reconcile {
                 _ => break,
             }
         }
-        report.emit(&*self.metrics, self.readers.stores.clock.now(), USERS);
+        report.emit(&*self.app.metrics, self.app.stores.clock.now(), USERS);
         Ok(Some(report))
     }
 
@@ -115,7 +115,7 @@ impl Reconcile {
         looked_at: &mut BTreeSet<Target>,
         report: &mut Report,
     ) -> Result<Option<Position>, ReconcileError> {
-        let day = self.readers.stores.clock.now().ms() / DAY;
+        let day = self.app.stores.clock.now().ms() / DAY;
         let mut news = |mut targets: Vec<Target>| {
             targets.retain(|target| looked_at.insert(target.clone()));
             targets
@@ -130,7 +130,7 @@ impl Reconcile {
             Position::Edges(after) => {
                 let part = self.facts.some_edges(after.clone(), plan.slice).await?;
                 report.found(part.damaged.into_iter().map(Difference::from));
-                let now = self.readers.stores.clock.now();
+                let now = self.app.stores.clock.now();
                 let sampled = |user: &UserId| in_sample(*user, plan.share, day);
                 let mut targets: BTreeSet<Target> =
                     part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Target::Facts).collect();
@@ -154,14 +154,14 @@ impl Reconcile {
         let mut report = Report::new(plan.dry_run);
         let noted = self.facts.walk(MARKS).await?;
         let cursor = noted.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
-        let (users, next) = self.views.abandoned(cursor, plan.slice, self.readers.stores.clock.now()).await?;
+        let (users, next) = self.views.abandoned(cursor, plan.slice, self.app.stores.clock.now()).await?;
         self.reconcile(Vec::new(), users.into_iter().map(Target::Views).collect(), plan, &mut report).await;
         report.next = (next != 0).then(|| next.to_string());
         if !plan.dry_run && report.next != noted {
             // If another run was faster, it has looked at the same readers.
             self.facts.note_walk(MARKS, noted.as_deref(), report.next.as_deref()).await?;
         }
-        report.emit(&*self.metrics, self.readers.stores.clock.now(), MARKS);
+        report.emit(&*self.app.metrics, self.app.stores.clock.now(), MARKS);
         Ok(report)
     }
 }
