@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use tidemark_app::ports::List;
 use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
 
@@ -44,15 +45,16 @@ pub struct StoredList {
 }
 
 /// Compares a list. `relations` are the newest relations in the facts, or all if `whole`.
-pub fn of_list(user: UserId, list: Side, stored: &Stored<StoredList>, relations: &[Relation], whole: bool) -> Vec<Difference> {
-    let forget = || match list {
-        Side::Following => Remedy::Forget(View::Following(user)),
-        Side::Fans => Remedy::Forget(View::Fans(user)),
+pub fn of_list(list: List, stored: &Stored<StoredList>, relations: &[Relation], whole: bool) -> Vec<Difference> {
+    let (user, list, view) = match list {
+        List::Following(user) => (user, Side::Following, View::Following(user)),
+        List::Fans(user) => (user, Side::Fans, View::Fans(user)),
     };
-    let differs = |kind, member| Difference::new(kind, Subject::Member { user, list, member }, forget());
+    let forget = Remedy::Forget(view);
+    let differs = |kind, member| Difference::new(kind, Subject::Member { user, list, member }, forget.clone());
     let stored = match stored {
         Stored::Absent => return Vec::new(),
-        Stored::Damaged => return vec![Difference::new(Kind::ListDamaged, Subject::List { user, list }, forget())],
+        Stored::Damaged => return vec![Difference::new(Kind::ListDamaged, Subject::List { user, list }, forget)],
         Stored::Present(stored) => stored,
     };
     let last = relations.iter().map(|relation| relation.since).min();

@@ -11,7 +11,7 @@ use tidemark_views::keys::View;
 use super::{Reconcile, ReconcileError, Target};
 use crate::{
     diff::{
-        DamagedItem, Difference, Side, Stored,
+        DamagedItem, Difference, Stored,
         facts::{self, ListedShard, UserFacts},
         notices,
         reader::{self, Followed, ReaderFacts, StoredReader},
@@ -158,10 +158,8 @@ impl Reconcile {
         if !of_wrong_type(View::Reader(user)) {
             found.extend(self.reader_differences(user, &stored.reader).await?);
         }
-        for (side, list, cached) in
-            [(Side::Following, List::Following(user), &stored.following), (Side::Fans, List::Fans(user), &stored.fans)]
-        {
-            found.extend(self.list_differences(user, side, list, cached).await?);
+        for (list, cached) in [(List::Following(user), &stored.following), (List::Fans(user), &stored.fans)] {
+            found.extend(self.list_differences(list, cached).await?);
         }
         found.extend(self.small_differences(user, &stored).await?);
         Ok(found)
@@ -185,20 +183,14 @@ impl Reconcile {
         Ok(reader::differences(user, stored, &facts, now))
     }
 
-    async fn list_differences(
-        &self,
-        user: UserId,
-        side: Side,
-        list: List,
-        stored: &Stored<StoredList>,
-    ) -> Result<Vec<Difference>, ReconcileError> {
-        let limit = match (stored, side) {
-            (Stored::Present(_), Side::Following) => usize::MAX,
-            (Stored::Present(cached), Side::Fans) => cached.members.len() + MARGIN,
+    async fn list_differences(&self, list: List, stored: &Stored<StoredList>) -> Result<Vec<Difference>, ReconcileError> {
+        let limit = match (stored, list) {
+            (Stored::Present(_), List::Following(_)) => usize::MAX,
+            (Stored::Present(cached), List::Fans(_)) => cached.members.len() + MARGIN,
             _ => 0,
         };
         let relations = if limit == 0 { Vec::new() } else { self.app.relations.newest(list, limit).await? };
-        Ok(views::of_list(user, side, stored, &relations, relations.len() < limit))
+        Ok(views::of_list(list, stored, &relations, relations.len() < limit))
     }
 
     /// Compares counters, head and reactions.
