@@ -59,7 +59,7 @@ impl Difference {
 
 impl From<DamagedItem> for Difference {
     fn from(item: DamagedItem) -> Self {
-        Self::new(Kind::ItemDamaged, Subject::Item(item), Remedy::None)
+        Self::new(Kind::ItemDamaged, Subject::Item(item), Remedy::ReportOnly)
     }
 }
 
@@ -96,8 +96,8 @@ pub enum Subject {
 /// What reconcile does about a difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
-    /// Nothing: the job that found it resumes it, or an operator does. An operator corrects a damaged item from a backup.
-    None,
+    /// Nothing: the job `fan-outs` resumes what it reports, and an operator corrects a damaged item from a backup.
+    ReportOnly,
     /// Writes facts.
     Correct(Correction),
     /// Updates a reader's fields and reactions of one author from the facts.

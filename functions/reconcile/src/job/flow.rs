@@ -102,14 +102,14 @@ impl Reconcile {
         flow.given_up += given_up_before.saturating_sub(revived);
         if flow.given_up > 0 {
             error!(posts = flow.given_up, "fan-out given up");
-            report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::None)]);
+            report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::ReportOnly)]);
         }
         match self.app.failures.waiting().await {
             Ok(records) => {
                 flow.stuck_records = Some(records);
                 if records > 0 {
                     warn!(records, "stream records are in the projector's failure queue");
-                    report.found([Difference::new(Kind::RecordsGivenUp, Subject::StreamRecords { records }, Remedy::None)]);
+                    report.found([Difference::new(Kind::RecordsGivenUp, Subject::StreamRecords { records }, Remedy::ReportOnly)]);
                 }
             }
             Err(error) => warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read"),
@@ -244,5 +244,5 @@ impl Reconcile {
 
 fn difference(post: &Post, pages: usize) -> Difference {
     let kind = if post.deleted { Kind::RetractionUnfinished } else { Kind::DeliveryUnfinished };
-    Difference::new(kind, Subject::FanOut { post: post.id, pages }, Remedy::None)
+    Difference::new(kind, Subject::FanOut { post: post.id, pages }, Remedy::ReportOnly)
 }

@@ -25,7 +25,7 @@ impl Reconcile {
         let (readers, stores) = (&self.app.readers, &self.app.stores);
         let views = &stores.reader_views;
         match *remedy {
-            Remedy::None | Remedy::Correct(_) => return Ok(false),
+            Remedy::ReportOnly | Remedy::Correct(_) => return Ok(false),
             Remedy::SyncPair { user, author } => {
                 readers.sync(user, &[author]).await?;
                 readers.sync_reads(user, author).await?;

@@ -96,7 +96,7 @@ mod tests {
     fn each_difference_is_counted_once_and_a_thousand_are_listed() {
         let users = 1..=LISTED as u64 + 10;
         let lost = users.map(|id| Subject::User { user: UserId::new(id).unwrap() });
-        let lost: Vec<_> = lost.map(|subject| Difference::new(Kind::FeedLost, subject, Remedy::None)).collect();
+        let lost: Vec<_> = lost.map(|subject| Difference::new(Kind::FeedLost, subject, Remedy::ReportOnly)).collect();
         let mut report = Report::default();
         report.found(lost.clone());
         report.found(lost);
