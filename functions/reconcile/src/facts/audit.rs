@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
-    Edge, NoticeId, Platform, PostId, Reaction, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
+    Edge, NoticeId, PostId, Reaction, ReadState, Relation, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
@@ -26,9 +26,8 @@ use tracing::warn;
 use super::StoredFacts;
 use crate::{
     diff::{
-        DamagedItem, FactDifference,
+        DamagedItem,
         facts::{Answered, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHead, StoredPost, StoredRecord},
-        notices::StoredNotice,
     },
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
@@ -279,22 +278,6 @@ impl StoredFacts {
             }
         };
         Ok(Some(StoredRecord { key: key.to_owned(), says }))
-    }
-
-    /// The notices of a platform, expired ones included.
-    pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
-        self.notices_of(platform).await
-    }
-
-    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
-    pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
-        self.slots_counted(user, platform, slots).await
-    }
-
-    /// Applies the remedy of a difference, on condition that the facts are as the look found them; false if they have
-    /// changed.
-    pub async fn repair(&self, difference: &FactDifference) -> Result<bool, StoreError> {
-        self.repair_fact(difference).await
     }
 
     /// The position of the walk `name`; `None` if no walk is in progress.

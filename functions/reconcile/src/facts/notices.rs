@@ -17,8 +17,8 @@ use crate::{diff::notices::StoredNotice, facts::audit::listing, stored::Decoded}
 const OPERATION: &str = "repair_notices";
 
 impl StoredFacts {
-    /// The notices of a platform, also those that its head does not list.
-    pub(super) async fn notices_of(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
+    /// The notices of a platform, expired ones and those that its head does not list included.
+    pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
         let mut pages = self
             .client
             .query()
@@ -52,8 +52,8 @@ impl StoredFacts {
         Ok(Decoded { found, damaged })
     }
 
-    /// The slots among these that are counted in the user's shard of the numbers of readers.
-    pub(super) async fn slots_counted(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
+    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
+    pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
         blocks.dedup();
         let keys = blocks.iter().map(|&block| schema::notice_readers(platform, schema::reader_shard(user), block)).collect();

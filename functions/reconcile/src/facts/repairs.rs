@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::{
     types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update},
 };
 use tidemark_app::ports::{Posts, Reads, StoreError};
-use tidemark_domain::{PostId, ReadState, Seq, UserId};
+use tidemark_domain::{PostId, ReadState, Seq, UserId, invariants};
 use tidemark_facts::{
     DynamoFacts, build,
     item::Item,
@@ -19,7 +19,7 @@ use tidemark_facts::{
 
 use super::StoredFacts;
 use crate::{
-    diff::{FactDifference, Recount, facts::StoredRecord},
+    diff::{Correction, Counter, Recount, facts::StoredRecord},
     facts::audit::said,
 };
 
@@ -32,66 +32,61 @@ enum Expected {
 }
 
 impl StoredFacts {
-    /// Applies the remedy of a difference; false if the facts have changed since the look.
-    pub(super) async fn repair_fact(&self, difference: &FactDifference) -> Result<bool, StoreError> {
-        match *difference {
-            FactDifference::FollowerMissing { user, author, since, rev }
-            | FactDifference::FollowerSince { user, author, since, rev } => {
+    /// Writes a correction; false if the facts have changed since the look.
+    pub async fn correct(&self, correction: &Correction) -> Result<bool, StoreError> {
+        match *correction {
+            Correction::MirrorEdge { user, author, edge: Some((since, rev)) } => {
                 let mut item = schema::follower(author, user);
                 item.insert("since".to_owned(), schema::follower_since(user, since));
                 let put = Put::builder().table_name(&self.tables.followers).set_item(Some(item));
                 let put = TransactWriteItem::builder().put(build(OPERATION, put.build())?).build();
                 self.with_edge(user, author, Expected::Following { rev }, put).await
             }
-            FactDifference::FollowerGhost { user, author, .. } => {
+            Correction::MirrorEdge { user, author, edge: None } => {
                 let delete = Delete::builder().table_name(&self.tables.followers).set_key(Some(schema::follower(author, user)));
                 let delete = TransactWriteItem::builder().delete(build(OPERATION, delete.build())?).build();
                 self.with_edge(user, author, Expected::Nothing, delete).await
             }
-            FactDifference::FollowingsCount { user, count } => {
+            Correction::SetCount(count @ Recount { of: Counter::Followings { user }, .. }) => {
                 self.recount(&self.tables.counters, schema::followings_counter(user), "count", count).await
             }
-            FactDifference::FollowersCount { author, shard, count } => {
+            Correction::SetCount(count @ Recount { of: Counter::Followers { author, shard }, .. }) => {
                 self.recount(&self.tables.counters, schema::followers_counter(author, shard), "count", count).await
             }
-            FactDifference::HeadPosts { author, right, latest, deletions, .. } => {
+            Correction::SetPosts { author, right, latest, deletions } => {
                 self.recount_posts(author, right, latest, deletions).await
             }
-            FactDifference::HeadDeletion { post, deleted } => self.set_deleted(post, deleted).await,
-            FactDifference::ReadsBeyond { user, author, .. } => self.cut_reads(user, author).await,
-            FactDifference::PostReactions { post, shard, reaction, count } => {
+            Correction::SetDeleted { post, deleted } => self.set_deleted(post, deleted).await,
+            Correction::CutReads { user, author } => self.cut_reads(user, author).await,
+            Correction::SetCount(count @ Recount { of: Counter::PostReactions { post, shard, reaction }, .. }) => {
                 let key = schema::post_reactions(post, shard);
                 self.recount(&self.tables.reactions, key, count_name(reaction), count).await
             }
-            FactDifference::AuthorReactions { author, shard, reaction, count } => {
+            Correction::SetCount(count @ Recount { of: Counter::AuthorReactions { author, shard, reaction }, .. }) => {
                 let key = schema::author_reactions(author, shard);
                 self.recount(&self.tables.reactions, key, count_name(reaction), count).await
             }
-            FactDifference::UnfinishedLeft { post } => {
+            Correction::SetUnfinished { post, unfinished: false } => {
                 let update = self.post_in_state(post, "done").update_expression("REMOVE unfinished");
                 sent_after_conflicts(OPERATION, update).await
             }
-            FactDifference::UnfinishedMissing { post } => {
+            Correction::SetUnfinished { post, unfinished: true } => {
                 let update = self.post_in_state(post, "pending");
                 let update = update.update_expression("SET unfinished = if_not_exists(unfinished, :shard)");
                 let update = update.expression_attribute_values(":shard", unfinished_shard(post.author));
                 sent_after_conflicts(OPERATION, update).await
             }
-            FactDifference::BodyLeft { post } => {
+            Correction::DeleteBody { post } => {
                 // A tombstone never becomes a live post again, so the body is never needed again.
                 let delete = self.client.delete_item().table_name(&self.tables.posts).set_key(Some(schema::body(post)));
                 sent(OPERATION, delete.send().await)
             }
-            FactDifference::RecordExpired { ref record }
-            | FactDifference::RecordDamaged { ref record }
-            | FactDifference::RecordOfNothing { ref record } => self.delete_record(record).await,
-            // The right content is unknown.
-            FactDifference::ItemDamaged { .. } => Ok(false),
-            FactDifference::NoticeMissing { notice } => self.unlist(notice).await,
-            FactDifference::NoticeLeft { notice } => self.delete_left(notice).await,
-            FactDifference::SlotsBehind { platform, off } => self.raise_slots(platform, off.right).await,
-            FactDifference::NoticeReadsBeyond { user, platform, .. } => self.cut_notice_reads(user, platform).await,
-            FactDifference::TombstoneExpired { user, author, rev } => {
+            Correction::DeleteRecord(ref record) => self.delete_record(record).await,
+            Correction::UnlistNotice(notice) => self.unlist(notice).await,
+            Correction::DeleteNotice(notice) => self.delete_left(notice).await,
+            Correction::RaiseSlot { platform, given } => self.raise_slots(platform, given).await,
+            Correction::CutNoticeReads { user, platform } => self.cut_notice_reads(user, platform).await,
+            Correction::DeleteTombstone { user, author, rev } => {
                 let delete = self
                     .client
                     .delete_item()
@@ -109,7 +104,7 @@ impl StoredFacts {
     /// still the same. If the change number is not a number, it begins again at 1. No writer can change it in the
     /// meantime, because its addition to it would fail.
     async fn recount(&self, table: &str, key: Item, name: &str, count: Recount) -> Result<bool, StoreError> {
-        let Recount { seen, right, changes } = count;
+        let Recount { seen, right, changes, .. } = count;
         let update = self.client.update_item().table_name(table).set_key(Some(key));
         let update = update.expression_attribute_names("#count", name).expression_attribute_names("#changes", "changes");
         let update = update.expression_attribute_values(":right", number(right));
@@ -235,15 +230,12 @@ impl StoredFacts {
         let authors = [author];
         // The head is read last, so it includes every post that the read state covers.
         let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
-        let latest = self.heads(&authors).await?.remove(&author).unwrap_or_default().latest_seq;
-        if state.through <= latest && state.read.above(latest).next().is_none() {
+        let head = self.heads(&authors).await?.remove(&author).unwrap_or_default();
+        if invariants::reads_only_what_exists(&head, &state) {
             return Ok(false);
         }
-        let beyond: Vec<u64> = state.read.above(latest).collect();
-        for seq in beyond {
-            state.read.remove(seq);
-        }
-        let state = ReadState { version: state.version + 1, through: state.through.min(latest), ..state };
+        state.read.truncate(head.latest_seq);
+        let state = ReadState { version: state.version + 1, through: state.through.min(head.latest_seq), ..state };
         Reads::put(&**self, user, author, &state).await
     }
 
