@@ -186,13 +186,13 @@ async fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
                 for (name, value) in [
                     ("title", text("old")),
                     ("at", number(at.ms())),
-                    ("time", schema::post_time(at, 1)),
+                    ("time", text(&schema::post_time(at, 1))),
                     ("mode", text("push")),
                     ("state", text("pending")),
                     ("followers", number(1)),
                     ("pages", number(1)),
                     ("attempts", number(30)),
-                    ("unfinished", schema::unfinished_shard((10_000 + author) % 4)),
+                    ("unfinished", text(&schema::unfinished_shard((10_000 + author) % 4))),
                 ] {
                     item.insert(name.to_owned(), value);
                 }

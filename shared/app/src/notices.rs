@@ -311,8 +311,9 @@ impl NoticeBoard {
         user: UserId,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
     ) -> Result<NoticesMarked, StoreError> {
-        let mut retries = self.stores.retries();
+        let mut attempts = self.stores.attempts("mark_notice");
         loop {
+            attempts.next().await?;
             let now = self.stores.clock.now();
             let (head, stored) = self.stores.notices.state(platform, user).await?;
             // Slots that belong to no notice have no reader count, and are left out of what is written.
@@ -325,12 +326,7 @@ impl NoticeBoard {
             } else {
                 self.stores.notices.put_reads(user, platform, &before, after).await?
             };
-            let Some(reads) = written else {
-                if retries.again().await {
-                    continue;
-                }
-                return Err(StoreError::Contention { operation: "mark_notice" });
-            };
+            let Some(reads) = written else { continue };
             let read = reads.read.clone();
             // Also if nothing changed: the request that changed it may have ended before this.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
