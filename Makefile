@@ -16,12 +16,16 @@ functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.to
 packages := -p tidemark-local $(addprefix -p tidemark-,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 
+# One set of features for all crates, also those of the tests, so that no crate is compiled twice. There are no examples:
+# the flag makes cargo count the features of dev-dependencies.
+build := cargo build --workspace --examples
+
 # Optimises functions and stack a little and keeps debug assertions: each history takes half the time. The tests
 # themselves are not optimised, so they build as fast as before.
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint docs-check sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -49,8 +53,8 @@ run: build ## build and run the local stack
 	@exec "$(BIN)/tidemark-local"
 
 test: setup ## run all tests
-	@echo "== cargo build (the functions' binaries, which one test runs as processes)"
-	@cargo build
+	@echo "== $(build) --bin fan-out (one test runs it as a process)"
+	@$(build) --bin fan-out
 	@echo "== cargo test --workspace"
 	@set -o pipefail; RUST_BACKTRACE=1 cargo test --workspace 2>&1 | tee $(TARGET)/test.log
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed " passed, " failed " failed" }' $(TARGET)/test.log
@@ -102,8 +106,8 @@ bench: setup ## measure views and fan-out, and the designs that they replace, on
 	@exec "$(BIN)/bench" $(ARGS)
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
-	@echo "== cargo build --workspace --bin tidemark-local"
-	@cargo build --workspace --bin tidemark-local
+	@echo "== $(build) --bin tidemark-local"
+	@$(build) --bin tidemark-local
 	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
 
 openapi: ## generate openapi.yaml from the routes and bodies of the code
@@ -123,6 +127,9 @@ lint: ## check format, lints and the documentation of the code
 	@cargo clippy --workspace --all-targets -- -D warnings
 	@echo "== cargo doc --workspace --no-deps --document-private-items"
 	@RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --quiet --workspace --no-deps --document-private-items
+
+deps-check: ## check licenses, sources, bans and advisories of the dependencies, and that all are used
+	@local/deps/check.sh
 
 docs-check: ## check that links between the documents resolve; installs the checker under target/
 	@local/docs/check.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs redis-server and a C compiler if they are missing: the local stack and the tests need them and Rust. With the
-# argument `sam` it also installs Python and tools of Debian, for `make sam-check` and `make binaries`.
+# argument `python` it also installs Python with venv on Debian; with `sam`, what `make sam-check` and `make binaries`
+# need as well.
 # Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Prints each installation, and nothing if all tools
 # are installed.
 set -eu
@@ -22,14 +23,16 @@ redis=
 compiler=
 have redis-server || redis=missing
 have cc || compiler=missing
-sam_packages=
-if [ "${1:-}" = sam ]; then
-    python3 -c 'import ensurepip, venv' 2>/dev/null || sam_packages="python3 python3-venv"
-    have openssl || sam_packages="$sam_packages openssl"
-    # The check starts a Docker in Linux namespaces if none runs. Other systems need a running Docker.
-    [ "$(uname)" != Linux ] || have ip || sam_packages="$sam_packages iproute2"
+others=
+if [ $# -gt 0 ]; then
+    python3 -c 'import ensurepip, venv' 2>/dev/null || others="python3 python3-venv"
 fi
-[ -n "$redis$compiler$sam_packages" ] || exit 0
+if [ "${1:-}" = sam ]; then
+    have openssl || others="$others openssl"
+    # The check starts a Docker in Linux namespaces if none runs. Other systems need a running Docker.
+    [ "$(uname)" != Linux ] || have ip || others="$others iproute2"
+fi
+[ -n "$redis$compiler$others" ] || exit 0
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -73,11 +76,11 @@ brew)
     ;;
 esac
 
-[ -z "$sam_packages" ] || [ "$manager" = apt-get ] || fail "install by hand what Debian has in these packages: $sam_packages"
+[ -z "$others" ] || [ "$manager" = apt-get ] || fail "install by hand what Debian has in these packages: $others"
 
 # Each variable holds a list of package names.
 # shellcheck disable=SC2086
-install ${redis:+$redis_package} ${compiler:+$compiler_packages} $sam_packages
+install ${redis:+$redis_package} ${compiler:+$compiler_packages} $others
 
 have redis-server || fail "redis-server is still missing after installing $redis_package"
 have cc || fail "a C compiler is still missing after installing $compiler_packages"

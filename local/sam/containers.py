@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+from stack import end
+
 PACKAGES = ["docker.io", "containerd", "runc", "libdevmapper1.02.1"]
 BUSYBOX = ["busybox-static"]
 # The address of this machine as seen from a container of our own daemon.
@@ -100,12 +102,7 @@ def daemon(root, folder):
             time.sleep(0.1)
         yield
     finally:
-        child.terminate()
-        try:
-            child.wait(30)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        end(child)
 
 
 def reason(log):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 import urllib.request
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import containers
 from forward import forwarding, loopback_ports
 from samples import LEGACY_HOST, LEGACY_PORT
+from stack import end
 
 HERE = Path(__file__).parent
 SERVES_WITHIN = 120
@@ -70,12 +72,7 @@ class SamLocal:
                 yield f"http://127.0.0.1:{port}"
             finally:
                 # SIGINT, as with Ctrl-C, makes SAM remove its containers.
-                child.send_signal(2)
-                try:
-                    child.wait(60)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
+                end(child, signal.SIGINT, 60)
 
 
 def listens(port):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -52,13 +53,18 @@ def running(binary, template, process_functions_from=None, **variables):
     try:
         yield Stack(announced(child, reader, errors))
     finally:
-        child.terminate()
-        try:
-            child.wait(30)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        end(child)
         shutil.rmtree(data, ignore_errors=True)
+
+
+def end(child, by=signal.SIGTERM, within=30):
+    """Ends a child process: with a signal, and by force if it does not end in time."""
+    child.send_signal(by)
+    try:
+        child.wait(within)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def announced(child, reader, errors):

@@ -48,7 +48,7 @@ pub(super) fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> I
     let mut item = schema::post(PostId::new(author, seq));
     item.extend([
         ("at".to_owned(), n(at.ms())),
-        ("time".to_owned(), schema::post_time(at, seq)),
+        ("time".to_owned(), s(&schema::post_time(at, seq))),
         ("mode".to_owned(), s("push")),
         ("state".to_owned(), s(if deleted { "cancelled" } else { "done" })),
         ("followers".to_owned(), n(0)),

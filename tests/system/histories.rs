@@ -54,7 +54,7 @@ async fn histories(count: u64, pull_threshold: Option<u64>) {
         world = batch(world, first).await;
     }
     // The histories leave no difference, and reconcile reports none.
-    let report = json!(world.walk_over_everybody(true, Duration::ZERO).await);
+    let report = json!(world.walk_over_all_users(true, Duration::ZERO).await);
     assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
     assert!(report["looked_at"].as_u64() > Some(count * 6), "{}", report["looked_at"]);
     world.finish().await;

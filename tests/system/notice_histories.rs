@@ -18,7 +18,6 @@ use tidemark::{
     domain::{NoticeId, Platform, Seq, Timestamp},
     notices::NoticeBoard,
     ports::{Clock, NoticeView, NoticesPublished},
-    reader::Readers,
 };
 use tidemark_reconcile::{Plan, Reconcile};
 use tidemark_tests::{World, world};
@@ -205,10 +204,8 @@ async fn random_histories_of_notices_end_in_agreement_with_the_model() {
         // Histories have different clocks. A notice that one history has pruned has expired when the last history
         // ends.
         let clock = histories.into_iter().map(|history| history.clock).max_by_key(Clock::now).unwrap();
-        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
-        let stores = Stores { clock: Arc::new(clock), ..(*reconcile.readers.stores).clone() };
-        let readers = Readers { stores: Arc::new(stores), ..reconcile.readers.clone() };
-        let reconcile = Reconcile { readers, ..reconcile };
+        let mut reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+        reconcile.app.stores = Arc::new(Stores { clock: Arc::new(clock), ..(*reconcile.app.stores).clone() });
         let plan = Plan { dry_run: true, share: 1.0, settle: Duration::ZERO, slice: 100_000 };
         let report = reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap();
         assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));

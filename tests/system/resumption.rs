@@ -124,6 +124,31 @@ async fn attempts_are_bounded_and_visible() {
 }
 
 #[tokio::test]
+async fn a_finished_fan_out_no_longer_counts_as_given_up() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        world.stack.pause("fan-out").await.unwrap();
+        let post: PostId = world.user(99).publish("given up").await.parse().unwrap();
+        let look = async |most: u32| {
+            resend(world, 0).await;
+            let input = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": most });
+            world.stack.fire("reconcile", Some(input)).await.unwrap()
+        };
+        assert_eq!(look(0).await["given_up"], 1);
+        // It is finished, and the index still lists it.
+        let dynamodb = world.dynamodb().await;
+        let update = dynamodb.update_item().table_name("PostsTable").set_key(Some(schema::post(post)));
+        let update = update.update_expression("SET #state = :done").expression_attribute_names("#state", "state");
+        update.expression_attribute_values(":done", AttributeValue::S("done".to_owned())).send().await.unwrap();
+        let report = look(1_000).await;
+        assert_eq!((&report["given_up"], &report["found"]), (&json!(0), &json!({ "unfinished-left": 1 })), "{report}");
+        assert_eq!(report["repaired"], report["found"]);
+        world.stack.resume("fan-out").unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_fan_out_with_recent_progress_is_not_resumed() {
     world(async |world| {
         world.follow(1..=4, 99).await;
@@ -161,13 +186,13 @@ async fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
                 for (name, value) in [
                     ("title", text("old")),
                     ("at", number(at.ms())),
-                    ("time", schema::post_time(at, 1)),
+                    ("time", text(&schema::post_time(at, 1))),
                     ("mode", text("push")),
                     ("state", text("pending")),
                     ("followers", number(1)),
                     ("pages", number(1)),
                     ("attempts", number(30)),
-                    ("unfinished", schema::unfinished_shard((10_000 + author) % 4)),
+                    ("unfinished", text(&schema::unfinished_shard((10_000 + author) % 4))),
                 ] {
                     item.insert(name.to_owned(), value);
                 }

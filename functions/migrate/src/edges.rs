@@ -38,7 +38,7 @@ pub(crate) enum Side {
 
 /// The result of one follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum FollowOutcome {
     Written,
     AlreadyThere,
     Refused(Reason),
@@ -63,8 +63,8 @@ pub(crate) async fn list(
         let relations = relations(run, owner, unit_ms, &pending.key, &piece.members, tally);
         match side {
             Side::Follower(user) => {
-                for ((author, _), came) in follow(run, user, &relations).await? {
-                    count(tally, came, &pending.key, author);
+                for ((author, _), outcome) in follow(run, user, &relations).await? {
+                    count(tally, outcome, &pending.key, author);
                 }
             }
             Side::Followee(author) => followers(run, author, &relations, &pending.key, tally).await?,
@@ -91,11 +91,11 @@ fn relations(run: &Run<'_>, owner: UserId, unit_ms: u64, key: &str, members: &[M
     relations.into_iter().collect()
 }
 
-pub(crate) fn count(tally: &mut Tally, came: Came, key: &str, member: UserId) {
-    match came {
-        Came::Written => tally.wrote(1),
-        Came::AlreadyThere => tally.found(1),
-        Came::Refused(reason) => tally.refuse(reason, key.as_bytes(), Some(member.to_string().as_bytes())),
+pub(crate) fn count(tally: &mut Tally, outcome: FollowOutcome, key: &str, member: UserId) {
+    match outcome {
+        FollowOutcome::Written => tally.wrote(1),
+        FollowOutcome::AlreadyThere => tally.found(1),
+        FollowOutcome::Refused(reason) => tally.refuse(reason, key.as_bytes(), Some(member.to_string().as_bytes())),
     }
 }
 
@@ -114,48 +114,53 @@ async fn followers(
     tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
         async move {
-            let came = follow(run, user, &[(author, since)]).await?;
-            Ok::<_, MigrateError>((user, came))
+            let outcomes = follow(run, user, &[(author, since)]).await?;
+            Ok::<_, MigrateError>((user, outcomes))
         }
         .boxed()
     });
-    let done: Vec<(UserId, Vec<(Follow, Came)>)> =
+    let done: Vec<(UserId, Vec<(Follow, FollowOutcome)>)> =
         stream::iter(work.collect::<Vec<_>>()).buffered(PARALLEL).try_collect().await?;
-    for (user, came) in done {
-        came.into_iter().for_each(|(_, came)| count(tally, came, key, user));
+    for (user, outcomes) in done {
+        outcomes.into_iter().for_each(|(_, outcome)| count(tally, outcome, key, user));
     }
     Ok(())
 }
 
 /// Makes follows of one user. Returns the result of each.
-pub(crate) async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
+pub(crate) async fn follow(
+    run: &Run<'_>,
+    user: UserId,
+    follows: &[Follow],
+) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
     let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
-    let mut came: Vec<(Follow, Came)> = there.into_iter().map(|follow| (follow, Came::AlreadyThere)).collect();
+    let mut outcomes: Vec<(Follow, FollowOutcome)> =
+        there.into_iter().map(|follow| (follow, FollowOutcome::AlreadyThere)).collect();
     if missing.is_empty() {
-        return Ok(came);
+        return Ok(outcomes);
     }
     // Follows over the limit need no preparation. The transaction checks the limit again.
     let room = run.app.settings.following_limit.saturating_sub(run.app.stores.edges.followings(user).await?);
     let (fits, over) = missing.split_at(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
-    came.extend(over.iter().map(|follow| (*follow, Came::Refused(Reason::FollowingLimit))));
+    outcomes.extend(over.iter().map(|follow| (*follow, FollowOutcome::Refused(Reason::FollowingLimit))));
     if run.dry_run {
-        came.extend(fits.iter().map(|follow| (*follow, Came::Written)));
-        return Ok(came);
+        outcomes.extend(fits.iter().map(|follow| (*follow, FollowOutcome::Written)));
+        return Ok(outcomes);
     }
     let new = prepare(run, user, fits).await?;
-    let outcomes = run.imports.import_follows(user, &new, run.now).await?;
-    came.extend(fits.iter().zip(outcomes).map(|(follow, outcome)| {
-        let came = match outcome {
-            Followed::Created(_) => Came::Written,
-            Followed::Existing(_) => Came::AlreadyThere,
-            Followed::LimitReached => Came::Refused(Reason::FollowingLimit),
+    let followed = run.imports.import_follows(user, &new, run.now).await?;
+    outcomes.extend(fits.iter().zip(followed).map(|(follow, followed)| {
+        let outcome = match followed {
+            Followed::Created(_) => FollowOutcome::Written,
+            Followed::Existing(_) => FollowOutcome::AlreadyThere,
+            Followed::LimitReached => FollowOutcome::Refused(Reason::FollowingLimit),
         };
-        (*follow, came)
+        (*follow, outcome)
     }));
-    Ok(came)
+    Ok(outcomes)
 }
 
 /// Prepares the edges so that counts are right from the first moment: `base`, and read marks for every legacy post

@@ -1,27 +1,27 @@
 //! Imports into DynamoDB.
 
-use std::{collections::HashMap, ops::Deref};
+use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
 
-use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
+use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
 };
 use tidemark_facts::{
-    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, condition_failed, distinct,
+    DynamoFacts, attempts, distinct,
     edges::Kind,
-    item::{Item, Reader},
-    number,
-    posts::{post_item, read_head},
+    item::{Bits, Item, bits, encode, number, read},
+    posts::{post_item, read_head, with_modes},
     reads::read_reads,
-    schema, string, unavailable,
-    windows::{self, Layout, bits_of},
+    schema::{HeadItem, PostItem, ReadsItem, head, reads, record},
+    windows::Layout,
+    write::{Cancelled, Write, absent, is, still, still_number, unchanged},
 };
 
 use crate::{
     imports::{ImportRecord, ImportedPosts, StoredProgress},
     legacy::{Blog, BlogId, LegacyNotice},
-    schema as keys,
+    schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, RunItem},
 };
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.
@@ -36,21 +36,17 @@ impl Deref for Imports {
     }
 }
 
-const TABLE: &str = "migration";
-
 impl Imports {
     /// The posts that these blogs became. Other blogs are left out.
     pub async fn mapped(&self, blogs: &[BlogId]) -> Result<HashMap<BlogId, PostId>, StoreError> {
-        let keys = distinct(blogs).into_iter().map(keys::mapping).collect();
-        let found = self.batch_get("mapped", vec![(self.tables.migration.clone(), keys)]).await?;
-        found.iter().flatten().map(read_mapping).collect()
+        let keys = distinct(blogs).into_iter().map(|blog| record(&keys::mapping(blog))).collect();
+        self.get("mapped", &self.tables.migration, keys).await?.into_iter().map(read_mapping).collect()
     }
 
     /// The imports of these authors. Authors without imports are left out.
     pub async fn import_records(&self, authors: &[UserId]) -> Result<HashMap<UserId, ImportRecord>, StoreError> {
-        let keys = distinct(authors).into_iter().map(keys::import_record).collect();
-        let found = self.batch_get("import_records", vec![(self.tables.migration.clone(), keys)]).await?;
-        found.iter().flatten().map(read_record).collect()
+        let keys = distinct(authors).into_iter().map(|author| record(&keys::import_record(author))).collect();
+        self.get("import_records", &self.tables.migration, keys).await?.into_iter().map(read_record).collect()
     }
 
     /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings
@@ -65,15 +61,17 @@ impl Imports {
         followers: u64,
         now: Timestamp,
     ) -> Result<ImportedPosts, StoreError> {
-        for attempt in 0..ATTEMPTS {
-            let mut keys: Vec<Item> = blogs.iter().map(|blog| keys::mapping(blog.id)).collect();
-            keys.push(keys::import_record(author));
-            let wanted = vec![(self.tables.posts.clone(), vec![schema::head(author)]), (self.tables.migration.clone(), keys)];
-            let found = self.batch_get("import_posts", wanted).await?;
-            let before = found[0].first().map(read_head).transpose()?.unwrap_or_default();
-            let (records, mappings): (Vec<&Item>, Vec<&Item>) = found[1].iter().partition(|item| item.contains_key("posts"));
-            let mut record =
-                records.first().map(|item| read_record(item)).transpose()?.map(|(_, record)| record).unwrap_or_default();
+        let mut attempts = attempts("import_posts");
+        loop {
+            attempts.next().await?;
+            let mut keys: Vec<Item> = blogs.iter().map(|blog| record(&keys::mapping(blog.id))).collect();
+            keys.push(record(&keys::import_record(author)));
+            let heads = (self.tables.posts.as_str(), vec![head(author)]);
+            let [heads, found] = self.batch_get("import_posts", [heads, (&self.tables.migration, keys)]).await?;
+            let before = heads.first().cloned().map(read_head).transpose()?.unwrap_or_default();
+            let (mut records, mappings): (Vec<Item>, Vec<Item>) =
+                found.into_iter().partition(|item| ImportItem::posts.of(item).is_some());
+            let mut record = records.pop().map(read_record).transpose()?.map(|(_, record)| record).unwrap_or_default();
             let mapped: HashMap<BlogId, PostId> = mappings.into_iter().map(read_mapping).collect::<Result<_, _>>()?;
             let news: Vec<&Blog> = blogs.iter().filter(|blog| !mapped.contains_key(&blog.id)).collect();
             if news.is_empty() {
@@ -87,30 +85,20 @@ impl Imports {
                 let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
                 record.unsettled = Some((first, head.latest_seq));
             }
-            match self.write_import((&before, found[0].first()), &head, &known, &record, &news, &written).await? {
-                Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
-                // The author has published in the meantime, or another run has imported the blogs.
-                Err(Cancelled::Conditions(_) | Cancelled::Conflict) => back_off(attempt).await,
+            // Otherwise the author has published in the meantime, or another run has imported the blogs.
+            if self.write_import((&before, heads.first()), &head, &known, &record, &news, &written).await?.is_ok() {
+                return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head });
             }
         }
-        Err(StoreError::Contention { operation: "import_posts" })
     }
 
     /// Stores that the followers have the author's imported posts up to `last`.
     pub async fn settle(&self, author: UserId, last: Seq) -> Result<(), StoreError> {
-        let update = self
-            .client
-            .update_item()
-            .table_name(&self.tables.migration)
-            .set_key(Some(keys::import_record(author)))
-            .update_expression("REMOVE unsettled_first, unsettled_last")
-            .condition_expression("unsettled_last = :last")
-            .expression_attribute_values(":last", number(last));
-        match update.send().await {
-            Err(error) if !condition_failed(&error) => Err(unavailable("settle", error)),
-            // Another run has settled them, or more posts were imported.
-            _ => Ok(()),
-        }
+        let update = Write::update(&self.tables.migration, record(&keys::import_record(author)))
+            .remove([ImportItem::unsettled_first, ImportItem::unsettled_last])
+            .when(is(ImportItem::unsettled_last, number(last)));
+        // If the condition fails, another run has settled them, or more posts were imported.
+        self.send("settle", update).await.map(drop)
     }
 
     /// Makes follows that began earlier, in the transaction of any follow. An existing edge stays, and so does an
@@ -121,25 +109,25 @@ impl Imports {
 
     /// The imported read marks of one user, by author.
     pub async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
-        let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
-        let found = self.batch_get("imported_reads", vec![(self.tables.reads.clone(), keys)]).await?;
-        let read = |item| {
-            let reader = Reader { table: "reads", item };
-            Ok((reader.user("author")?, reader.seqs("imported")?))
+        let keys = distinct(authors).into_iter().map(|author| reads(user, author)).collect();
+        let items = self.get("imported_reads", &self.tables.reads, keys).await?;
+        let imported = |item: &Item| {
+            let author: NonZeroU64 = ReadsItem::author.read(item)?;
+            Ok((author.into(), imported_marks(item)?))
         };
-        found.iter().flatten().map(read).collect()
+        items.iter().map(imported).collect()
     }
 
     /// Adds read marks and stores them as imported. Marks that were imported before are left out, so that a post that
     /// was marked unread here stays unread. Returns the number of new marks.
     pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, StoreError> {
-        for attempt in 0..ATTEMPTS {
+        let mut attempts = attempts("import_reads");
+        loop {
+            attempts.next().await?;
             // One item has the state and the imported marks. It is read at once and guarded by one version, so an
             // unmark in between is not overwritten.
-            let wanted = vec![(self.tables.reads.clone(), vec![schema::reads(user, author)])];
-            let found = self.batch_get("import_reads", wanted).await?;
-            let (state, known) = match found.iter().flatten().next() {
-                Some(item) => (read_reads(item)?.1, Reader { table: "reads", item }.seqs("imported")?),
+            let (state, known) = match self.get_one("import_reads", &self.tables.reads, reads(user, author)).await? {
+                Some(item) => (read_reads(item.clone())?.1, imported_marks(&item)?),
                 None => Default::default(),
             };
             let news = seqs.minus(&known);
@@ -150,65 +138,42 @@ impl Imports {
             if self.put_state(user, author, &after, Some(&known.union(&news))).await? {
                 return Ok(news.len());
             }
-            back_off(attempt).await;
         }
-        Err(StoreError::Contention { operation: "import_reads" })
     }
 
     /// The imported bits of a block of a legacy notice's bitmap.
     pub async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
-        let wanted = vec![(self.tables.migration.clone(), vec![keys::imported_bits(notice, block)])];
-        let found = self.batch_get("imported_bits", wanted).await?;
-        found.iter().flatten().next().map_or(Ok(SeqSet::default()), |item| Reader { table: TABLE, item }.seqs("users"))
+        let key = record(&keys::imported_bits(notice, block));
+        let item = self.get_one("imported_bits", &self.tables.migration, key).await?;
+        let bits = item.map(|item| read(item, |item: ImportedBitsItem| Ok(item.users.unwrap_or_default().0)));
+        Ok(bits.transpose()?.unwrap_or_default())
     }
 
     /// Adds to the imported bits of a block.
-    pub async fn remember_bits(&self, notice: LegacyNotice, block: u64, bits: &SeqSet) -> Result<(), StoreError> {
-        for attempt in 0..ATTEMPTS {
+    pub async fn remember_bits(&self, notice: LegacyNotice, block: u64, new: &SeqSet) -> Result<(), StoreError> {
+        let mut attempts = attempts("remember_bits");
+        loop {
+            attempts.next().await?;
             let known = self.imported_bits(notice, block).await?;
-            let mut item = keys::imported_bits(notice, block);
-            item.insert("users".to_owned(), bits_of(&known.union(bits)));
-            let put = self.client.put_item().table_name(&self.tables.migration).set_item(Some(item));
-            let put = if known.is_empty() {
-                put.condition_expression("attribute_not_exists(#users)").expression_attribute_names("#users", "users")
-            } else {
-                put.condition_expression("#users = :known")
-                    .expression_attribute_names("#users", "users")
-                    .expression_attribute_values(":known", bits_of(&known))
-            };
-            match put.send().await {
-                Ok(_) => return Ok(()),
-                Err(error) if condition_failed(&error) => back_off(attempt).await,
-                Err(error) => return Err(unavailable("remember_bits", error)),
+            let item = ImportedBitsItem { key: keys::imported_bits(notice, block), users: Some(Bits(known.union(new))) };
+            let put = Write::put(&self.tables.migration, encode(&item)).when(still(ImportedBitsItem::users, stored_bits(&known)));
+            if self.send("remember_bits", put).await? {
+                return Ok(());
             }
         }
-        Err(StoreError::Contention { operation: "remember_bits" })
     }
 
     pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, StoreError> {
-        let wanted = vec![(self.tables.migration.clone(), vec![keys::run(run)])];
-        let found = self.batch_get("progress", wanted).await?;
-        let read = |item| {
-            let reader = Reader { table: TABLE, item };
-            Ok(StoredProgress { version: reader.number("version")?, text: reader.text("progress")?.to_owned() })
-        };
-        found.iter().flatten().next().map(read).transpose()
+        let item = self.get_one("progress", &self.tables.migration, record(&keys::run(run))).await?;
+        let read = |item| read(item, |run: RunItem| Ok(StoredProgress { version: run.version, text: run.progress }));
+        item.map(read).transpose()
     }
 
     /// Stores progress if its version is one above the stored one. Otherwise it writes nothing and returns false.
     pub async fn save_progress(&self, run: &str, progress: &StoredProgress) -> Result<bool, StoreError> {
-        let mut item = keys::run(run);
-        item.extend([("version".to_owned(), number(progress.version)), ("progress".to_owned(), string(&progress.text))]);
-        let put = self.client.put_item().table_name(&self.tables.migration).set_item(Some(item));
-        let put = match progress.version.saturating_sub(1) {
-            0 => put.condition_expression("attribute_not_exists(version)"),
-            known => put.condition_expression("version = :known").expression_attribute_values(":known", number(known)),
-        };
-        match put.send().await {
-            Ok(_) => Ok(true),
-            Err(error) if condition_failed(&error) => Ok(false),
-            Err(error) => Err(unavailable("save_progress", error)),
-        }
+        let item = RunItem { key: keys::run(run), version: progress.version, progress: progress.text.clone() };
+        let known = still_number(RunItem::version, progress.version.saturating_sub(1));
+        self.send("save_progress", Write::put(&self.tables.migration, encode(&item)).when(known)).await
     }
 }
 
@@ -262,93 +227,58 @@ impl Imports {
         blogs: &[&Blog],
         written: &[(Post, Timestamp)],
     ) -> Result<Result<(), Cancelled>, StoreError> {
-        const OPERATION: &str = "import_posts";
         let Some(author) = blogs.first().map(|blog| blog.author) else { return Ok(Ok(())) };
-        let count = |expected: u64, name: &str, value: &str| match expected {
-            0 => format!("attribute_not_exists({name})"),
-            _ => format!("{name} = {value}"),
-        };
         let archived = after.archived - before.archived;
-        let mut conditions = vec![count(before.latest_seq, "latest_seq", ":previous")];
-        let mut head = Update::builder()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::head(author)))
-            .expression_attribute_values(":seq", number(after.latest_seq))
-            .expression_attribute_values(":at", number(after.latest_at.ms()))
-            .expression_attribute_values(":changes", number(after.modes.changes.into()))
-            .expression_attribute_values(":pulled", number(after.modes.pulled))
-            .expression_attribute_values(":importing", AttributeValue::Bool(after.importing))
-            .expression_attribute_values(":count", number(written.len() as u64))
-            .expression_attribute_values(":archived", number(archived));
-        if before.latest_seq > 0 {
-            head = head.expression_attribute_values(":previous", number(before.latest_seq));
-        }
-        let set = "latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled, importing = :importing";
-        let then = "ADD posts :count, archived :archived";
-        let mut windows = Vec::new();
-        head = if archived > 0 {
-            let sets = [("deleted", &after.deleted), ("archived_seqs", &after.archive)];
+        let update = with_modes(Write::update(&self.tables.posts, head(author)), after)
+            .set(HeadItem::importing, AttributeValue::Bool(after.importing))
+            .add(HeadItem::posts, written.len() as i64)
+            .add(HeadItem::archived, archived as i64)
+            .when(still_number(HeadItem::latest_seq, before.latest_seq));
+        let mut writes = if archived > 0 {
+            let sets = [(HeadItem::deleted, &after.deleted), (HeadItem::archived_seqs, &after.archive)];
+            let update = update
+                .set(HeadItem::deletions, number(after.deleted.len()))
+                .when(still_number(HeadItem::deletions, before.deleted.len()))
+                .when(unchanged(HeadItem::archived, stored));
             // The transaction has no room for windows that move. New posts change only the newest window of each set.
-            let layout = Layout::new(&schema::head(author), stored, &sets, false)?;
-            windows = layout.puts(OPERATION, &self.tables.posts)?;
-            conditions.push(count(before.deleted.len(), "deletions", ":deletions_before"));
-            head = windows::unchanged(head, stored, "archived", &mut conditions);
-            if !before.deleted.is_empty() {
-                head = head.expression_attribute_values(":deletions_before", number(before.deleted.len()));
-            }
-            let head = head.expression_attribute_values(":deletions", number(after.deleted.len()));
-            layout.sets_in(head, &sets, &format!("{set}, deletions = :deletions"), then)
+            Layout::new(&head(author), stored, &sets, false)?.writes(update)
         } else {
-            head.update_expression(format!("SET {set} {then}"))
+            vec![update]
         };
-        let head = head.condition_expression(conditions.join(" AND "));
-
-        let mut item = keys::import_record(author);
-        item.insert("posts".to_owned(), bits_of(&record.posts));
-        if let Some((first, last)) = record.unsettled {
-            item.extend([("unsettled_first".to_owned(), number(first)), ("unsettled_last".to_owned(), number(last))]);
-        }
-        let put = Put::builder().table_name(&self.tables.migration).set_item(Some(item));
-        let record = if known.is_empty() {
-            put.condition_expression("attribute_not_exists(posts)")
-        } else {
-            put.condition_expression("posts = :known").expression_attribute_values(":known", bits_of(known))
-        };
-        let mut transaction = self
-            .client
-            .transact_write_items()
-            .transact_items(TransactWriteItem::builder().update(build(OPERATION, head.build())?).build())
-            .transact_items(TransactWriteItem::builder().put(build(OPERATION, record.build())?).build());
+        let (unsettled_first, unsettled_last) = record.unsettled.unzip();
+        let posts = Some(Bits(record.posts.clone()));
+        let item = ImportItem { key: keys::import_record(author), posts, unsettled_first, unsettled_last };
+        let put = Write::put(&self.tables.migration, encode(&item));
+        writes.push(put.when(still(ImportItem::posts, stored_bits(known))));
         for (blog, (post, order)) in blogs.iter().zip(written) {
-            let put = Put::builder()
-                .table_name(&self.tables.posts)
-                .set_item(Some(post_item(post, *order)))
-                .condition_expression("attribute_not_exists(#item)")
-                .expression_attribute_names("#item", "item");
-            let mut item = keys::mapping(blog.id);
-            item.insert("post".to_owned(), string(post.id.to_string()));
-            let mapping = Put::builder()
-                .table_name(&self.tables.migration)
-                .set_item(Some(item))
-                .condition_expression("attribute_not_exists(post)");
-            transaction = transaction
-                .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build())
-                .transact_items(TransactWriteItem::builder().put(build(OPERATION, mapping.build())?).build());
+            let mapping = MappingItem { key: keys::mapping(blog.id), post: post.id.to_string() };
+            writes.push(Write::put(&self.tables.posts, encode(&post_item(post, *order))).when(absent(PostItem::item)));
+            writes.push(Write::put(&self.tables.migration, encode(&mapping)).when(absent(MappingItem::post)));
         }
-        transaction = windows.into_iter().fold(transaction, |all, window| all.transact_items(window));
-        DynamoFacts::transact(OPERATION, transaction).await
+        self.transact("import_posts", writes).await
     }
 }
 
-fn read_mapping(item: &Item) -> Result<(BlogId, PostId), StoreError> {
-    let reader = Reader { table: TABLE, item };
-    let blog = keys::mapped_blog(reader.text("key")?).ok_or_else(|| reader.damaged("key"))?;
-    Ok((blog, reader.text("post")?.parse().map_err(|_| reader.damaged("post"))?))
+/// A set as it is stored; `None` if it is empty.
+fn stored_bits(set: &SeqSet) -> Option<AttributeValue> {
+    (!set.is_empty()).then(|| bits(set))
 }
 
-fn read_record(item: &Item) -> Result<(UserId, ImportRecord), StoreError> {
-    let reader = Reader { table: TABLE, item };
-    let author = keys::imported_author(reader.text("key")?).ok_or_else(|| reader.damaged("key"))?;
-    let unsettled = reader.optional_number("unsettled_first")?.zip(reader.optional_number("unsettled_last")?);
-    Ok((author, ImportRecord { posts: reader.seqs("posts")?, unsettled }))
+/// The marks that came by migration.
+fn imported_marks(item: &Item) -> Result<SeqSet, StoreError> {
+    Ok(ReadsItem::imported.optional::<Bits>(item)?.unwrap_or_default().0)
+}
+
+fn read_mapping(item: Item) -> Result<(BlogId, PostId), StoreError> {
+    read(item, |MappingItem { key, post }| {
+        let blog = keys::mapped_blog(&key).ok_or(MappingItem::key)?;
+        Ok((blog, post.parse().map_err(|_| MappingItem::post)?))
+    })
+}
+
+fn read_record(item: Item) -> Result<(UserId, ImportRecord), StoreError> {
+    read(item, |ImportItem { key, posts, unsettled_first, unsettled_last }| {
+        let author = keys::imported_author(&key).ok_or(ImportItem::key)?;
+        Ok((author, ImportRecord { posts: posts.unwrap_or_default().0, unsettled: unsettled_first.zip(unsettled_last) }))
+    })
 }

@@ -7,7 +7,7 @@ use tidemark::domain::{Timestamp, UserId};
 
 use crate::{
     MigrateError,
-    edges::{self, Came, Follow},
+    edges::{self, Follow, FollowOutcome},
     legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
     posts,
     progress::Pending,
@@ -38,16 +38,16 @@ pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: 
     let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
     let has_list = run.source.exist(&lists).await?.contains(&true);
     let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
-    let came = if has_list { judge(run, user, &follows).await? } else { edges::follow(run, user, &follows).await? };
-    for ((author, _), came) in came {
+    let outcomes = if has_list { judge(run, user, &follows).await? } else { edges::follow(run, user, &follows).await? };
+    for ((author, _), outcome) in outcomes {
         let posts = shown.get(&author).map_or(0, |shown| shown.posts);
-        match came {
+        match outcome {
             // One edge was written for all of the author's posts in the feed.
-            Came::Written => {
+            FollowOutcome::Written => {
                 tally.wrote(1);
                 tally.found(posts - 1);
             }
-            came => (0..posts).for_each(|_| edges::count(tally, came, &pending.key, author)),
+            outcome => (0..posts).for_each(|_| edges::count(tally, outcome, &pending.key, author)),
         }
     }
     Ok(Outcome::Done)
@@ -84,12 +84,12 @@ async fn collect(
 }
 
 /// An author with an edge, live or ended, is already there. Other authors are refused.
-async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, Came)>, MigrateError> {
+async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
-    let came = |follow: &Follow| {
+    let outcome = |follow: &Follow| {
         let is_there = known.contains_key(&follow.0);
-        (*follow, if is_there { Came::AlreadyThere } else { Came::Refused(Reason::NotFollowed) })
+        (*follow, if is_there { FollowOutcome::AlreadyThere } else { FollowOutcome::Refused(Reason::NotFollowed) })
     };
-    Ok(follows.iter().map(came).collect())
+    Ok(follows.iter().map(outcome).collect())
 }

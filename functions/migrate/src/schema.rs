@@ -7,22 +7,39 @@
 //! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
 //! | `key` S `run#<run>` | the progress of a run | `version` N, `progress` S (JSON) |
 
+use serde::{Deserialize, Serialize};
 use tidemark_domain::UserId;
-use tidemark_facts::{item::Item, schema::record};
+use tidemark_facts::item::{Bits, present};
 
 use crate::legacy::{BlogId, LegacyNotice};
 
+tidemark_facts::items! {
+    #[derive(Serialize)]
+    MappingItem in "migration" { key: String, post: String };
+
+    #[derive(Serialize)]
+    ImportItem in "migration" { key: String }
+    maybe { posts: Bits, unsettled_first: u64, unsettled_last: u64 };
+
+    #[derive(Serialize)]
+    ImportedBitsItem in "migration" { key: String }
+    maybe { users: Bits };
+
+    #[derive(Serialize)]
+    RunItem in "migration" { key: String, version: u64, progress: String };
+}
+
 /// The key of the post that a legacy blog became.
-pub(crate) fn mapping(blog: BlogId) -> Item {
-    record(&format!("blog#{blog}"))
+pub(crate) fn mapping(blog: BlogId) -> String {
+    format!("blog#{blog}")
 }
 
 pub(crate) fn mapped_blog(key: &str) -> Option<BlogId> {
     key.strip_prefix("blog#")?.parse().ok()
 }
 
-pub(crate) fn import_record(author: UserId) -> Item {
-    record(&format!("author#{author}"))
+pub(crate) fn import_record(author: UserId) -> String {
+    format!("author#{author}")
 }
 
 pub(crate) fn imported_author(key: &str) -> Option<UserId> {
@@ -30,12 +47,12 @@ pub(crate) fn imported_author(key: &str) -> Option<UserId> {
 }
 
 /// The key of the imported bits of a block of a legacy notice's bitmap.
-pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> Item {
-    record(&format!("notice#{platform}#{notice}#{block}"))
+pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> String {
+    format!("notice#{platform}#{notice}#{block}")
 }
 
-pub(crate) fn run(run: &str) -> Item {
-    record(&format!("run#{run}"))
+pub(crate) fn run(run: &str) -> String {
+    format!("run#{run}")
 }
 
 #[cfg(test)]
@@ -45,12 +62,11 @@ mod tests {
     #[test]
     fn keys_are_exactly_these() {
         let author = UserId::new(7).unwrap();
-        let text = |item: &Item, name: &str| item[name].as_s().unwrap().clone();
-        assert_eq!(text(&mapping(u64::MAX), "key"), "blog#18446744073709551615");
+        assert_eq!(mapping(u64::MAX), "blog#18446744073709551615");
         assert_eq!(mapped_blog("blog#7"), Some(7));
-        assert_eq!(text(&import_record(author), "key"), "author#7");
+        assert_eq!(import_record(author), "author#7");
         assert_eq!(imported_author("author#7"), Some(author));
-        assert_eq!(text(&run("abc"), "key"), "run#abc");
-        assert_eq!(text(&imported_bits(("7".parse().unwrap(), 57), 2), "key"), "notice#7#57#2");
+        assert_eq!(run("abc"), "run#abc");
+        assert_eq!(imported_bits(("7".parse().unwrap(), 57), 2), "notice#7#57#2");
     }
 }

@@ -34,54 +34,39 @@ const RESERVE_MS: u64 = 15_000;
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
-    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     let reconcile = Reconcile::new(app);
+    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     let answer = match run.job {
-        Job::FanOuts => fan_outs(&reconcile, &run, &out_of_time).boxed().await?,
-        Job::Marks => told("marks", &reconcile.marks(&run.plan).boxed().await?),
-        Job::Users => match reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await? {
-            Some(report) => told("users", &report),
-            None => Value::Null,
-        },
-        Job::Minute => minute(app, &reconcile, &run, stop_at).boxed().await?,
+        Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
+        Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
+        Job::Users => {
+            let report = reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await?;
+            report.map_or(Value::Null, |report| rendered("users", &report))
+        }
+        Job::Minute => minute(&reconcile, &run, stop_at).boxed().await?,
     };
     Ok(answer)
 }
 
 /// Runs the parts of a minute. The most urgent part is first.
-async fn minute(app: &App, reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
+async fn minute(reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value, ReconcileError> {
     // Fan-outs have half of the time. The other half is for the parts after them.
-    let now = app.stores.clock.now().ms();
-    let half = now + stop_at.saturating_sub(now) / 2;
-    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let mut answer = fan_outs(reconcile, run, &|| app.stores.clock.now().ms() >= half).boxed().await?;
+    let now = || reconcile.app.stores.clock.now().ms();
+    let half = now() + stop_at.saturating_sub(now()) / 2;
+    let fan_outs = reconcile.flow(&run.plan, &run.flow, &|| now() >= half).boxed().await?;
     let marks = reconcile.marks(&run.plan).await?;
-    let walk = match out_of_time() {
-        true => None,
-        false => reconcile.walk(&run.plan, None, true, &out_of_time).await?,
-    };
-    let failed = answer["failed"].as_u64().unwrap_or(0) + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed);
+    let out_of_time = || now() >= stop_at;
+    let walk = if out_of_time() { None } else { reconcile.walk(&run.plan, None, true, &out_of_time).await? };
+    let mut answer = rendered("fan-outs", &fan_outs);
     answer["job"] = json!("minute");
-    answer["failed"] = json!(failed);
-    answer["marks"] = told("marks", &marks);
-    answer["users"] = walk.map_or(Value::Null, |walk| told("users", &walk));
-    Ok(answer)
-}
-
-async fn fan_outs(reconcile: &Reconcile, run: &Run, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<Value, ReconcileError> {
-    let (flow, report) = reconcile.flow(&run.plan, &run.flow, out_of_time).boxed().await?;
-    let mut answer = told("fan-outs", &report);
-    answer["unfinished"] = json!(flow.unfinished);
-    answer["resumed"] = json!(flow.resumed);
-    answer["pages_sent"] = json!(flow.pages_sent);
-    answer["moving"] = json!(flow.moving);
-    answer["given_up"] = json!(flow.given_up);
-    answer["stuck_records"] = json!(flow.stuck_records);
+    answer["failed"] = json!(fan_outs.failed + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed));
+    answer["marks"] = rendered("marks", &marks);
+    answer["users"] = walk.map_or(Value::Null, |walk| rendered("users", &walk));
     Ok(answer)
 }
 
 /// Renders a report. Logs it if it has differences or failures.
-fn told(job: &'static str, report: &Report) -> Value {
+fn rendered(job: &'static str, report: &Report) -> Value {
     if !report.found.is_empty() || report.failed > 0 {
         let [found, repaired] = [&report.found, &report.repaired].map(|counts| json!(counts).to_string());
         info!(job, dry_run = report.dry_run, found, repaired, failed = report.failed, "differences");

@@ -40,7 +40,7 @@ pub(crate) enum Job {
 /// An event. A missing setting has the value that the schedules use.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct Event {
     job: Job,
     #[serde(default)]
     dry_run: bool,
@@ -78,27 +78,27 @@ pub(crate) enum RunError {
 
 impl Run {
     pub(crate) fn read(event: &Value) -> Result<Self, RunError> {
-        let asked = Asked::deserialize(event)?;
-        let share = asked.share.unwrap_or(SHARE);
+        let event = Event::deserialize(event)?;
+        let share = event.share.unwrap_or(SHARE);
         if !(0.0..=1.0).contains(&share) {
             return Err(RunError::OutOfBounds("share"));
         }
-        let slice = asked.slice.unwrap_or(SLICE);
+        let slice = event.slice.unwrap_or(SLICE);
         if !(1..=100_000).contains(&slice) {
             return Err(RunError::OutOfBounds("slice"));
         }
-        if asked.from.is_some() && asked.job != Job::Users {
+        if event.from.is_some() && event.job != Job::Users {
             return Err(RunError::OutOfBounds("from, which goes with users alone,"));
         }
-        let settle = Duration::from_millis(asked.settle_ms.unwrap_or(SETTLE_MS));
+        let settle = Duration::from_millis(event.settle_ms.unwrap_or(SETTLE_MS));
         Ok(Self {
-            job: asked.job,
-            plan: Plan { dry_run: asked.dry_run, share, settle, slice },
-            from: asked.from.map(|text| text.parse()).transpose()?,
+            job: event.job,
+            plan: Plan { dry_run: event.dry_run, share, settle, slice },
+            from: event.from.map(|text| text.parse()).transpose()?,
             flow: FlowPlan {
-                overdue_ms: asked.overdue_ms.unwrap_or(OVERDUE_MS),
-                most_attempts: asked.most_attempts.unwrap_or(MOST_ATTEMPTS),
-                given_up_too: asked.most_attempts.is_some(),
+                overdue_ms: event.overdue_ms.unwrap_or(OVERDUE_MS),
+                most_attempts: event.most_attempts.unwrap_or(MOST_ATTEMPTS),
+                given_up_too: event.most_attempts.is_some(),
             },
         })
     }

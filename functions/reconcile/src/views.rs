@@ -49,49 +49,10 @@ type Scores = Vec<(Vec<u8>, f64)>;
 /// The length in bytes of the token of a reader's reactions, with the epoch after it.
 const TOKEN: usize = size_of::<u64>() + EPOCH_BYTES;
 
-struct FoundKey {
-    key: String,
-    view: View,
-    expected: KeyType,
-    /// The type in Redis; `none` if the key does not exist.
-    kind: String,
-    /// Milliseconds; negative if the key has no lifetime or does not exist.
-    lifetime: i64,
-}
-
-struct Found(Vec<FoundKey>);
-
-impl FoundKey {
-    fn is_there(&self) -> bool {
-        self.kind != "none"
-    }
-
-    fn has_right_type(&self) -> bool {
-        self.kind == self.expected.name()
-    }
-}
-
-impl Found {
-    fn keys(&self) -> Vec<StoredKey> {
-        let there = self.0.iter().filter(|found| found.is_there());
-        let stored = |found: &FoundKey| StoredKey {
-            key: found.key.clone(),
-            view: found.view.clone(),
-            right_type: found.has_right_type(),
-            expires: found.lifetime >= 0,
-        };
-        there.map(stored).collect()
-    }
-
-    /// The key. If its value has a wrong type, the name of a key that never exists, so that the read returns nothing.
-    fn readable(&self, key: String) -> String {
-        let wrong = |found: &FoundKey| found.key == key && found.is_there() && !found.has_right_type();
-        if self.0.iter().any(wrong) { format!("{key}:unreadable") } else { key }
-    }
-
-    fn lifetime(&self, key: &str) -> i64 {
-        self.0.iter().find(|found| found.key == key).map_or(-2, |found| found.lifetime)
-    }
+/// The key. If its value has a wrong type, the name of a key that never exists, so that the read returns nothing.
+fn readable(found: &[StoredKey], key: String) -> String {
+    let wrong = |found: &StoredKey| found.key == key && !found.right_type;
+    if found.iter().any(wrong) { format!("{key}:unreadable") } else { key }
 }
 
 impl StoredViews {
@@ -125,15 +86,15 @@ impl StoredViews {
     }
 
     pub async fn of_user(&self, user: UserId) -> Result<StoredUser, StoreError> {
-        let found = self.found(keys::of_user(user)).await?;
-        if found.keys().is_empty() {
+        let keys = self.found(keys::of_user(user)).await?;
+        if keys.is_empty() {
             return Ok(StoredUser::default());
         }
         let (state, feed) = (keys::reader_state(user), keys::feed(user));
         let [following, ..] = keys::list(List::Following(user));
         let [fans, ..] = keys::list(List::Fans(user));
         let [counters, _] = keys::counters(user);
-        let get = |name: &str, key: String| redis::cmd(name).arg(found.readable(key)).clone();
+        let get = |name: &str, key: String| redis::cmd(name).arg(readable(&keys, key)).clone();
         let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
         // A transaction, as for a page: state and feed are of the same moment.
         let commands = vec![
@@ -150,9 +111,10 @@ impl StoredViews {
         type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Fields);
         let (all, epoch): (All, _) = self.query_in_epoch("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
         let (fields, entries, following, fans, counters, head, reactions) = all;
-        let outlives = found.lifetime(&feed) < 0 || found.lifetime(&feed) >= found.lifetime(&state);
+        let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
+        let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
         Ok(StoredUser {
-            keys: found.keys(),
+            keys,
             reader: reader(fields, &entries, outlives, epoch),
             following: list(&following, epoch),
             fans: list(&fans, epoch),
@@ -163,10 +125,10 @@ impl StoredViews {
     }
 
     pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, StoreError> {
-        let found = self.found(keys::of_post(post)).await?;
-        let key = found.readable(keys::post(post));
+        let keys = self.found(keys::of_post(post)).await?;
+        let key = readable(&keys, keys::post(post));
         let (summary, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("of_post", redis::cmd("GET").arg(key).clone()).await?;
-        Ok(StoredPostViews { keys: found.keys(), summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)) })
+        Ok(StoredPostViews { keys, summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)) })
     }
 
     pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
@@ -182,10 +144,10 @@ impl StoredViews {
     }
 
     pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
-        let found = self.found(vec![View::Title(notice, revision)]).await?;
-        let key = found.readable(keys::notice_title(notice, revision));
+        let keys = self.found(vec![View::Title(notice, revision)]).await?;
+        let key = readable(&keys, keys::notice_title(notice, revision));
         let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
-        Ok(StoredView { keys: found.keys(), record: Stored::read(title, |title| notices::decode_title(&title)) })
+        Ok(StoredView { keys, record: Stored::read(title, |title| notices::decode_title(&title)) })
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
@@ -207,28 +169,32 @@ impl StoredViews {
         view: View,
         decode: impl FnOnce(&[u8]) -> Option<T> + Send,
     ) -> Result<StoredView<T>, StoreError> {
-        let found = self.found(vec![view]).await?;
-        let key = found.0.first().map(|found| found.key.clone()).unwrap_or_default();
-        let get = redis::cmd("GET").arg(found.readable(key)).clone();
+        let key = keys::of_view(&view).into_iter().next().map(|(key, _)| key).unwrap_or_default();
+        let keys = self.found(vec![view]).await?;
+        let get = redis::cmd("GET").arg(readable(&keys, key)).clone();
         let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch(operation, get).await?;
-        Ok(StoredView { keys: found.keys(), record: in_epoch(record, epoch, decode) })
+        Ok(StoredView { keys, record: in_epoch(record, epoch, decode) })
     }
 
-    /// Reads type and lifetime of all keys of these views, in one round trip.
-    async fn found(&self, views: Vec<View>) -> Result<Found, StoreError> {
+    /// Reads type and lifetime of all keys of these views, in one round trip. Returns the keys that exist.
+    async fn found(&self, views: Vec<View>) -> Result<Vec<StoredKey>, StoreError> {
         let keys =
             views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
         let keys: Vec<(String, &View, KeyType)> = keys.collect();
-        let ask = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
-        let answers: Vec<redis::Value> = self.each("found", keys.iter().flat_map(ask).collect()).await?;
+        let commands = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
+        let replies: Vec<redis::Value> = self.each("found", keys.iter().flat_map(commands).collect()).await?;
         let damaged = |_| StoreError::DamagedView { detail: "type or lifetime of a key".to_owned() };
         let mut found = Vec::with_capacity(keys.len());
-        for ((key, view, expected), answer) in keys.into_iter().zip(answers.as_chunks::<2>().0) {
-            let kind = redis::from_redis_value_ref(&answer[0]).map_err(damaged)?;
-            let lifetime = redis::from_redis_value_ref(&answer[1]).map_err(damaged)?;
-            found.push(FoundKey { key, view: view.clone(), expected, kind, lifetime });
+        for ((key, view, expected), reply) in keys.into_iter().zip(replies.as_chunks::<2>().0) {
+            let kind: String = redis::from_redis_value_ref(&reply[0]).map_err(damaged)?;
+            // Negative if the key has no lifetime.
+            let lifetime: i64 = redis::from_redis_value_ref(&reply[1]).map_err(damaged)?;
+            if kind != "none" {
+                let (right_type, lifetime_ms) = (kind == expected.name(), u64::try_from(lifetime).ok());
+                found.push(StoredKey { key, view: view.clone(), right_type, lifetime_ms });
+            }
         }
-        Ok(Found(found))
+        Ok(found)
     }
 }
 

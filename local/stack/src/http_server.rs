@@ -11,8 +11,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
-
-use crate::stop::Stop;
+use tokio_util::sync::CancellationToken;
 
 /// How long open requests may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -34,7 +33,7 @@ struct NoAnswer;
 
 /// Serves on `listener` until `stop`, then waits for open requests for a short time. A body over `limit` bytes gets
 /// 413.
-pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Answer, stop: Stop) {
+pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Answer, stop: CancellationToken) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -54,7 +53,7 @@ pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Ans
     let _ = tokio::time::timeout(DRAIN, ended).await;
 }
 
-async fn connection(stream: TcpStream, limit: usize, service: impl Answer, stop: Stop) {
+async fn connection(stream: TcpStream, limit: usize, service: impl Answer, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let respond = service_fn(move |request: Request<Incoming>| {
         let service = service.clone();

@@ -31,7 +31,6 @@ mod runner;
 pub mod schedule;
 mod sqs;
 mod stack;
-mod stop;
 mod store;
 pub mod template;
 mod weather;

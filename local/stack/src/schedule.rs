@@ -3,28 +3,15 @@
 use std::{str::FromStr, time::Duration};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
-use time::{OffsetDateTime, Weekday};
-
-const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
-const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+use chrono::DateTime;
+use cron::Schedule;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
     /// A fixed period, counted from the start of the stack.
     Rate(Duration),
-    /// The minutes that match a cron pattern.
-    Cron(Box<Cron>),
-}
-
-/// The six fields of an EventBridge cron pattern. `L`, `W` and `#` are not supported locally.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cron {
-    minutes: Vec<u32>,
-    hours: Vec<u32>,
-    days_of_month: Option<Vec<u32>>,
-    months: Vec<u32>,
-    days_of_week: Option<Vec<u32>>,
-    years: Vec<u32>,
+    /// The minutes that match a cron pattern. `L`, `W`, `#` and years after 2100 are not supported locally.
+    Cron(Box<Schedule>),
 }
 
 impl Expression {
@@ -34,7 +21,10 @@ impl Expression {
     pub fn next_after(&self, now: i64) -> Option<Duration> {
         match self {
             Self::Rate(every) => Some(*every),
-            Self::Cron(cron) => cron.next_after(now),
+            Self::Cron(schedule) => {
+                let now = DateTime::from_timestamp(now, 0)?;
+                (schedule.after(&now).next()? - now).to_std().ok()
+            }
         }
     }
 }
@@ -57,88 +47,17 @@ impl FromStr for Expression {
             ensure!((count == 1) != unit.ends_with('s'), "`{text}`: the unit is singular for 1 and plural otherwise");
             return Ok(Self::Rate(Duration::from_secs(count * seconds)));
         }
-        let cron = inside("cron(").ok_or_else(|| anyhow!("`{text}` is neither rate(…) nor cron(…)"))?;
-        Ok(Self::Cron(Box::new(cron.parse().with_context(|| format!("`{text}`"))?)))
+        let pattern = inside("cron(").ok_or_else(|| anyhow!("`{text}` is neither rate(…) nor cron(…)"))?;
+        Ok(Self::Cron(Box::new(schedule(pattern).with_context(|| format!("`{text}` is not supported by the local stack"))?)))
     }
 }
 
-impl FromStr for Cron {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let fields: Vec<&str> = text.split_whitespace().collect();
-        let [minute, hour, day, month, weekday, year] = fields[..] else { bail!("a cron pattern has six fields") };
-        ensure!((day == "?") != (weekday == "?"), "exactly one of day-of-month and day-of-week must be `?`");
-        let either = |field: &str, low, high, names: &[&str]| {
-            if field == "?" { Ok(None) } else { values(field, low, high, names).map(Some) }
-        };
-        Ok(Self {
-            minutes: values(minute, 0, 59, &[])?,
-            hours: values(hour, 0, 23, &[])?,
-            days_of_month: either(day, 1, 31, &[])?,
-            months: values(month, 1, 12, &MONTHS)?,
-            days_of_week: either(weekday, 1, 7, &DAYS)?,
-            years: values(year, 1970, 2199, &[])?,
-        })
-    }
-}
-
-impl Cron {
-    fn next_after(&self, now: i64) -> Option<Duration> {
-        let mut at = now - now.rem_euclid(60) + 60;
-        let limit = at + 366 * 5 * 86_400;
-        while at < limit {
-            let time = OffsetDateTime::from_unix_timestamp(at).ok()?;
-            if !self.day_matches(time) {
-                at += 86_400 - at.rem_euclid(86_400);
-            } else if !self.hours.contains(&u32::from(time.hour())) {
-                at += 3_600 - at.rem_euclid(3_600);
-            } else if !self.minutes.contains(&u32::from(time.minute())) {
-                at += 60;
-            } else {
-                return u64::try_from(at - now).ok().map(Duration::from_secs);
-            }
-        }
-        None
-    }
-
-    fn day_matches(&self, time: OffsetDateTime) -> bool {
-        let weekday = match time.weekday() {
-            Weekday::Sunday => 1,
-            other => u32::from(other.number_from_monday()) + 1,
-        };
-        u32::try_from(time.year()).is_ok_and(|year| self.years.contains(&year))
-            && self.months.contains(&u32::from(u8::from(time.month())))
-            && self.days_of_month.as_ref().is_none_or(|days| days.contains(&u32::from(time.day())))
-            && self.days_of_week.as_ref().is_none_or(|days| days.contains(&weekday))
-    }
-}
-
-fn values(field: &str, low: u32, high: u32, names: &[&str]) -> Result<Vec<u32>> {
-    let number = |text: &str| -> Result<u32> {
-        if let Some(index) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
-            return Ok(low + u32::try_from(index)?);
-        }
-        let value: u32 = text.parse().map_err(|_| anyhow!("`{field}` is not supported by the local stack"))?;
-        ensure!((low..=high).contains(&value), "`{text}` is not between {low} and {high}");
-        Ok(value)
-    };
-    let mut out = Vec::new();
-    for part in field.split(',') {
-        let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, step.parse::<usize>().map_err(|_| anyhow!("`{part}` has no step"))?),
-            None => (part, 1),
-        };
-        ensure!(step > 0, "`{part}` has a step of 0");
-        let (from, to) = match range.split_once('-') {
-            Some((from, to)) => (number(from)?, number(to)?),
-            None if range == "*" => (low, high),
-            None if part.contains('/') => (number(range)?, high),
-            None => (number(range)?, number(range)?),
-        };
-        out.extend((from..=to).step_by(step));
-    }
-    Ok(out)
+fn schedule(pattern: &str) -> Result<Schedule> {
+    let fields: Vec<&str> = pattern.split_whitespace().collect();
+    let [_, _, day, _, weekday, _] = fields[..] else { bail!("a cron pattern has six fields") };
+    ensure!((day == "?") != (weekday == "?"), "exactly one of day-of-month and day-of-week must be `?`");
+    // EventBridge has minutes. The library's patterns start with the second.
+    Ok(format!("0 {pattern}").parse()?)
 }
 
 #[cfg(test)]
@@ -165,6 +84,8 @@ mod tests {
         assert_eq!(seconds("cron(0/15 * * * ? *)"), Some(15 * 60 - 30));
         assert_eq!(seconds("cron(30 3 * * ? *)"), Some(3 * 3_600 + 30 * 60 - 30));
         assert_eq!(seconds("cron(0 0 ? * SAT *)"), Some(2 * 86_400 - 30));
+        assert_eq!(seconds("cron(0 0 ? * 7 *)"), Some(2 * 86_400 - 30));
+        assert_eq!(seconds("cron(0 12 ? * MON-FRI *)"), Some(12 * 3_600 - 30));
         assert_eq!(seconds("cron(0 0 1 FEB ? *)"), Some(31 * 86_400 - 30));
         assert_eq!(seconds("cron(0 0 1 1 ? 2025)"), None);
     }
@@ -179,6 +100,10 @@ mod tests {
             "cron(* * * * * *)",
             "cron(0 0 L * ? *)",
             "cron(61 * * * ? *)",
+            "cron(0 0 ? * 0 *)",
+            "cron(0 0 ? MON * *)",
+            "cron(0 0 * * ?)",
+            "cron(@daily)",
         ] {
             assert!(wrong.parse::<Expression>().is_err(), "{wrong}");
         }

@@ -22,6 +22,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::Instant,
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     Options,
@@ -33,7 +34,6 @@ use crate::{
     redis::{self, Redis, RedisData},
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
-    stop::StopOnDrop,
     store::Store,
     template::{Bindings, EventSource, Function, Queue, Template},
     weather::{Faults, OpenRequests, Surroundings, Weather, any_seed},
@@ -60,9 +60,9 @@ pub struct Stack {
     pollers: JoinSet<()>,
     gateway: JoinHandle<()>,
     queue_server: JoinHandle<()>,
-    closing: StopOnDrop,
-    stopping: StopOnDrop,
-    ending: StopOnDrop,
+    closing: DropGuard,
+    stopping: DropGuard,
+    ending: DropGuard,
     data: DataDir,
 }
 
@@ -109,8 +109,8 @@ impl Stack {
         ));
 
         let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.options() };
-        let ending = StopOnDrop::new();
-        let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), surroundings.clone(), ending.clone());
+        let ending = CancellationToken::new().drop_guard();
+        let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), surroundings.clone(), ending.token().clone());
 
         let runtime_api = match template.functions.values().any(|function| as_process(&options, function)) {
             true => Some(RuntimeApi::start().await?),
@@ -167,19 +167,20 @@ impl Stack {
         core.surroundings.faults.kill_with(move |function| {
             killed.upgrade().and_then(|core| Some(core.unit(function)?.runner.kill())).unwrap_or_default()
         });
-        let stopping = StopOnDrop::new();
-        let context = pollers::Context { core: Arc::clone(&core), stop: stopping.clone(), retry_delay: options.retry_delay };
+        let stopping = CancellationToken::new().drop_guard();
+        let context =
+            pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone(), retry_delay: options.retry_delay };
         let arn = |table: &str| {
             dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("the template has no table `{table}`"))?)
         };
         let mut pollers = pollers::start(&context, options.schedules, arn)?;
         if redis.is_own() {
             for node in redis.nodes() {
-                pollers.spawn(redis::storms(node, Arc::clone(&core.surroundings.conditions), stopping.clone()));
+                pollers.spawn(redis::storms(node, Arc::clone(&core.surroundings.conditions), stopping.token().clone()));
             }
         }
-        let closing = StopOnDrop::new();
-        let gateway = gateway::serve(listener, Arc::clone(&core), routes, closing.clone());
+        let closing = CancellationToken::new().drop_guard();
+        let gateway = gateway::serve(listener, Arc::clone(&core), routes, closing.token().clone());
         Ok(Self {
             core,
             address,
@@ -467,9 +468,9 @@ impl Stack {
     /// # Errors
     /// Fails if Redis cannot be stopped. All other parts are stopped in that case too.
     pub async fn stop(mut self) -> Result<()> {
-        self.closing.give();
+        self.closing.token().cancel();
         drain(&mut self.gateway, "the gateway").await;
-        self.stopping.give();
+        self.stopping.token().cancel();
         while let Some(ended) = self.pollers.join_next().await {
             if let Err(error) = ended {
                 tracing::error!(%error, "a poller failed");
@@ -481,7 +482,7 @@ impl Stack {
         if let Some(runtime_api) = self.runtime_api.take() {
             runtime_api.stop().await;
         }
-        self.ending.give();
+        self.ending.token().cancel();
         drain(&mut self.queue_server, "the queue endpoint").await;
         let redis = self.redis.lock().await.stop(RedisData::Keep).await;
         let (mut dynamodb, store) = (self.dynamodb, Arc::clone(&self.core.store));

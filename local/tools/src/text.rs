@@ -4,15 +4,7 @@ use std::time::Duration;
 
 /// `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    indicatif::HumanCount(number).to_string()
 }
 
 /// A duration in a suitable unit: `850 µs`, `12.3 ms`, `4.56 s`.

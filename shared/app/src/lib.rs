@@ -7,7 +7,7 @@
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
 //!   until then.
-//! - `retry`: repeats a write that conflicts with concurrent writes.
+//! - [`retry`]: the loop of an optimistic change.
 
 mod error;
 pub mod fan_out;
@@ -20,7 +20,7 @@ mod publishing;
 pub mod reader;
 mod reading;
 pub mod relations;
-mod retry;
+pub mod retry;
 mod stores;
 mod view_sync;
 

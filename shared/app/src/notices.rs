@@ -101,10 +101,10 @@ impl NoticeBoard {
                 match self.fill(platform, user, &missing).await {
                     Ok((head, read)) => return Ok(Board { head, read, now, degraded: false }),
                     Err(error) if error.store() == Store::Facts => return Err(error),
-                    Err(error) => is_away(platform, &error),
+                    Err(error) => is_degraded(platform, &error),
                 }
             }
-            Err(error) => is_away(platform, &error),
+            Err(error) => is_degraded(platform, &error),
         };
         let (head, reads) = self.stores.notices.state(platform, user).await?;
         Ok(Board { head, read: reads.read, now, degraded })
@@ -168,7 +168,7 @@ impl NoticeBoard {
             notices.iter().map(|notice| (NoticeId { platform, seq: notice.seq }, notice.revision)).collect();
         let (mut titles, mut degraded) = match self.stores.notice_views.notice_titles(&wanted).await {
             Ok(titles) => (titles, false),
-            Err(error) => (HashMap::new(), is_away(platform, &error)),
+            Err(error) => (HashMap::new(), is_degraded(platform, &error)),
         };
         let missing: Vec<NoticeId> = wanted.iter().map(|(id, _)| *id).filter(|id| !titles.contains_key(id)).collect();
         if missing.is_empty() {
@@ -176,7 +176,7 @@ impl NoticeBoard {
         }
         let found: Vec<Notice> = self.stores.notices.notices(&missing).await?.into_values().collect();
         if !degraded && let Err(error) = self.stores.notice_views.remember_titles(&found).await {
-            degraded = is_away(platform, &error);
+            degraded = is_degraded(platform, &error);
         }
         titles.extend(found.into_iter().map(|notice| (notice.id, (notice.content.title, notice.created_at))));
         Ok((titles, degraded))
@@ -311,8 +311,9 @@ impl NoticeBoard {
         user: UserId,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
     ) -> Result<NoticesMarked, StoreError> {
-        let mut retries = self.stores.retries();
+        let mut attempts = self.stores.attempts("mark_notice");
         loop {
+            attempts.next().await?;
             let now = self.stores.clock.now();
             let (head, stored) = self.stores.notices.state(platform, user).await?;
             // Slots that belong to no notice have no reader count, and are left out of what is written.
@@ -325,12 +326,7 @@ impl NoticeBoard {
             } else {
                 self.stores.notices.put_reads(user, platform, &before, after).await?
             };
-            let Some(reads) = written else {
-                if retries.again().await {
-                    continue;
-                }
-                return Err(StoreError::Contention { operation: "mark_notice" });
-            };
+            let Some(reads) = written else { continue };
             let read = reads.read.clone();
             // Also if nothing changed: the request that changed it may have ended before this.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
@@ -351,7 +347,7 @@ impl NoticeBoard {
 }
 
 /// Logs why the facts are read instead of the view. Returns whether Redis is unavailable.
-fn is_away(platform: Platform, error: &StoreError) -> bool {
+fn is_degraded(platform: Platform, error: &StoreError) -> bool {
     warn!(%platform, error = error as &dyn std::error::Error, "view unavailable, responding from the facts");
     error.is_unavailable()
 }

@@ -164,16 +164,14 @@ impl Callers {
         if let Some(user) = self.stores.identities.identity(claim).await? {
             return Ok(user);
         }
-        let mut retries = self.stores.retries();
+        let mut attempts = self.stores.attempts("assign");
         loop {
+            attempts.next().await?;
             // Zero is not a user id.
             if let Some(candidate) = UserId::new((self.stores.random)() % IDS)
                 && let Some(user) = self.stores.identities.assign(claim, candidate).await?
             {
                 return Ok(user);
-            }
-            if !retries.again().await {
-                return Err(StoreError::Contention { operation: "assign" });
             }
         }
     }

@@ -156,8 +156,9 @@ impl Reading {
         mut pair: PairFacts,
         change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
     ) -> Result<Changed, StoreError> {
-        let mut retries = self.stores.retries();
+        let mut attempts = self.stores.attempts("mark");
         loop {
+            attempts.next().await?;
             let before = Flags::new(user, author, pair);
             let mut reads = before.reads().clone();
             let Some(count) = change(&before, &mut reads) else {
@@ -175,9 +176,6 @@ impl Reading {
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }
             pair.reads = stored;
-            if !retries.again().await {
-                return Err(StoreError::Contention { operation: "mark" });
-            }
         }
     }
 

@@ -1,11 +1,13 @@
-//! Repeats a write that conflicts with concurrent writes: after a random pause that grows, until a time limit. A limit
-//! of attempts would end too early when many writers compete.
+//! The loop of an optimistic change: read, decide, write on a condition, and again if another write came first. A limit
+//! of attempts would end too early when many writers compete, so the limit is a time.
 
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-/// The time limit of one write: well below the ten seconds that a function has for a request.
+use crate::error::StoreError;
+
+/// The time limit of one change: well below the ten seconds that a function has for a request.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The longest pause before the second attempt. It doubles with each attempt, up to `LONGEST_PAUSE_MS`: with hundreds
@@ -13,26 +15,70 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
 
-/// The attempts of one write.
+/// The attempts of one optimistic change. Each begins with [`next`](Self::next).
 #[derive(Debug)]
-pub(crate) struct Retries {
+pub struct Attempts {
+    operation: &'static str,
     wait: fn(Duration) -> BoxFuture<'static, ()>,
     random: fn() -> u64,
     started: Instant,
-    attempts: u32,
+    begun: u32,
+    failed: Option<StoreError>,
 }
 
-impl Retries {
-    /// Starts the time limit of one write.
-    pub(crate) fn begin(wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
-        Self { wait, random, started: Instant::now(), attempts: 0 }
+impl Attempts {
+    /// Starts the time limit of one change.
+    pub fn begin(operation: &'static str, wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
+        Self { operation, wait, random, started: Instant::now(), begun: 0, failed: None }
     }
 
-    /// Waits before the next attempt. Returns false when the time is over.
-    pub(crate) async fn again(&mut self) -> bool {
-        let longest = (FIRST_PAUSE_MS << self.attempts.min(16)).min(LONGEST_PAUSE_MS);
-        self.attempts += 1;
+    /// Begins an attempt, after a random pause if it is not the first. Fails when the time is over. There is always one
+    /// more attempt after a write with an unknown outcome, because only a read shows whether the write was done.
+    pub async fn next(&mut self) -> Result<(), StoreError> {
+        let before = self.begun;
+        self.begun += 1;
+        if before == 0 || self.failed.is_some() {
+            return Ok(());
+        }
+        let longest = (FIRST_PAUSE_MS << (before - 1).min(16)).min(LONGEST_PAUSE_MS);
         (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
-        self.started.elapsed() < PATIENCE
+        if self.started.elapsed() < PATIENCE { Ok(()) } else { Err(StoreError::Contention { operation: self.operation }) }
+    }
+
+    /// Returns whether the attempt's write was done. An error leaves its outcome unknown: the next attempt compares what
+    /// is stored with what this one wrote, and calls [`outcome`](Self::outcome) if the write was not done.
+    pub fn done<E>(&mut self, written: Result<Result<(), E>, StoreError>) -> bool {
+        match written {
+            Ok(written) => written.is_ok(),
+            Err(error) => {
+                self.failed = Some(error);
+                false
+            }
+        }
+    }
+
+    /// Returns the error of the last write, if it had one.
+    pub fn outcome(&mut self) -> Result<(), StoreError> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, executor::block_on};
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_write_is_returned_after_one_more_read() {
+        let mut attempts = Attempts::begin("test", |_| async {}.boxed(), || 0);
+        block_on(attempts.next()).unwrap();
+        assert!(!attempts.done(Ok(Err("another write came first"))));
+        attempts.outcome().unwrap();
+        attempts.started -= PATIENCE;
+        assert!(!attempts.done::<()>(Err(StoreError::DamagedView { detail: "a lost response".to_owned() })));
+        block_on(attempts.next()).unwrap();
+        assert!(matches!(attempts.outcome(), Err(StoreError::DamagedView { .. })));
+        assert!(matches!(block_on(attempts.next()), Err(StoreError::Contention { operation: "test" })));
     }
 }

@@ -85,8 +85,8 @@ impl Stores {
         }
     }
 
-    /// Starts the attempts of one optimistic write.
-    pub(crate) fn retries(&self) -> crate::retry::Retries {
-        crate::retry::Retries::begin(self.wait, self.random)
+    /// Starts the attempts of one optimistic change.
+    pub(crate) fn attempts(&self, operation: &'static str) -> crate::retry::Attempts {
+        crate::retry::Attempts::begin(operation, self.wait, self.random)
     }
 }

@@ -27,6 +27,7 @@ use std::cmp::Ordering;
 use super::{
     bitmap::Bitmap,
     ids::Seq,
+    invariants,
     model::{AuthorHead, DeliveryMode, Edge, Modes, ReadState},
     time::Timestamp,
 };
@@ -104,12 +105,14 @@ impl AuthorState {
     /// Returns the state that the facts imply if every post up to the head is delivered.
     pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
         let all = Asked { seq: head.latest_seq, deletions: head.deletions() };
-        Self {
+        let state = Self {
             opening: false,
             through: head.latest_seq.max(edge.base),
             asked: if head.modes.is_push_alone() { Asked::default() } else { all },
             ..Self::undelivered(edge, head, reads)
-        }
+        };
+        debug_assert!(invariants::counts_unread(&state, edge, head, reads), "{state:?} of {edge:?}, {head:?}, {reads:?}");
+        state
     }
 
     /// Returns the state with which a follow opens the gate, before its facts are merged. No post after the follow is
@@ -408,6 +411,7 @@ mod tests {
             let state = AuthorState::from_facts(&edge(base, 0), &head, &reads);
             let expected: Vec<u64> = (base + 1..=latest).rev().filter(|s| !read.contains(s) && !deleted.contains(s)).collect();
             prop_assert_eq!(state.unread_seqs().collect::<Vec<_>>(), expected.clone());
+            prop_assert!(invariants::counts_unread(&state, &edge(base, 0), &head, &reads));
             prop_assert_eq!(state.unread(), expected.len() as u64);
             for seq in 1..=latest + 20 {
                 prop_assert_eq!(state.is_unread(seq), expected.contains(&seq));

@@ -57,6 +57,18 @@ impl UserId {
     }
 }
 
+impl From<NonZeroU64> for UserId {
+    fn from(id: NonZeroU64) -> Self {
+        Self(id)
+    }
+}
+
+impl From<UserId> for NonZeroU64 {
+    fn from(user: UserId) -> Self {
+        user.0
+    }
+}
+
 impl fmt::Display for UserId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

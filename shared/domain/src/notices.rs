@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
     ids::{MAX_SEQ, ParseIdError, Seq, parse_decimal},
+    invariants,
     seq_set::SeqSet,
     time::Timestamp,
 };
@@ -225,6 +226,7 @@ impl PlatformHead {
     /// Encodes the live notices as LEB128 numbers, four for each notice: the difference to the previous sequence
     /// number, the latest slot minus its slot, the version minus its revision, and its expiry in ms plus one, or zero.
     pub fn encode_live(&self) -> Vec<u8> {
+        debug_assert!(invariants::slots_are_given_once(self), "{self:?}");
         let (mut bytes, mut previous) = (Vec::with_capacity(self.live.len() * 5), 0);
         for notice in &self.live {
             let expiry = notice.expires_at.map_or(0, |at| 1 + at.ms());
@@ -417,6 +419,7 @@ mod tests {
                     1 | 2 => { head.edit(seq, expires.map(at), kind == 1, now); }
                     _ => { head.publish(now, expires.map(at)); }
                 }
+                prop_assert!(invariants::slots_are_given_once(&head));
                 let bare = PlatformHead { live: Vec::new(), ..head.clone() };
                 let bytes = head.encode_live();
                 prop_assert_eq!(bare.clone().with_live(&bytes).unwrap(), head.clone());

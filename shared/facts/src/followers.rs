@@ -1,12 +1,18 @@
 //! An author's followers by time, merged from 16 shards.
 
 use std::collections::VecDeque;
-use tidemark_app::ports::StoreError;
 
 use futures::future::try_join_all;
-
-use super::{DynamoFacts, item::Reader, schema, string, unavailable};
+use tidemark_app::ports::StoreError;
 use tidemark_domain::{Relation, UserId, ids::SHARDS};
+
+use super::{
+    DynamoFacts,
+    item::{Item, string},
+    schema::{self, FollowerItem},
+    unavailable,
+    write::{below, is},
+};
 
 /// The maximum number of entries in one load of one shard.
 const LOAD: usize = 1_000;
@@ -47,31 +53,28 @@ pub(crate) async fn by_time(
 
 impl Lane {
     async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<(), StoreError> {
-        let end = match self.before {
-            Some(before) => schema::follower_since(before.user, before.since),
-            None => string("~"),
-        };
-        let answer = facts
-            .client
-            .query()
-            .table_name(&facts.tables.followers)
+        let end = self.before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
+        let partition = is(FollowerItem::shard, string(schema::follower_shard(author, self.shard)));
+        let response = facts
+            .query(&facts.tables.followers, [partition, below(FollowerItem::since, string(end))])
             .index_name(schema::BY_TIME)
             .consistent_read(true)
             .scan_index_forward(false)
             .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("#shard = :shard AND since < :end")
-            .expression_attribute_names("#shard", "shard")
-            .expression_attribute_values(":shard", schema::follower_shard(author, self.shard))
-            .expression_attribute_values(":end", end)
             .send()
             .await
             .map_err(|error| unavailable("followers_by_time", error))?;
-        for item in answer.items() {
-            let reader = Reader { table: "followers", item };
-            self.loaded.push_back(schema::relation_of(reader.text("since")?).ok_or_else(|| reader.damaged("since"))?);
+        for item in response.items() {
+            self.loaded.push_back(read_follower(item)?);
         }
-        self.exhausted = answer.last_evaluated_key().is_none();
+        self.exhausted = response.last_evaluated_key().is_none();
         self.before = self.loaded.back().copied().or(self.before);
         Ok(())
     }
+}
+
+/// An entry of a followee's list.
+pub fn read_follower(item: &Item) -> Result<Relation, StoreError> {
+    let since = FollowerItem::since;
+    schema::relation_of(&since.read::<String>(item)?).ok_or_else(|| since.damaged(item))
 }

@@ -2,27 +2,33 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    num::NonZeroU64,
     ops::RangeInclusive,
 };
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
+use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published, StoreError};
-use tidemark_domain::{AuthorHead, Delivery, DeliveryMode, DeliveryState, Modes, NewPost, Post, PostId, Seq, Timestamp, UserId};
+use tidemark_domain::{
+    AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Timestamp, UserId,
+};
 
 use super::{
-    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
-    item::{Item, Reader},
-    number, schema, sent_after_conflicts, string, unavailable,
-    windows::{self, Layout},
+    DynamoFacts, attempts, distinct,
+    item::{Attribute, Count, Item, encode, number, read, string, variant},
+    new_record,
+    schema::{self, BodyItem, HeadItem, PostItem, RecordItem},
+    valid_record,
+    windows::Layout,
+    write::{Cancelled, Write, absent, below, between, is, present, queried, still, still_number, unchanged},
 };
 
 #[async_trait]
 impl Posts for DynamoFacts {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
         let keys = distinct(authors).into_iter().map(schema::head).collect();
-        let found = self.batch_get("heads", vec![(self.tables.posts.clone(), keys)]).await?;
-        found.iter().flatten().map(|item| Ok((Reader { table: "posts", item }.user("author")?, read_head(item)?))).collect()
+        let items = self.get("heads", &self.tables.posts, keys).await?;
+        items.into_iter().map(|item| read(item, |item: HeadItem| Ok((item.author.into(), item.into())))).collect()
     }
 
     async fn publish(
@@ -34,8 +40,9 @@ impl Posts for DynamoFacts {
     ) -> Result<Published, StoreError> {
         let write_token: u64 = rand::random();
         let mut tried: Option<(Post, AuthorHead)> = None;
-        let mut failed = None;
-        for attempt in 0..ATTEMPTS {
+        let mut attempts = attempts("publish");
+        loop {
+            attempts.next().await?;
             let (head, repeated) = self.head_and_record(post, idempotency, now).await?;
             // A write with an unknown outcome may have created the author's post of that number.
             if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
@@ -43,66 +50,93 @@ impl Posts for DynamoFacts {
             {
                 return Ok(Published::Created(own, after));
             }
-            if let Some(error) = failed.take() {
-                return Err(error);
-            }
+            attempts.outcome()?;
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
             let next = head.publish(post, followers, self.limits.pull_threshold, now);
             let Some((new, head)) = next else { return Ok(Published::Full) };
-            match self.write_post(&new, write_token, &head, post.body.as_deref(), idempotency, now).await {
-                Ok(Ok(())) => return Ok(Published::Created(new, head)),
-                // Another publish of the author or with the same key has written first. Or this one has, and its
-                // response was lost.
-                Ok(Err(Cancelled::Conditions(_) | Cancelled::Conflict)) => back_off(attempt).await,
-                Err(error) => failed = Some(error),
+            // If a condition fails, another publish of the author or with the same key has written first. Or this one
+            // has, and its response was lost.
+            if attempts.done(self.write_post(&new, write_token, &head, &post.text, idempotency, now).await) {
+                return Ok(Published::Created(new, head));
             }
             tried = Some((new, head));
         }
-        Err(StoreError::Contention { operation: "publish" })
     }
 
     async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError> {
         let mut tried = false;
-        let mut failed = None;
-        for attempt in 0..ATTEMPTS {
-            let wanted = vec![(self.tables.posts.clone(), vec![schema::post(post), schema::head(post.author)])];
-            let found = self.batch_get("delete", wanted).await?.remove(0);
-            let is_head = |item: &&Item| item.get("item").and_then(|item| item.as_s().ok()).is_some_and(|item| item == "head");
-            let Some(item) = found.iter().find(|item| !is_head(item)) else { return Ok(Deleted::Unknown) };
-            let mut head = found.iter().find(is_head).map(read_head).transpose()?.unwrap_or_default();
+        let mut attempts = attempts("delete");
+        loop {
+            attempts.next().await?;
+            let keys = vec![schema::post(post), schema::head(post.author)];
+            let found = self.get("delete", &self.tables.posts, keys).await?;
+            let (heads, posts): (Vec<Item>, Vec<Item>) = found.into_iter().partition(schema::is_head);
+            let Some(item) = posts.into_iter().next() else { return Ok(Deleted::Unknown) };
+            let unfinished = PostItem::unfinished.of(&item).is_some();
+            let mut head = heads.first().cloned().map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
                 // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction
                 // is unfinished.
-                let unfinished = tried || item.contains_key("unfinished");
-                return Ok(if unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
+                return Ok(if tried || unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
-            if let Some(error) = failed.take() {
-                return Err(error);
-            }
+            attempts.outcome()?;
             head.delete(&mut known, followers);
-            match self.write_tombstone(&known, &head, found.iter().find(is_head)).await {
-                Ok(Ok(())) => return Ok(Deleted::Deleted(known, head)),
-                Ok(Err(_)) => back_off(attempt).await,
-                Err(error) => failed = Some(error),
+            if attempts.done(self.write_tombstone(&known, &head, heads.first()).await) {
+                return Ok(Deleted::Deleted(known, head));
             }
             tried = true;
         }
-        Err(StoreError::Contention { operation: "delete" })
     }
 
     async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
-        let found = self.batch_get("posts", vec![(self.tables.posts.clone(), keys)]).await?;
-        found.iter().flatten().map(|item| read_post(item).map(|post| (post.id, post))).collect()
+        let items = self.get("posts", &self.tables.posts, keys).await?;
+        items.into_iter().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }
 
-    async fn body(&self, post: PostId) -> Result<Option<String>, StoreError> {
-        let found = self.batch_get("body", vec![(self.tables.posts.clone(), vec![schema::body(post)])]).await?;
-        let item = found.into_iter().flatten().next();
-        item.map(|item| Reader { table: "posts", item: &item }.text("body").map(str::to_owned)).transpose()
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, PostText)>, StoreError> {
+        let mut left = distinct(posts);
+        let mut found = HashMap::with_capacity(left.len());
+        let mut attempts = attempts("with_texts");
+        while !left.is_empty() {
+            attempts.next().await?;
+            let keys = left.iter().flat_map(|&post| [schema::post(post), schema::body(post)]).collect();
+            let items = self.get("with_texts", &self.tables.posts, keys).await?;
+            let (posts, texts): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| post_of(item).is_ok());
+            let texts: HashMap<PostId, (u32, PostText)> = texts.into_iter().map(read_text).collect::<Result<_, _>>()?;
+            left.clear();
+            for post in posts {
+                let post = read_post(post)?;
+                let (revision, text) = texts.get(&post.id).cloned().unwrap_or((1, PostText::default()));
+                // The two items may be from before and after an edit.
+                if post.deleted || post.revision == revision {
+                    found.insert(post.id, (post, text));
+                } else {
+                    left.push(post.id);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn edit(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError> {
+        let mut attempts = attempts("edit");
+        loop {
+            attempts.next().await?;
+            let found = self.with_texts(&[id]).await?.remove(&id).filter(|(post, _)| !post.deleted);
+            let Some((post, known)) = found else { return Ok(None) };
+            if post.title == title && known == *text {
+                return Ok(Some(post));
+            }
+            attempts.outcome()?;
+            let next = Post { title: title.to_owned(), revision: post.revision + 1, edited_at: Some(now), ..post };
+            if attempts.done(self.write_edit(&next, text, now).await) {
+                return Ok(Some(next));
+            }
+        }
     }
 
     async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError> {
@@ -110,7 +144,7 @@ impl Posts for DynamoFacts {
             return Ok(Vec::new());
         }
         let items = self.newest_items("timeline", author, after + 1..=upto, limit).await?;
-        items.iter().map(read_post).collect()
+        items.into_iter().map(read_post).collect()
     }
 
     async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
@@ -124,91 +158,50 @@ impl Posts for DynamoFacts {
         let wanted: HashSet<Seq> = seqs.iter().copied().collect();
         let items = self.newest_items("posts_of", author, oldest..=newest, span).await?;
         // Posts between the wanted ones are not decoded.
-        let is_wanted = |item: &&Item| {
-            let sort_key = item.get("item").and_then(|item| item.as_s().ok());
-            sort_key.and_then(|text| schema::post_seq(text)).is_some_and(|seq| wanted.contains(&seq))
-        };
-        items.iter().filter(is_wanted).map(read_post).collect()
+        let is_wanted = |item: &Item| post_of(item).is_ok_and(|post| wanted.contains(&post.seq));
+        items.into_iter().filter(is_wanted).map(read_post).collect()
     }
 
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
-        let answer = self
-            .client
-            .query()
-            .table_name(&self.tables.posts)
-            .index_name(schema::BY_TIME)
-            .scan_index_forward(false)
-            .limit(1)
-            .key_condition_expression("author = :author AND #time < :end")
-            .expression_attribute_names("#time", "time")
-            .expression_attribute_values(":author", number(author.get()))
-            .expression_attribute_values(":end", schema::post_time_end(at))
-            .send()
-            .await
-            .map_err(|error| unavailable("seq_at", error))?;
-        let indexed = match answer.items().first() {
-            Some(item) => {
-                let reader = Reader { table: "posts", item };
-                schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?
-            }
-            None => 0,
-        };
-        self.catch_up(author, indexed, at).await
+        let end = below(PostItem::time, string(schema::post_time_end(at)));
+        let posts = self.query(&self.tables.posts, [is(PostItem::author, number(author.get())), end]);
+        let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false).limit(1);
+        let indexed = queried("seq_at", newest, 1).await?.first().map(post_of).transpose()?;
+        self.catch_up(author, indexed.map_or(0, |post| post.seq), at).await
     }
 
     async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError> {
-        let is_same = if post.deleted { "attribute_exists(tombstone)" } else { "attribute_not_exists(tombstone)" };
-        let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::post(post.id)));
-        let update = update.condition_expression(format!("attribute_exists(unfinished) AND {is_same}"));
-        let shard = post.id.author.get() % schema::UNFINISHED_SHARDS;
+        let is_same = if post.deleted { present(PostItem::tombstone) } else { absent(PostItem::tombstone) };
+        let update = Write::update(&self.tables.posts, schema::post(post.id)).when(present(PostItem::unfinished)).when(is_same);
+        let open = string(unfinished_shard(post.id.author));
         let update = match look {
-            Look::Waiting(at) => {
-                update.update_expression("SET sent_at = :at").expression_attribute_values(":at", number(at.ms()))
-            }
-            Look::Moving(pages_done) => update
-                .update_expression("SET seen_pages = :done, unfinished = :shard")
-                .expression_attribute_values(":done", number(pages_done))
-                .expression_attribute_values(":shard", schema::unfinished_shard(shard)),
+            Look::Waiting(at) => update.set(PostItem::sent_at, number(at.ms())),
+            Look::Moving(pages_done) => update.set(PostItem::seen_pages, number(pages_done)).set(PostItem::unfinished, open),
             Look::Sent(pages_done, at) => update
-                .update_expression("SET seen_pages = :done, sent_at = :at, unfinished = :shard ADD attempts :one")
-                .expression_attribute_values(":done", number(pages_done))
-                .expression_attribute_values(":at", number(at.ms()))
-                .expression_attribute_values(":shard", schema::unfinished_shard(shard))
-                .expression_attribute_values(":one", number(1)),
-            Look::GivenUp => update
-                .update_expression("SET unfinished = :given_up")
-                .expression_attribute_values(":given_up", schema::given_up_shard(shard)),
+                .set(PostItem::seen_pages, number(pages_done))
+                .set(PostItem::sent_at, number(at.ms()))
+                .set(PostItem::unfinished, open)
+                .add(PostItem::attempts, 1),
+            Look::GivenUp => update.set(PostItem::unfinished, string(schema::given_up_shard(index_shard(post.id.author)))),
         };
         // If the condition fails, the fan-out is finished or the post has changed in the meantime.
-        sent_after_conflicts("note_look", update).await.map(|_| ())
+        self.send("note_look", update).await.map(drop)
     }
 
     async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), StoreError> {
         let update = self
-            .client
-            .update_item()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::post(post)))
-            .update_expression("SET #state = :done, delivered = :delivered, finished_at = :now REMOVE unfinished")
-            .condition_expression("#state = :pending AND attribute_not_exists(tombstone)")
-            .expression_attribute_names("#state", "state")
-            .expression_attribute_values(":done", string("done"))
-            .expression_attribute_values(":pending", string("pending"))
-            .expression_attribute_values(":delivered", number(delivered))
-            .expression_attribute_values(":now", number(now.ms()));
+            .live_post_in(post, DeliveryState::Pending)
+            .set(PostItem::state, variant(DeliveryState::Done))
+            .set(PostItem::delivered, number(delivered))
+            .set(PostItem::finished_at, number(now.ms()))
+            .remove([PostItem::unfinished]);
         // If the condition fails, the delivery is finished already, or the post is deleted.
-        sent_after_conflicts("finish_delivery", update).await.map(|_| ())
+        self.send("finish_delivery", update).await.map(drop)
     }
 
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError> {
-        let update = self
-            .client
-            .update_item()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::post(post)))
-            .update_expression("REMOVE unfinished")
-            .condition_expression("attribute_exists(tombstone)");
-        sent_after_conflicts("finish_retraction", update).await.map(|_| ())
+        let update = Write::update(&self.tables.posts, schema::post(post)).remove([PostItem::unfinished]);
+        self.send("finish_retraction", update.when(present(PostItem::tombstone))).await.map(drop)
     }
 }
 
@@ -221,28 +214,16 @@ impl DynamoFacts {
         seqs: RangeInclusive<Seq>,
         limit: usize,
     ) -> Result<Vec<Item>, StoreError> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&self.tables.posts)
-            .consistent_read(true)
-            .scan_index_forward(false)
-            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("author = :author AND #item BETWEEN :first AND :last")
-            .expression_attribute_names("#item", "item")
-            .expression_attribute_values(":author", number(author.get()))
-            .expression_attribute_values(":first", schema::post_sort_key(*seqs.start()))
-            .expression_attribute_values(":last", schema::post_sort_key(*seqs.end()))
-            .into_paginator()
-            .items()
-            .send();
-        let mut items = Vec::new();
-        while items.len() < limit
-            && let Some(item) = pages.next().await
-        {
-            items.push(item.map_err(|error| unavailable(operation, error))?);
-        }
-        Ok(items)
+        let [first, last] = [seqs.start(), seqs.end()].map(|seq| string(schema::post_sort_key(*seq)));
+        let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
+        let query = self.query(&self.tables.posts, posts).consistent_read(true).scan_index_forward(false);
+        queried(operation, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
+    }
+
+    /// An update of a live post whose fan-out is in this state.
+    pub fn live_post_in(&self, post: PostId, state: DeliveryState) -> Write {
+        let update = Write::update(&self.tables.posts, schema::post(post));
+        update.when(is(PostItem::state, variant(state))).when(absent(PostItem::tombstone))
     }
 
     /// The author's head, and the outcome that an earlier publish with the same key implies.
@@ -252,21 +233,19 @@ impl DynamoFacts {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<(AuthorHead, Option<Published>), StoreError> {
-        let records = idempotency.iter().map(|record| schema::publish_record(post.author, &record.key)).collect();
-        let wanted =
-            vec![(self.tables.posts.clone(), vec![schema::head(post.author)]), (self.tables.idempotency.clone(), records)];
-        let found = self.batch_get("publish", wanted).await?;
-        let head = found[0].first().map(read_head).transpose()?.unwrap_or_default();
-        let (Some(item), Some(asked)) = (found[1].first(), idempotency) else { return Ok((head, None)) };
-        let record = Reader { table: "idempotency", item };
-        if record.number("expires_at")? <= now.seconds() {
-            return Ok((head, None));
-        }
-        if record.text("fingerprint")? != asked.fingerprint {
+        let key = |record: &IdempotencyKey| schema::record(&schema::publish_record(post.author, &record.key));
+        let records = idempotency.map(key).into_iter().collect();
+        let head = (self.tables.posts.as_str(), vec![schema::head(post.author)]);
+        let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
+        let head = head.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
+        let (Some(record), Some(request)) = (valid_record(records, now)?, idempotency) else { return Ok((head, None)) };
+        if record.fingerprint != request.fingerprint {
             return Ok((head, Some(Published::KeyReused)));
         }
-        let id: PostId = record.text("post")?.parse().map_err(|_| record.damaged("post"))?;
-        let mut earlier = self.posts(&[id]).await?.remove(&id).ok_or_else(|| record.damaged("post"))?;
+        let id: Option<PostId> = record.post.and_then(|id| id.parse().ok());
+        let mut posts = self.posts(id.as_slice()).await?;
+        let earlier = id.and_then(|id| posts.remove(&id));
+        let mut earlier = earlier.ok_or_else(|| RecordItem::post.damaged_at(record.key))?;
         // The body is the same, so the repeated response has its title even if the post is a tombstone now.
         earlier.title.clone_from(&post.title);
         Ok((head, Some(Published::Repeated(earlier))))
@@ -275,14 +254,13 @@ impl DynamoFacts {
     /// The token of the publish that wrote a post; `None` if something else wrote it. The head counts the post, so a
     /// missing item appears in a moment.
     async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
-        for attempt in 0..ATTEMPTS {
-            let found = self.batch_get("publish", vec![(self.tables.posts.clone(), vec![schema::post(post)])]).await?;
-            match found.iter().flatten().next() {
-                Some(item) => return Reader { table: "posts", item }.optional_number("write_token"),
-                None => back_off(attempt).await,
+        let mut attempts = attempts("publish");
+        loop {
+            attempts.next().await?;
+            if let Some(item) = self.get_one("publish", &self.tables.posts, schema::post(post)).await? {
+                return PostItem::write_token.optional(&item);
             }
         }
-        Err(StoreError::Contention { operation: "publish" })
     }
 
     async fn write_post(
@@ -290,54 +268,43 @@ impl DynamoFacts {
         post: &Post,
         write_token: u64,
         after: &AuthorHead,
-        body: Option<&str>,
+        text: &PostText,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<Result<(), Cancelled>, StoreError> {
-        const OPERATION: &str = "publish";
         let PostId { author, seq } = post.id;
+        let posts = &self.tables.posts;
+        let head = with_modes(Write::update(posts, schema::head(author)), after);
         let mut item = post_item(post, post.created_at);
-        item.insert("write_token".to_owned(), number(write_token));
-        let head = Update::builder()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::head(author)))
-            .update_expression("SET latest_seq = :seq, latest_at = :at, mode_changes = :changes, pulled = :pulled ADD posts :one")
-            .condition_expression(if seq == 1 { "attribute_not_exists(latest_seq)" } else { "latest_seq = :previous" })
-            .expression_attribute_values(":seq", number(seq))
-            .expression_attribute_values(":at", number(post.created_at.ms()))
-            .expression_attribute_values(":changes", number(after.modes.changes.into()))
-            .expression_attribute_values(":pulled", number(after.modes.pulled))
-            .expression_attribute_values(":one", number(1));
-        let head = if seq == 1 { head } else { head.expression_attribute_values(":previous", number(seq - 1)) };
-        let put = |table: &str, item: Item| Put::builder().table_name(table).set_item(Some(item));
-        let mut puts = vec![
-            put(&self.tables.posts, item)
-                .condition_expression("attribute_not_exists(#item)")
-                .expression_attribute_names("#item", "item"),
+        item.write_token = Some(write_token);
+        let mut writes = vec![
+            head.add(HeadItem::posts, 1).when(still_number(HeadItem::latest_seq, seq - 1)),
+            Write::put(posts, encode(&item)).when(absent(PostItem::item)),
         ];
-        if let Some(body) = body {
-            let mut item = schema::body(post.id);
-            item.insert("body".to_owned(), string(body));
-            puts.push(put(&self.tables.posts, item));
+        if *text != PostText::default() {
+            writes.push(Write::put(posts, encode(&text_item(post.id, text, None))));
         }
-        let mut records = Vec::new();
         if let Some(record) = idempotency {
-            let mut item = schema::publish_record(author, &record.key);
-            item.extend([
-                ("fingerprint".to_owned(), string(&record.fingerprint)),
-                ("post".to_owned(), string(post.id.to_string())),
-            ]);
-            records.push(self.record_put(OPERATION, item, now)?);
+            let record = new_record(schema::publish_record(author, &record.key), record, now);
+            writes.push(self.put_record(&RecordItem { post: Some(post.id.to_string()), ..record }, now));
         }
-        let mut transaction = self
-            .client
-            .transact_write_items()
-            .transact_items(TransactWriteItem::builder().update(build(OPERATION, head.build())?).build());
-        let puts = puts.into_iter().map(|put| build(OPERATION, put.build())).chain(records.into_iter().map(Ok));
-        for put in puts {
-            transaction = transaction.transact_items(TransactWriteItem::builder().put(put?).build());
-        }
-        Self::transact(OPERATION, transaction).await
+        self.transact("publish", writes).await
+    }
+
+    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its revision
+    /// shows a reader of both items whether they belong together.
+    async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>, StoreError> {
+        let posts = &self.tables.posts;
+        let before = (next.revision > 2).then(|| number(next.revision - 1));
+        let post = Write::update(posts, schema::post(next.id))
+            .set(PostItem::title, string(&next.title))
+            .set(PostItem::revision, number(next.revision))
+            .set(PostItem::edited_at, number(now.ms()))
+            .when(present(PostItem::item))
+            .when(absent(PostItem::tombstone))
+            .when(still(PostItem::revision, before));
+        let text = Write::put(posts, encode(&text_item(next.id, text, Some(next.revision))));
+        self.transact("edit", vec![post, text]).await
     }
 
     /// Writes a tombstone and the head `after` the deletion. `stored` is the head's item before it.
@@ -347,47 +314,29 @@ impl DynamoFacts {
         after: &AuthorHead,
         stored: Option<&Item>,
     ) -> Result<Result<(), Cancelled>, StoreError> {
-        const OPERATION: &str = "delete";
-        let mut sets = vec![("deleted", &after.deleted)];
+        let (posts, head) = (&self.tables.posts, schema::head(post.id.author));
+        let mut sets = vec![(HeadItem::deleted, &after.deleted)];
         if post.archived {
-            sets.push(("archived_seqs", &after.archive));
+            sets.push((HeadItem::archived_seqs, &after.archive));
         }
-        let layout = Layout::new(&schema::head(post.id.author), stored, &sets, true)?;
-        let tombstone = Update::builder()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::post(post.id)))
-            .update_expression(
-                "SET tombstone = :true, #state = :state, retract_pages = :pages, unfinished = :shard \
-                 REMOVE title, attempts, seen_pages, sent_at",
-            )
-            .condition_expression("attribute_exists(#item) AND attribute_not_exists(tombstone)")
-            .expression_attribute_names("#state", "state")
-            .expression_attribute_names("#item", "item")
-            .expression_attribute_values(":true", AttributeValue::Bool(true))
-            .expression_attribute_values(":state", string(state_name(post.delivery.state)))
-            .expression_attribute_values(":pages", number(post.delivery.retraction_pages.into()))
-            .expression_attribute_values(":shard", unfinished_shard(post.id.author));
-        let body = Delete::builder().table_name(&self.tables.posts).set_key(Some(schema::body(post.id)));
-        let update = Update::builder()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::head(post.id.author)))
-            .expression_attribute_values(":deletions", number(after.deleted.len()))
-            .expression_attribute_values(":less", AttributeValue::N("-1".to_owned()))
-            .expression_attribute_values(":archived", AttributeValue::N(if post.archived { "-1" } else { "0" }.to_owned()));
+        let layout = Layout::new(&head, stored, &sets, true)?;
+        let tombstone = Write::update(posts, schema::post(post.id))
+            .set(PostItem::tombstone, AttributeValue::Bool(true))
+            .set(PostItem::state, variant(post.delivery.state))
+            .set(PostItem::retract_pages, number(post.delivery.retraction_pages))
+            .set(PostItem::unfinished, string(unfinished_shard(post.id.author)))
+            .remove([PostItem::title, PostItem::attempts, PostItem::seen_pages, PostItem::sent_at])
+            .when(present(PostItem::item))
+            .when(absent(PostItem::tombstone));
         // The deletion of an archived post leaves the number of deletions unchanged, so both counts are conditions.
-        let mut conditions = Vec::new();
-        let update = windows::unchanged(update, stored, "deletions", &mut conditions);
-        let update = windows::unchanged(update, stored, "archived", &mut conditions);
-        let update = update.condition_expression(conditions.join(" AND "));
-        let update = layout.sets_in(update, &sets, "deletions = :deletions", "ADD posts :less, archived :archived");
-        let transaction = self
-            .client
-            .transact_write_items()
-            .transact_items(TransactWriteItem::builder().update(build(OPERATION, tombstone.build())?).build())
-            .transact_items(TransactWriteItem::builder().delete(build(OPERATION, body.build())?).build())
-            .transact_items(TransactWriteItem::builder().update(build(OPERATION, update.build())?).build());
-        let windows = layout.puts(OPERATION, &self.tables.posts)?;
-        Self::transact(OPERATION, windows.into_iter().fold(transaction, |all, window| all.transact_items(window))).await
+        let head = Write::update(posts, head)
+            .set(HeadItem::deletions, number(after.deleted.len()))
+            .add(HeadItem::posts, -1)
+            .add(HeadItem::archived, -i64::from(post.archived))
+            .when(unchanged(HeadItem::deletions, stored))
+            .when(unchanged(HeadItem::archived, stored));
+        let post = vec![tombstone, Write::delete(posts, schema::body(post.id))];
+        self.transact("delete", [post, layout.writes(head)].concat()).await
     }
 
     /// The index by time lags. Continues from its result to the last post at or before `at`, with reads of the table
@@ -412,104 +361,160 @@ const DENSE: usize = 4;
 /// The number of posts in one step of [`DynamoFacts::catch_up`].
 const CATCH_UP: u64 = 4;
 
-pub fn unfinished_shard(author: UserId) -> AttributeValue {
-    schema::unfinished_shard(author.get() % schema::UNFINISHED_SHARDS)
+/// An author's partition of the index of unfinished fan-outs.
+fn index_shard(author: UserId) -> u64 {
+    author.get() % schema::UNFINISHED_SHARDS
+}
+
+pub fn unfinished_shard(author: UserId) -> String {
+    schema::unfinished_shard(index_shard(author))
+}
+
+/// Sets the latest post and the modes of a head.
+pub fn with_modes(head: Write, after: &AuthorHead) -> Write {
+    head.set(HeadItem::latest_seq, number(after.latest_seq))
+        .set(HeadItem::latest_at, number(after.latest_at.ms()))
+        .set(HeadItem::mode_changes, number(after.modes.changes))
+        .set(HeadItem::pulled, number(after.modes.pulled))
 }
 
 /// The item of a new post. `order` decides its place among its author's posts. It is the post's own time unless the
 /// post is archived.
-pub fn post_item(post: &Post, order: Timestamp) -> Item {
-    let mut item = schema::post(post.id);
-    item.extend([
-        ("title".to_owned(), string(&post.title)),
-        ("at".to_owned(), number(post.created_at.ms())),
-        ("time".to_owned(), schema::post_time(order, post.id.seq)),
-        ("mode".to_owned(), string(mode_name(post.delivery.mode))),
-        ("state".to_owned(), string(state_name(post.delivery.state))),
-        ("followers".to_owned(), number(post.delivery.followers)),
-        ("pages".to_owned(), number(post.delivery.pages.into())),
-    ]);
-    if post.delivery.state == DeliveryState::Pending {
-        item.insert("unfinished".to_owned(), unfinished_shard(post.id.author));
-    }
-    if let Some(at) = post.delivery.finished_at {
-        item.insert("finished_at".to_owned(), number(at.ms()));
-    }
-    if post.archived {
-        item.insert("archived".to_owned(), AttributeValue::Bool(true));
-    }
-    item
-}
-
-fn mode_name(mode: DeliveryMode) -> &'static str {
-    match mode {
-        DeliveryMode::Push => "push",
-        DeliveryMode::Pull => "pull",
+pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
+    let &Delivery { mode, state, followers, pages, finished_at, .. } = &post.delivery;
+    PostItem {
+        author: post.id.author.into(),
+        item: schema::post_sort_key(post.id.seq),
+        at: post.created_at.ms(),
+        mode,
+        state,
+        followers,
+        title: Some(post.title.clone()),
+        time: Some(schema::post_time(order, post.id.seq)),
+        tombstone: None,
+        pages: Some(pages.into()),
+        retract_pages: None,
+        delivered: None,
+        attempts: None,
+        seen_pages: None,
+        sent_at: None,
+        finished_at: finished_at.map(Timestamp::ms),
+        unfinished: (state == DeliveryState::Pending).then(|| unfinished_shard(post.id.author)),
+        archived: post.archived.then_some(true),
+        write_token: None,
+        revision: None,
+        edited_at: None,
+        weight: (post.weight != 0).then_some(post.weight),
     }
 }
 
-fn state_name(state: DeliveryState) -> &'static str {
-    match state {
-        DeliveryState::Pending | DeliveryState::Running => "pending",
-        DeliveryState::Done => "done",
-        DeliveryState::Cancelled => "cancelled",
-    }
+fn text_item(post: PostId, text: &PostText, revision: Option<u32>) -> BodyItem {
+    let PostText { body, data } = text.clone();
+    BodyItem { author: post.author.into(), item: schema::body_sort_key(post.seq), body, data, revision }
 }
 
-pub fn read_head(item: &Item) -> Result<AuthorHead, StoreError> {
-    let reader = Reader { table: "posts", item };
-    let (deleted, archived) = (reader.seqs("deleted")?, reader.count("archived"));
-    // A head from before `archived_seqs` existed: any of its deleted posts may be archived.
-    let unknown = archived > 0 && !item.contains_key("archived_seqs");
-    Ok(AuthorHead {
-        latest_seq: reader.number("latest_seq")?,
-        latest_at: reader.time("latest_at")?,
-        posts: reader.count("posts"),
-        archive: if unknown { deleted.clone() } else { reader.seqs("archived_seqs")? },
-        deleted,
-        archived,
-        importing: reader.flag("importing"),
-        modes: Modes {
-            changes: u32::try_from(reader.optional_number("mode_changes")?.unwrap_or(0))
-                .map_err(|_| reader.damaged("mode_changes"))?,
-            pulled: reader.optional_number("pulled")?.unwrap_or(0),
-        },
+fn read_text(item: Item) -> Result<(PostId, (u32, PostText)), StoreError> {
+    read(item, |BodyItem { author, item, body, data, revision }| {
+        let seq = schema::body_seq(&item).ok_or(BodyItem::item)?;
+        Ok((PostId::new(author.into(), seq), (revision.unwrap_or(1), PostText { body, data })))
     })
 }
 
-pub fn read_post(item: &Item) -> Result<Post, StoreError> {
-    let reader = Reader { table: "posts", item };
-    let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
-    let deleted = reader.flag("tombstone");
-    let pages = |name| Ok(u16::try_from(reader.optional_number(name)?.unwrap_or(0)).unwrap_or(u16::MAX));
-    let created_at = reader.time("at")?;
-    Ok(Post {
-        id: PostId::new(reader.user("author")?, seq),
-        title: if deleted { String::new() } else { reader.text("title")?.to_owned() },
-        created_at,
-        deleted,
-        archived: reader.flag("archived"),
-        delivery: Delivery {
-            mode: match reader.text("mode")? {
-                "push" => DeliveryMode::Push,
-                "pull" => DeliveryMode::Pull,
-                _ => return Err(reader.damaged("mode")),
+impl From<HeadItem> for AuthorHead {
+    fn from(head: HeadItem) -> Self {
+        let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{} {}", head.author, head.item));
+        let (posts, archived) = (count(head.posts, HeadItem::posts), count(head.archived, HeadItem::archived));
+        let deleted = head.deleted.unwrap_or_default().0;
+        // A head from before `archived_seqs` existed: any of its deleted posts may be archived.
+        let unknown = || if archived > 0 { deleted.clone() } else { SeqSet::default() };
+        Self {
+            latest_seq: head.latest_seq,
+            latest_at: Timestamp::from_ms(head.latest_at),
+            posts,
+            archive: head.archived_seqs.map_or_else(unknown, |archive| archive.0),
+            deleted,
+            archived,
+            importing: head.importing.unwrap_or(false),
+            modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
+        }
+    }
+}
+
+pub fn read_head(item: Item) -> Result<AuthorHead, StoreError> {
+    read(item, |head: HeadItem| Ok(head.into()))
+}
+
+impl TryFrom<PostItem> for Post {
+    type Error = Attribute;
+
+    fn try_from(post: PostItem) -> Result<Self, Attribute> {
+        let deleted = post.tombstone.unwrap_or(false);
+        let pages = |pages: Option<u64>| u16::try_from(pages.unwrap_or(0)).unwrap_or(u16::MAX);
+        let created_at = Timestamp::from_ms(post.at);
+        Ok(Self {
+            id: PostId::new(post.author.into(), schema::post_seq(&post.item).ok_or(PostItem::item)?),
+            title: if deleted { String::new() } else { post.title.ok_or(PostItem::title)? },
+            created_at,
+            revision: post.revision.unwrap_or(1),
+            edited_at: post.edited_at.map(Timestamp::from_ms),
+            weight: post.weight.unwrap_or(0),
+            deleted,
+            archived: post.archived.unwrap_or(false),
+            delivery: Delivery {
+                mode: post.mode,
+                state: post.state,
+                followers: post.followers,
+                delivered: post.delivered.unwrap_or(0),
+                pages: pages(post.pages),
+                retraction_pages: pages(post.retract_pages),
+                attempts: post.attempts.unwrap_or(0),
+                seen_pages: post.seen_pages.unwrap_or(0),
+                sent_at: post.sent_at.map(Timestamp::from_ms),
+                started_at: created_at,
+                finished_at: post.finished_at.map(Timestamp::from_ms),
             },
-            state: match reader.text("state")? {
-                "pending" => DeliveryState::Pending,
-                "done" => DeliveryState::Done,
-                "cancelled" => DeliveryState::Cancelled,
-                _ => return Err(reader.damaged("state")),
-            },
-            followers: reader.number("followers")?,
-            delivered: reader.optional_number("delivered")?.unwrap_or(0),
-            pages: pages("pages")?,
-            retraction_pages: pages("retract_pages")?,
-            attempts: u32::try_from(reader.optional_number("attempts")?.unwrap_or(0)).map_err(|_| reader.damaged("attempts"))?,
-            seen_pages: reader.optional_number("seen_pages")?.unwrap_or(0),
-            sent_at: reader.optional_number("sent_at")?.map(Timestamp::from_ms),
-            started_at: created_at,
-            finished_at: reader.optional_number("finished_at")?.map(Timestamp::from_ms),
-        },
-    })
+        })
+    }
+}
+
+pub fn read_post(item: Item) -> Result<Post, StoreError> {
+    read(item, |post: PostItem| post.try_into())
+}
+
+/// The post in the key of an item.
+pub fn post_of(item: &Item) -> Result<PostId, StoreError> {
+    let seq = schema::post_seq(&PostItem::item.read::<String>(item)?).ok_or_else(|| PostItem::item.damaged(item))?;
+    Ok(PostId::new(PostItem::author.read::<NonZeroU64>(item)?.into(), seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemark_domain::DeliveryMode;
+
+    use super::*;
+
+    #[test]
+    fn a_post_has_the_stored_names_of_its_mode_and_state_and_decodes_to_itself() {
+        let (author, at) = (UserId::new(6).unwrap(), Timestamp::from_ms(5_000));
+        let delivery = Delivery::planned(DeliveryMode::Push, 3, at);
+        let id = PostId::new(author, 9);
+        let title = "one".to_owned();
+        let (revision, edited_at, weight) = (1, None, 0);
+        let post = Post { id, title, created_at: at, revision, edited_at, weight, deleted: false, archived: false, delivery };
+        let item = encode(&post_item(&post, at));
+        let mut names: Vec<&str> = item.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names.join(" "), "at author followers item mode pages state time title unfinished");
+        let text = |attribute: Attribute| attribute.of(&item).unwrap().as_s().unwrap().as_str();
+        assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), ["push", "pending", "2"]);
+        assert_eq!([PostItem::item, PostItem::time].map(text), ["post#0000000000000009", "000000000005000#0000000000000009"]);
+        assert_eq!(read_post(item).unwrap(), post);
+        let delivery = Delivery { state: DeliveryState::Done, finished_at: Some(at), mode: DeliveryMode::Pull, ..post.delivery };
+        let archived = Post { archived: true, delivery, ..post };
+        let item = encode(&post_item(&archived, at));
+        let text = |attribute: Attribute| attribute.of(&item).and_then(|value| value.as_s().ok()).map(String::as_str);
+        assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), [Some("pull"), Some("done"), None]);
+        assert_eq!(variant(DeliveryState::Cancelled), string("cancelled"));
+        assert_eq!(read_post(item).unwrap(), archived);
+    }
 }

@@ -3,67 +3,104 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem, Update};
-use tidemark_app::ports::{Reacted, Reactions, StoreError};
-use tidemark_domain::{PostId, Reaction, ReactionCounts, ReactionState, UserId, ids::SHARDS};
+use tidemark_app::ports::{CountsVersion, Reacted, Reactions, StoreError};
+use tidemark_domain::{FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    ATTEMPTS, Cancelled, DynamoFacts, back_off, build, distinct,
-    item::{Item, Reader},
-    number,
+    DynamoFacts, attempts, distinct,
+    item::{Attribute, Bits, Count, Item, encode, read, string},
     posts::read_post,
-    schema,
-    windows::bits_of,
+    schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
+    write::{Cancelled, Write, below, is, queried, still_number},
 };
 
 #[async_trait]
 impl Reactions for DynamoFacts {
     async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
-        let found = self.batch_get("reactions", vec![(self.tables.reactions.clone(), keys)]).await?;
-        found.iter().flatten().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
+        let items = self.get("reactions", &self.tables.reactions, keys).await?;
+        items.into_iter().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
     /// The transaction does not check the post. A check would make every like of a popular post lock one item, and
     /// would delay the post's deletion. No other data depends on the check: a reaction that overlaps the deletion
     /// counts as one from before it.
-    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
-        for attempt in 0..ATTEMPTS {
-            let wanted = vec![
-                (self.tables.reactions.clone(), vec![schema::reaction(user, post.author)]),
-                (self.tables.posts.clone(), vec![schema::post(post)]),
-            ];
-            let found = self.batch_get("react", wanted).await?;
-            let live = found[1].first().map(read_post).transpose()?.is_some_and(|post| !post.deleted);
+    async fn react(
+        &self,
+        user: UserId,
+        post: PostId,
+        reaction: Reaction,
+        given: bool,
+        now: Timestamp,
+    ) -> Result<Reacted, StoreError> {
+        let mut attempts = attempts("react");
+        loop {
+            attempts.next().await?;
+            let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
+            let posts = (self.tables.posts.as_str(), vec![schema::post(post)]);
+            let [mut reactions, mut posts] = self.batch_get("react", [reactions, posts]).await?;
+            let live = posts.pop().map(read_post).transpose()?.is_some_and(|post| !post.deleted);
             if !live {
                 return Ok(Reacted::Unknown);
             }
-            let known = found[0].first().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
+            let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
             let Some(next) = known.changed(post.seq, reaction, given) else { return Ok(Reacted::Stands(known)) };
-            match self.write_reaction(user, post, &next, reaction, given).await? {
-                Ok(()) => return Ok(Reacted::Stands(next)),
-                // Another device of the user, or another user of the same shard, has written first.
-                Err(_) => back_off(attempt).await,
+            // Otherwise another device of the user, or another user of the same shard, has written first.
+            let at = given.then_some(now);
+            if self.write_reaction(user, post, &next, reaction, at).await?.is_ok() {
+                return Ok(Reacted::Stands(next));
             }
         }
-        Err(StoreError::Contention { operation: "react" })
     }
 
-    async fn counts(&self, post: PostId) -> Result<ReactionCounts, StoreError> {
+    async fn reacted(
+        &self,
+        user: UserId,
+        reaction: Reaction,
+        before: Option<FeedKey>,
+        limit: usize,
+    ) -> Result<Vec<FeedKey>, StoreError> {
+        let by = is(ReactedItem::user, string(schema::reacted_by(user, reaction)));
+        let reacted = &self.tables.reacted;
+        let query = match before {
+            Some(key) => self.query(reacted, [by, below(ReactedItem::at, string(schema::reacted_at(key.at, key.post)))]),
+            None => self.query(reacted, [by]),
+        };
+        let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
+        let newest = newest.limit(i32::try_from(limit).unwrap_or(i32::MAX));
+        let items = queried("reacted", newest, limit).await?;
+        let key = |item: &Item| {
+            schema::reaction_of(&ReactedItem::at.read::<String>(item)?).ok_or_else(|| ReactedItem::at.damaged(item))
+        };
+        items.iter().take(limit).map(key).collect()
+    }
+
+    async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::post_reactions(post, shard)).collect();
-        self.sum("reaction_counts", keys).await
+        let (counts, version) = self.sum("reaction_counts", keys).await?;
+        Ok(CountsVersion { version, counts })
     }
 
     async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::author_reactions(author, shard)).collect();
-        self.sum("reactions_received", keys).await
+        Ok(self.sum("reactions_received", keys).await?.0)
     }
 }
 
 impl DynamoFacts {
-    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<ReactionCounts, StoreError> {
-        let found = self.batch_get(operation, vec![(self.tables.reactions.clone(), keys)]).await?;
-        Ok(found.iter().flatten().map(read_counts).sum())
+    /// The sums of counts, and of their change numbers.
+    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<(ReactionCounts, u64), StoreError> {
+        let items = self.get(operation, &self.tables.reactions, keys).await?;
+        let counts = items.into_iter().map(|item| {
+            read(item, |ReactionCountsItem { shard, item, likes, favorites, changes }| {
+                let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{shard} {item}"));
+                let likes = count(likes, ReactionCountsItem::likes);
+                let favorites = count(favorites, ReactionCountsItem::favorites);
+                Ok((ReactionCounts { likes, favorites }, count(changes, ReactionCountsItem::changes)))
+            })
+        });
+        let counts: Vec<(ReactionCounts, u64)> = counts.collect::<Result<_, StoreError>>()?;
+        Ok((counts.iter().map(|(counts, _)| *counts).sum(), counts.iter().map(|(_, changes)| changes).sum()))
     }
 
     async fn write_reaction(
@@ -72,59 +109,56 @@ impl DynamoFacts {
         post: PostId,
         state: &ReactionState,
         reaction: Reaction,
-        given: bool,
+        given_at: Option<Timestamp>,
     ) -> Result<Result<(), Cancelled>, StoreError> {
-        const OPERATION: &str = "react";
-        let mut item = schema::reaction(user, post.author);
-        item.extend([
-            ("version".to_owned(), number(state.version.into())),
-            ("liked".to_owned(), bits_of(&state.liked)),
-            ("favorited".to_owned(), bits_of(&state.favorited)),
-        ]);
-        let put = Put::builder().table_name(&self.tables.reactions).set_item(Some(item));
-        let put = match state.version.saturating_sub(1) {
-            0 => put.condition_expression("attribute_not_exists(version)"),
-            known => put.condition_expression("version = :known").expression_attribute_values(":known", number(known.into())),
+        let reactions = &self.tables.reactions;
+        let item = ReactionItem {
+            shard: schema::reactions_shard(post.author, user.shard()),
+            item: schema::reaction_sort_key(user),
+            version: state.version,
+            liked: Some(Bits(state.liked.clone())),
+            favorited: Some(Bits(state.favorited.clone())),
         };
-        let mut transaction = self
-            .client
-            .transact_write_items()
-            .transact_items(TransactWriteItem::builder().put(build(OPERATION, put.build())?).build());
-        for key in [schema::post_reactions(post, user.shard()), schema::author_reactions(post.author, user.shard())] {
-            let count = Update::builder()
-                .table_name(&self.tables.reactions)
-                .set_key(Some(key))
-                .update_expression("ADD #count :change, #changes :one")
-                .expression_attribute_names("#count", count_name(reaction))
-                .expression_attribute_names("#changes", "changes")
-                .expression_attribute_values(":one", number(1))
-                .expression_attribute_values(":change", AttributeValue::N(if given { "1" } else { "-1" }.to_owned()));
-            transaction =
-                transaction.transact_items(TransactWriteItem::builder().update(build(OPERATION, count.build())?).build());
-        }
-        Self::transact(OPERATION, transaction).await
+        let known = still_number(ReactionItem::version, state.version.saturating_sub(1));
+        let count = |key| {
+            let change = if given_at.is_some() { 1 } else { -1 };
+            Write::update(reactions, key).add(counted(reaction), change).add(ReactionCountsItem::changes, 1)
+        };
+        let by_time = match given_at {
+            Some(at) => Write::put(
+                &self.tables.reacted,
+                encode(&ReactedItem {
+                    user: schema::reacted_by(user, reaction),
+                    post: schema::reacted_post(post),
+                    at: schema::reacted_at(at, post),
+                }),
+            ),
+            None => Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post)),
+        };
+        let writes = vec![
+            Write::put(reactions, encode(&item)).when(known),
+            count(schema::post_reactions(post, user.shard())),
+            count(schema::author_reactions(post.author, user.shard())),
+            by_time,
+        ];
+        self.transact("react", writes).await
     }
 }
 
-pub fn count_name(reaction: Reaction) -> &'static str {
+/// The count of a reaction.
+pub fn counted(reaction: Reaction) -> Attribute {
     match reaction {
-        Reaction::Like => "likes",
-        Reaction::Favorite => "favorites",
+        Reaction::Like => ReactionCountsItem::likes,
+        Reaction::Favorite => ReactionCountsItem::favorites,
     }
-}
-
-fn read_counts(item: &Item) -> ReactionCounts {
-    let reader = Reader { table: "reactions", item };
-    let count = |reaction| reader.count(count_name(reaction));
-    ReactionCounts { likes: count(Reaction::Like), favorites: count(Reaction::Favorite) }
 }
 
 /// User, author and the user's reactions to the author's posts.
-pub fn read_reactions(item: &Item) -> Result<(UserId, UserId, ReactionState), StoreError> {
-    let reader = Reader { table: "reactions", item };
-    let author = schema::shard_author(reader.text("shard")?).ok_or_else(|| reader.damaged("shard"))?;
-    let user = schema::reacting_user(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
-    let state =
-        ReactionState { version: reader.small("version")?, liked: reader.seqs("liked")?, favorited: reader.seqs("favorited")? };
-    Ok((user, author, state))
+pub fn read_reactions(item: Item) -> Result<(UserId, UserId, ReactionState), StoreError> {
+    read(item, |ReactionItem { shard, item, version, liked, favorited }| {
+        let author = schema::shard_author(&shard).ok_or(ReactionItem::shard)?;
+        let user = schema::reacting_user(&item).ok_or(ReactionItem::item)?;
+        let [liked, favorited] = [liked, favorited].map(|set| set.unwrap_or_default().0);
+        Ok((user, author, ReactionState { version, liked, favorited }))
+    })
 }

@@ -39,7 +39,7 @@ use tidemark_app::ports::{FanOutKind, List, NoticeRecord};
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 
 /// A view. Its keys are kept and deleted together.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
     /// State and feed of a reader.
     Reader(UserId),

@@ -20,7 +20,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a follower who does not follow", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.stranger(), scene.author());
-            let since = schema::follower_since(user, scene.app.stores.clock.now());
+            let since = s(schema::follower_since(user, scene.app.stores.clock.now()));
             scene.put("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
             vec![json!({ "kind": "follower-ghost", "user": user, "author": author })]
         })
@@ -28,7 +28,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a follower listed with another time", |scene| {
         Box::pin(async move {
             let (user, author) = (scene.follower(), scene.author());
-            let since = schema::follower_since(user, scene.app.stores.clock.now().plus_ms(1_000));
+            let since = s(schema::follower_since(user, scene.app.stores.clock.now().plus_ms(1_000)));
             scene.update("FollowersTable", schema::follower(author, user), &[("since", since)], &[]).await;
             vec![json!({ "kind": "follower-since", "user": user, "author": author })]
         })

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
 use tidemark_reconcile::{
     Plan, Reconcile, StoredFacts,
-    diff::{FactDifference, Off, Recount},
+    diff::{Correction, Counter, Recount},
 };
 use tidemark_tests::{World, world};
 
@@ -182,35 +182,37 @@ async fn a_repair_does_nothing_if_the_data_has_changed() {
         let record = facts.record("nothing").await.unwrap();
         assert_eq!(record, None);
         // The count has its old value again after other changes.
-        let count = |seen: u64| Recount { seen: Some(seen), right: 4, changes: Some(0) };
-        let like = tidemark::domain::Reaction::Like;
+        let (seen, right, changes) = (Some(2), 4, Some(0));
+        let followings = Recount { of: Counter::Followings { user: reader }, seen, right, changes };
+        let of = |of: Counter| Recount { of, seen: Some(1), ..followings };
+        let (post, reaction) = (scene.post(2), tidemark::domain::Reaction::Like);
+        let (since, rev) = (edge.since, edge.rev);
         let platform = scene.platform();
         let notice = NoticeId { platform, seq: 1 };
         scene.app.notices.publish(author, &[platform], &content("one", None), None).await.unwrap();
         scene.app.notices.mark(reader, notice, true).await.unwrap().unwrap();
         let before = super::everything(world).await;
         for stale in [
-            FactDifference::FollowingsCount { user: reader, count: count(2) },
-            FactDifference::FollowingsCount { user: reader, count: Recount { changes: None, ..count(2) } },
-            FactDifference::FollowingsCount { user: reader, count: Recount { seen: None, ..count(2) } },
-            FactDifference::FollowersCount { author, shard, count: count(1) },
-            FactDifference::HeadPosts { author, seen: Some(5), right: 4, latest: 4, deletions: None },
-            FactDifference::HeadPosts { author, seen: Some(5), right: 4, latest: 5, deletions: Some(1) },
-            FactDifference::PostReactions { post: scene.post(2), shard, reaction: like, count: count(1) },
-            FactDifference::AuthorReactions { author, shard, reaction: like, count: count(1) },
-            FactDifference::FollowerMissing { user: reader, author, since: edge.since, rev: edge.rev + 1 },
-            FactDifference::FollowerSince { user: reader, author, since: edge.since, rev: edge.rev + 1 },
-            FactDifference::FollowerGhost { user: reader, author, since: edge.since },
-            FactDifference::HeadDeletion { post: scene.post(2), deleted: true },
-            FactDifference::UnfinishedMissing { post: scene.post(2) },
-            FactDifference::TombstoneExpired { user: reader, author, rev: edge.rev },
-            FactDifference::NoticeMissing { notice },
-            FactDifference::NoticeMissing { notice: NoticeId { seq: 9, ..notice } },
-            FactDifference::NoticeLeft { notice },
-            FactDifference::SlotsBehind { platform, off: Off { seen: 0, right: 1 } },
-            FactDifference::NoticeReadsBeyond { user: reader, platform, latest: 0 },
+            Correction::SetCount(followings),
+            Correction::SetCount(Recount { changes: None, ..followings }),
+            Correction::SetCount(Recount { seen: None, ..followings }),
+            Correction::SetCount(of(Counter::Followers { author, shard })),
+            Correction::SetCount(of(Counter::PostReactions { post, shard, reaction })),
+            Correction::SetCount(of(Counter::AuthorReactions { author, shard, reaction })),
+            Correction::SetPosts { author, right, latest: 4, deletions: None },
+            Correction::SetPosts { author, right, latest: 5, deletions: Some(1) },
+            Correction::MirrorEdge { user: reader, author, edge: Some((since, rev + 1)) },
+            Correction::MirrorEdge { user: reader, author, edge: None },
+            Correction::SetDeleted { post, deleted: true },
+            Correction::SetUnfinished { post, unfinished: true },
+            Correction::DeleteTombstone { user: reader, author, rev },
+            Correction::UnlistNotice(notice),
+            Correction::UnlistNotice(NoticeId { seq: 9, ..notice }),
+            Correction::DeleteNotice(notice),
+            Correction::RaiseSlot { platform, given: 1 },
+            Correction::CutNoticeReads { user: reader, platform },
         ] {
-            assert!(!facts.repair(&stale).await.unwrap(), "{stale:?}");
+            assert!(!facts.correct(&stale).await.unwrap(), "{stale:?}");
         }
         let after = super::everything(world).await;
         let changed: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(*value)).collect();

@@ -69,7 +69,7 @@ async fn users_of_every_layout_are_migrated_despite_interruptions_and_a_repeated
 
 /// Asserts that a dry run over all users finds no difference.
 async fn nothing_is_wrong(world: &World) {
-    let report = json!(world.walk_over_everybody(true, std::time::Duration::from_millis(50)).await);
+    let report = json!(world.walk_over_all_users(true, std::time::Duration::from_millis(50)).await);
     assert_eq!((&report["found"], &report["failed"], &report["next"]), (&json!({}), &json!(0), &Value::Null), "{report}");
     assert!(report["looked_at"].as_u64().unwrap() >= USERS as u64, "{report}");
 }

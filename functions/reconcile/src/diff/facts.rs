@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde::Serialize;
-
-use super::{DamagedItem, FactDifference, GRACE_SECONDS, Recount};
 use tidemark_domain::{
     AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq, Timestamp,
     UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
+
+use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Subject};
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +38,11 @@ impl Default for StoredCount {
 
 impl StoredCount {
     /// The difference of this count, if `right` items were listed after it was read.
-    fn recount(self, right: u64) -> Option<Recount> {
+    fn differs(self, kind: Kind, of: Counter, right: u64) -> Option<Difference> {
         let Self { count: seen, changes } = self;
-        (seen != Some(right) || changes.is_none()).then_some(Recount { seen, right, changes })
+        let count = Recount { of, seen, right, changes };
+        let is_right = seen == Some(right) && changes.is_some();
+        (!is_right).then(|| Difference::new(kind, Subject::Count(count), Correction::SetCount(count)))
     }
 }
 
@@ -130,19 +131,18 @@ pub struct UserFacts {
 
 /// Returns the differences. `missing` are edges (user, author) that are known not to be listed. The right counts of
 /// their authors include them.
-pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<FactDifference> {
+pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
+    let user = facts.user;
     let mut found = edges(facts, missing);
     found.extend(posts(facts));
-    found.extend(facts.damaged.iter().cloned().map(|item| FactDifference::ItemDamaged { item }));
-    for (author, reads, head) in &facts.reads {
-        if !invariants::reads_only_what_exists(head, reads) {
-            found.push(FactDifference::ReadsBeyond { user: facts.user, author: *author, latest: head.latest_seq });
-        }
-    }
+    found.extend(facts.damaged.iter().cloned().map(Difference::from));
+    let beyond = facts.reads.iter().filter(|(_, reads, head)| !invariants::reads_only_what_exists(head, reads));
+    found.extend(beyond.map(|&(author, _, ref head)| {
+        let subject = Subject::Reads { user, author, latest: head.latest_seq };
+        Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author })
+    }));
     for (shard, reactions) in facts.reactions.iter().enumerate() {
-        if let Some(reactions) = reactions {
-            found.extend(self::reactions(facts.user, shard as u16, reactions));
-        }
+        found.extend(reactions.iter().flat_map(|reactions| self::reactions(user, shard as u16, reactions)));
     }
     found
 }
@@ -152,68 +152,79 @@ pub fn missing(facts: &UserFacts) -> impl Iterator<Item = (UserId, UserId)> + '_
     facts.following.iter().filter(|edge| !facts.listed.contains_key(&edge.author)).map(|edge| (edge.user, edge.author))
 }
 
-fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<FactDifference> {
-    let UserFacts { user, .. } = *facts;
+/// A post that the index of unfinished fan-outs lists, but must not, or the reverse.
+pub fn wrongly_indexed(kind: Kind, post: PostId) -> Difference {
+    let unfinished = kind == Kind::UnfinishedMissing;
+    Difference::new(kind, Subject::Post { post }, Correction::SetUnfinished { post, unfinished })
+}
+
+fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
+    let user = facts.user;
+    let mirror = |kind, user, author, edge| {
+        Difference::new(kind, Subject::Pair { user, author }, Correction::MirrorEdge { user, author, edge })
+    };
     let mut found = Vec::new();
     for edge in &facts.following {
-        let Edge { author, since, rev, .. } = *edge;
-        match facts.listed.get(&author) {
-            None => found.push(FactDifference::FollowerMissing { user, author, since, rev }),
-            Some(Some(listed)) if *listed != since => found.push(FactDifference::FollowerSince { user, author, since, rev }),
-            Some(_) => {}
-        }
+        let kind = match facts.listed.get(&edge.author) {
+            None => Kind::FollowerMissing,
+            Some(Some(listed)) if *listed != edge.since => Kind::FollowerSince,
+            Some(_) => continue,
+        };
+        found.push(mirror(kind, user, edge.author, Some((edge.since, edge.rev))));
     }
-    if facts.following_whole
-        && let Some(count) = facts.followings.recount(facts.following.len() as u64)
-    {
-        found.push(FactDifference::FollowingsCount { user, count });
+    if facts.following_whole {
+        let right = facts.following.len() as u64;
+        found.extend(facts.followings.differs(Kind::FollowingsCount, Counter::Followings { user }, right));
     }
     for (shard, ListedShard { followers, whole }) in facts.followers.iter().enumerate() {
-        let ghosts = followers.iter().filter(|follower| !facts.live_followers.contains(&follower.user));
-        found.extend(ghosts.map(|ghost| FactDifference::FollowerGhost { user: ghost.user, author: user, since: ghost.since }));
-        let live = followers.iter().filter(|follower| facts.live_followers.contains(&follower.user)).count();
+        let (live, ghosts): (Vec<&Relation>, Vec<&Relation>) =
+            followers.iter().partition(|follower| facts.live_followers.contains(&follower.user));
+        // If the user follows again before the second look, the entry has another time.
+        let ghost = |ghost: &Relation| mirror(Kind::FollowerGhost, ghost.user, user, None).in_version(ghost.since.ms());
+        found.extend(ghosts.into_iter().map(ghost));
         let missing = missing.iter().filter(|(follower, author)| *author == user && usize::from(follower.shard()) == shard);
-        let right = (live + missing.count()) as u64;
-        if *whole && let Some(count) = facts.follower_counts[shard].recount(right) {
-            found.push(FactDifference::FollowersCount { author: user, shard: shard as u16, count });
+        let right = (live.len() + missing.count()) as u64;
+        if *whole {
+            let of = Counter::Followers { author: user, shard: shard as u16 };
+            found.extend(facts.follower_counts[shard].differs(Kind::FollowersCount, of, right));
         }
     }
     found
 }
 
-fn posts(facts: &UserFacts) -> Vec<FactDifference> {
-    let UserFacts { user: author, head: stored, .. } = facts;
+fn posts(facts: &UserFacts) -> Vec<Difference> {
     let mut found = Vec::new();
-    let head = stored.as_ref().map(|stored| &stored.head);
+    let head = facts.head.as_ref().map(|stored| &stored.head);
     let mut implied = head.map_or(0, AuthorHead::implied_posts);
     for StoredPost { post, unfinished } in &facts.posts {
-        let id = post.id;
-        let left_out = !post.is_in_feeds();
+        let (id, left_out) = (post.id, !post.is_in_feeds());
         if head.is_some_and(|head| head.deleted.contains(id.seq) != left_out) {
-            found.push(FactDifference::HeadDeletion { post: id, deleted: left_out });
+            let subject = Subject::PostInHead { post: id, deleted: left_out };
+            found.push(Difference::new(Kind::HeadDeletion, subject, Correction::SetDeleted { post: id, deleted: left_out }));
             implied = if left_out { implied.saturating_sub(1) } else { implied + 1 };
         }
         match (post.deleted, post.delivery.state, unfinished) {
-            (false, DeliveryState::Done, true) => found.push(FactDifference::UnfinishedLeft { post: id }),
+            (false, DeliveryState::Done, true) => found.push(wrongly_indexed(Kind::UnfinishedLeft, id)),
             (false, DeliveryState::Pending | DeliveryState::Running, false) => {
-                found.push(FactDifference::UnfinishedMissing { post: id });
+                found.push(wrongly_indexed(Kind::UnfinishedMissing, id));
             }
             _ => {}
         }
         if post.deleted && facts.bodies.contains(&id) {
-            found.push(FactDifference::BodyLeft { post: id });
+            found.push(Difference::new(Kind::BodyLeft, Subject::Post { post: id }, Correction::DeleteBody { post: id }));
         }
     }
-    if let Some(StoredHead { head, posts, deletions }) = stored
+    if let Some(StoredHead { head, posts, deletions }) = &facts.head
         && posts.count != Some(implied)
     {
-        let (seen, latest, deletions) = (posts.count, head.latest_seq, *deletions);
-        found.push(FactDifference::HeadPosts { author: *author, seen, right: implied, latest, deletions });
+        let (author, right) = (facts.user, implied);
+        let correction = Correction::SetPosts { author, right, latest: head.latest_seq, deletions: *deletions };
+        found.push(Difference::new(Kind::HeadPosts, Subject::LivePosts { author, seen: posts.count, right }, correction));
     }
     found
 }
 
-fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<FactDifference> {
+fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
     let mut found = Vec::new();
     for reaction in Reaction::ALL {
         let mut right: HashMap<Seq, u64> = stored.posts.keys().map(|&seq| (seq, 0)).collect();
@@ -222,31 +233,27 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<FactDiff
             *right.entry(seq).or_default() += 1;
             total += 1;
         }
-        for (seq, right) in right {
-            let seen = stored.posts.get(&seq).copied().unwrap_or_default().of(reaction);
-            if let Some(count) = seen.recount(right) {
-                found.push(FactDifference::PostReactions { post: PostId::new(author, seq), shard, reaction, count });
-            }
-        }
-        if let Some(count) = stored.total.of(reaction).recount(total) {
-            found.push(FactDifference::AuthorReactions { author, shard, reaction, count });
-        }
+        found.extend(right.into_iter().filter_map(|(seq, right)| {
+            let count = stored.posts.get(&seq).copied().unwrap_or_default().of(reaction);
+            let of = Counter::PostReactions { post: PostId::new(author, seq), shard, reaction };
+            count.differs(Kind::PostReactions, of, right)
+        }));
+        let of = Counter::AuthorReactions { author, shard, reaction };
+        found.extend(stored.total.of(reaction).differs(Kind::AuthorReactions, of, total));
     }
     found
 }
 
 /// An idempotency record as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredRecord {
-    #[serde(rename = "record")]
     pub key: String,
     /// The content; `None` if it cannot be read.
-    #[serde(skip)]
     pub says: Option<RecordSays>,
 }
 
 /// What a request with an idempotency key has published.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answered {
     Post(PostId),
     /// One for each platform.
@@ -254,7 +261,7 @@ pub enum Answered {
 }
 
 /// The content of an idempotency record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordSays {
     pub answered: Answered,
     /// Unix seconds.
@@ -263,18 +270,21 @@ pub struct RecordSays {
     pub exists: bool,
 }
 
-pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<FactDifference> {
-    let record = record.clone();
-    match &record.says {
-        None => Some(FactDifference::RecordDamaged { record }),
-        Some(says) if says.expires_at + GRACE_SECONDS < now.seconds() => Some(FactDifference::RecordExpired { record }),
-        Some(says) if !says.exists => Some(FactDifference::RecordOfNothing { record }),
-        Some(_) => None,
-    }
+pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
+    let kind = match &record.says {
+        None => Kind::RecordDamaged,
+        Some(says) if says.expires_at + GRACE_SECONDS < now.seconds() => Kind::RecordExpired,
+        Some(says) if !says.exists => Kind::RecordOfNothing,
+        Some(_) => return None,
+    };
+    let subject = Subject::Record { record: record.key.clone() };
+    Some(Difference::new(kind, subject, Correction::DeleteRecord(record.clone())))
 }
 
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
-pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<FactDifference> {
+pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
+    let Edge { user, author, rev, .. } = *edge;
     let expired = !edge.following && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
-    expired.then_some(FactDifference::TombstoneExpired { user: edge.user, author: edge.author, rev: edge.rev })
+    let delete = Correction::DeleteTombstone { user, author, rev };
+    expired.then(|| Difference::new(Kind::TombstoneExpired, Subject::Pair { user, author }, delete))
 }

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{FactDifference, GRACE_SECONDS, Off, Stored, ViewDifference};
 use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
+use tidemark_views::keys::View;
+
+use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
 
 /// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
 /// never given.
@@ -23,18 +25,21 @@ pub struct StoredNotice {
 }
 
 /// Compares a head with the notices that exist.
-pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNotice], now: Timestamp) -> Vec<FactDifference> {
+pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNotice], now: Timestamp) -> Vec<Difference> {
     let items: BTreeSet<Seq> = stored.iter().map(|notice| notice.seq).collect();
     let listed: BTreeSet<Seq> = head.live.iter().map(|notice| notice.seq).collect();
-    let id = |seq: Seq| NoticeId { platform, seq };
     let missing = head.live_at(now).filter(|notice| !items.contains(&notice.seq));
     let left = stored.iter().filter(|notice| {
         // The table's own expiry removes notices that have expired recently.
         let expiring = |at: Timestamp| at <= now && at.seconds() + GRACE_SECONDS >= now.seconds();
         !listed.contains(&notice.seq) && !notice.expires_at.is_some_and(expiring)
     });
-    let missing = missing.map(|notice| FactDifference::NoticeMissing { notice: id(notice.seq) });
-    missing.chain(left.map(|notice| FactDifference::NoticeLeft { notice: id(notice.seq) })).collect()
+    let differs = |kind, seq, correction: fn(NoticeId) -> Correction| {
+        let notice = NoticeId { platform, seq };
+        Difference::new(kind, Subject::Notice { notice }, correction(notice))
+    };
+    let missing = missing.map(|notice| differs(Kind::NoticeMissing, notice.seq, Correction::UnlistNotice));
+    missing.chain(left.map(|notice| differs(Kind::NoticeLeft, notice.seq, Correction::DeleteNotice))).collect()
 }
 
 /// The slots that a user has read and that the head has not given, at most [`MOST_ABOVE`].
@@ -44,17 +49,16 @@ pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
 
 /// Compares a read state with the head. `counted` are the slots [`above`] the head's latest slot that the numbers of
 /// readers count.
-pub fn of_reads(
-    user: UserId,
-    platform: Platform,
-    head: &PlatformHead,
-    reads: &NoticeReads,
-    counted: &SeqSet,
-) -> Vec<FactDifference> {
+pub fn of_reads(user: UserId, platform: Platform, head: &PlatformHead, reads: &NoticeReads, counted: &SeqSet) -> Vec<Difference> {
     let given = counted.bounds().map_or(head.latest_slot, |(_, last)| last.max(head.latest_slot));
-    let behind = Off::of(head.latest_slot, given).map(|off| FactDifference::SlotsBehind { platform, off });
-    let beyond = reads.is_beyond(head.latest_seq, given);
-    let beyond = beyond.then_some(FactDifference::NoticeReadsBeyond { user, platform, latest: given });
+    let behind = (given > head.latest_slot).then(|| {
+        let subject = Subject::Slots { platform, seen: head.latest_slot, right: given };
+        Difference::new(Kind::SlotsBehind, subject, Correction::RaiseSlot { platform, given })
+    });
+    let beyond = reads.is_beyond(head.latest_seq, given).then(|| {
+        let subject = Subject::NoticeReadsBeyond { user, platform, latest: given };
+        Difference::new(Kind::NoticeReadsBeyond, subject, Correction::CutNoticeReads { user, platform })
+    });
     behind.into_iter().chain(beyond).collect()
 }
 
@@ -74,27 +78,29 @@ pub fn of_slots(
     stored: &Stored<StoredSlots>,
     head: &PlatformHead,
     right: &NoticeReads,
-) -> Option<ViewDifference> {
+) -> Option<Difference> {
+    let differs = |kind, remedy| Difference::new(kind, Subject::NoticeReads { user, platform }, remedy);
+    let forget = Remedy::Forget(View::NoticeReads(user, platform));
     let stored = match stored {
         Stored::Absent => return None,
-        Stored::Damaged => return Some(ViewDifference::NoticeReadsDamaged { user, platform }),
+        Stored::Damaged => return Some(differs(Kind::NoticeReadsDamaged, forget)),
         Stored::Present(stored) => stored,
     };
     let version = right.version;
     if stored.version < version {
-        return Some(ViewDifference::NoticeReadsBehind { user, platform, version });
+        let sync = Remedy::SyncNotices { platform, user: Some(user) };
+        return Some(differs(Kind::NoticeReadsBehind, sync).in_version(version));
     }
     let known = NoticeReads { read: stored.read.clone(), ..right.clone() };
-    let differs = stored.version > version || known.without_dead(head).read != right.without_dead(head).read;
-    differs.then_some(ViewDifference::NoticeReadsWrong { user, platform, version })
+    let wrong = stored.version > version || known.without_dead(head).read != right.without_dead(head).read;
+    wrong.then(|| differs(Kind::NoticeReadsWrong, forget).in_version(version))
 }
 
-pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<ViewDifference> {
-    match stored {
-        Stored::Absent => None,
-        Stored::Present(head) if head == right => None,
-        Stored::Damaged | Stored::Present(_) => Some(ViewDifference::PlatformHeadWrong { platform, version: right.version }),
-    }
+pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<Difference> {
+    let is_right = *stored == Stored::Absent || stored.present() == Some(right);
+    let forget = Remedy::Forget(View::Platform(platform));
+    let wrong = || Difference::new(Kind::PlatformHeadWrong, Subject::Platform { platform }, forget);
+    (!is_right).then(|| wrong().in_version(right.version))
 }
 
 /// The title of a notice, and when it was published.
@@ -108,18 +114,20 @@ pub fn of_title(
     stored: &Stored<StoredTitle>,
     head: &PlatformHead,
     right: Option<&Notice>,
-) -> Option<ViewDifference> {
-    let stored = match stored {
+) -> Option<Difference> {
+    let kind = match stored {
         Stored::Absent => return None,
-        Stored::Damaged => return Some(ViewDifference::TitleDamaged { notice, revision }),
-        Stored::Present(stored) => stored,
+        Stored::Damaged => Kind::TitleDamaged,
+        Stored::Present(_) if notice.seq > head.latest_seq || revision > head.version => Kind::TitleOfNothing,
+        Stored::Present((title, at)) => {
+            let right = right.filter(|right| right.revision == revision)?;
+            if (title, *at) == (&right.content.title, right.created_at) {
+                return None;
+            }
+            Kind::TitleWrong
+        }
     };
-    if notice.seq > head.latest_seq || revision > head.version {
-        return Some(ViewDifference::TitleOfNothing { notice, revision });
-    }
-    let right = right.filter(|right| right.revision == revision)?;
-    let differs = (&stored.0, stored.1) != (&right.content.title, right.created_at);
-    differs.then_some(ViewDifference::TitleWrong { notice, revision })
+    Some(Difference::new(kind, Subject::Title { notice, revision }, Remedy::Forget(View::Title(notice, revision))))
 }
 
 #[cfg(test)]
@@ -165,15 +173,10 @@ mod tests {
         assert_eq!(of_platform(platform(), &head, &[item(1, None), item(3, None)], now()), [], "an expired notice needs no item");
         let stored =
             [item(1, None), item(2, None), item(5, past(60)), item(6, past(GRACE_SECONDS + 1)), item(9, Some(now().plus_ms(1)))];
-        assert_eq!(
-            of_platform(platform(), &head, &stored, now()),
-            [
-                FactDifference::NoticeMissing { notice: id(3) },
-                FactDifference::NoticeLeft { notice: id(2) },
-                FactDifference::NoticeLeft { notice: id(6) },
-                FactDifference::NoticeLeft { notice: id(9) },
-            ]
-        );
+        let notice = |seq| Subject::Notice { notice: id(seq) };
+        let left = [2, 6, 9].map(|seq| Difference::new(Kind::NoticeLeft, notice(seq), Correction::DeleteNotice(id(seq))));
+        let missing = Difference::new(Kind::NoticeMissing, notice(3), Correction::UnlistNotice(id(3)));
+        assert_eq!(of_platform(platform(), &head, &stored, now()), [vec![missing], left.to_vec()].concat());
     }
 
     #[test]
@@ -181,8 +184,15 @@ mod tests {
         let head = head(3);
         let found = |reads: &NoticeReads, counted: &[Slot]| of_reads(user(), platform(), &head, reads, &set(counted));
         let reads = |slots: &[Slot]| NoticeReads { version: 1, read: set(slots), ..NoticeReads::default() };
-        let beyond = |latest| FactDifference::NoticeReadsBeyond { user: user(), platform: platform(), latest };
-        let behind = || FactDifference::SlotsBehind { platform: platform(), off: Off { seen: 3, right: 5 } };
+        let (user, platform) = (user(), platform());
+        let beyond = |latest| {
+            let subject = Subject::NoticeReadsBeyond { user, platform, latest };
+            Difference::new(Kind::NoticeReadsBeyond, subject, Correction::CutNoticeReads { user, platform })
+        };
+        let behind = || {
+            let subject = Subject::Slots { platform, seen: 3, right: 5 };
+            Difference::new(Kind::SlotsBehind, subject, Correction::RaiseSlot { platform, given: 5 })
+        };
         assert_eq!(found(&reads(&[1, 3]), &[]), []);
         assert_eq!(found(&reads(&[1, 5]), &[]), [beyond(3)]);
         assert_eq!(found(&reads(&[1, 5]), &[5]), [behind()]);
@@ -203,11 +213,15 @@ mod tests {
             let stored = Stored::Present(StoredSlots { version, read: set(slots) });
             of_slots(user(), platform(), &stored, &head, &right)
         };
-        let (user, platform) = (user(), platform());
-        let wrong = Some(ViewDifference::NoticeReadsWrong { user, platform, version: 3 });
+        let differs = |kind, remedy| {
+            let subject = Subject::NoticeReads { user: user(), platform: platform() };
+            Some(Difference::new(kind, subject, remedy).in_version(3))
+        };
+        let wrong = || differs(Kind::NoticeReadsWrong, Remedy::Forget(View::NoticeReads(user(), platform())));
         assert_eq!([found(3, &[1]), found(3, &[1, 2])], [None, None]);
-        assert_eq!([found(3, &[1, 4]), found(3, &[]), found(4, &[1, 2])], [wrong.clone(), wrong.clone(), wrong]);
-        assert_eq!(found(2, &[1, 2]), Some(ViewDifference::NoticeReadsBehind { user, platform, version: 3 }));
+        assert_eq!([found(3, &[1, 4]), found(3, &[]), found(4, &[1, 2])], [wrong(), wrong(), wrong()]);
+        let sync = Remedy::SyncNotices { platform: platform(), user: Some(user()) };
+        assert_eq!(found(2, &[1, 2]), differs(Kind::NoticeReadsBehind, sync));
     }
 
     #[test]
@@ -217,11 +231,13 @@ mod tests {
         let right = Notice { id: id(1), created_at: now(), revision: 2, content };
         let found = |seq, revision, title: &str| {
             let stored = Stored::Present((title.to_owned(), now()));
-            of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right))
+            let found = of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right));
+            found.map(|found| (found.kind, found.subject))
         };
+        let differs = |kind, seq, revision| Some((kind, Subject::Title { notice: id(seq), revision }));
         assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None, None, None]);
-        assert_eq!(found(1, 2, "wrong"), Some(ViewDifference::TitleWrong { notice: id(1), revision: 2 }));
-        assert_eq!(found(1, 3, "right"), Some(ViewDifference::TitleOfNothing { notice: id(1), revision: 3 }));
-        assert_eq!(found(3, 2, "right"), Some(ViewDifference::TitleOfNothing { notice: id(3), revision: 2 }));
+        assert_eq!(found(1, 2, "wrong"), differs(Kind::TitleWrong, 1, 2));
+        assert_eq!(found(1, 3, "right"), differs(Kind::TitleOfNothing, 1, 3));
+        assert_eq!(found(3, 2, "right"), differs(Kind::TitleOfNothing, 3, 2));
     }
 }

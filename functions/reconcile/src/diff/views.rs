@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Side, Stored, ViewDifference, facts::StoredPost};
+use tidemark_app::ports::List;
 use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
+
+use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
 
 /// A key in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,20 +16,24 @@ pub struct StoredKey {
     pub view: View,
     /// Whether it has the type that its name says.
     pub right_type: bool,
-    /// Whether it has a lifetime.
-    pub expires: bool,
+    /// How long it still lives; `None` if it has no lifetime.
+    pub lifetime_ms: Option<u64>,
 }
 
 /// Checks type and lifetime of a key, regardless of its value.
-pub fn of_key(stored: &StoredKey) -> Option<ViewDifference> {
-    let StoredKey { key, view, .. } = stored.clone();
-    if !stored.right_type {
-        Some(ViewDifference::KeyOfWrongType { key, view })
-    } else if !stored.expires {
-        Some(ViewDifference::KeyWithoutLifetime { key, view })
-    } else {
-        None
-    }
+pub fn of_key(stored: &StoredKey) -> Option<Difference> {
+    let kind = match stored {
+        StoredKey { right_type: false, .. } => Kind::KeyOfWrongType,
+        StoredKey { lifetime_ms: None, .. } => Kind::KeyWithoutLifetime,
+        _ => return None,
+    };
+    Some(Difference::new(kind, Subject::Key { key: stored.key.clone() }, Remedy::Forget(stored.view.clone())))
+}
+
+/// A key in a bucket where no request looks.
+pub fn astray(key: &str) -> Difference {
+    let key = key.to_owned();
+    Difference::new(Kind::KeyAstray, Subject::Key { key: key.clone() }, Remedy::Forget(View::Key(key)))
 }
 
 /// A cached relation list.
@@ -39,16 +45,16 @@ pub struct StoredList {
 }
 
 /// Compares a list. `relations` are the newest relations in the facts, or all if `whole`.
-pub fn of_list(
-    user: UserId,
-    list: Side,
-    stored: &Stored<StoredList>,
-    relations: &[Relation],
-    whole: bool,
-) -> Vec<ViewDifference> {
+pub fn of_list(list: List, stored: &Stored<StoredList>, relations: &[Relation], whole: bool) -> Vec<Difference> {
+    let (user, list, view) = match list {
+        List::Following(user) => (user, Side::Following, View::Following(user)),
+        List::Fans(user) => (user, Side::Fans, View::Fans(user)),
+    };
+    let forget = Remedy::Forget(view);
+    let differs = |kind, member| Difference::new(kind, Subject::Member { user, list, member }, forget.clone());
     let stored = match stored {
         Stored::Absent => return Vec::new(),
-        Stored::Damaged => return vec![ViewDifference::ListDamaged { user, list }],
+        Stored::Damaged => return vec![Difference::new(Kind::ListDamaged, Subject::List { user, list }, forget)],
         Stored::Present(stored) => stored,
     };
     let last = relations.iter().map(|relation| relation.since).min();
@@ -59,28 +65,28 @@ pub fn of_list(
     let mut found = Vec::new();
     for (&member, &since) in known.iter().filter(|(_, since)| **since >= low) {
         match cached.get(&member) {
-            None => found.push(ViewDifference::ListMissing { user, list, member }),
-            Some(cached) if *cached != since => found.push(ViewDifference::ListTime { user, list, member }),
+            None => found.push(differs(Kind::ListMissing, member)),
+            Some(cached) if *cached != since => found.push(differs(Kind::ListTime, member)),
             Some(_) => {}
         }
     }
     for (&member, &since) in &cached {
-        let below = since < low && since >= stored.low;
-        if !known.contains_key(&member) && !below {
-            found.push(ViewDifference::ListGhost { user, list, member });
-        } else if known.get(&member).is_some_and(|known| *known != since && *known < low) {
-            found.push(ViewDifference::ListTime { user, list, member });
+        match known.get(&member) {
+            None if since >= low || since < stored.low => found.push(differs(Kind::ListGhost, member)),
+            Some(known) if *known != since && *known < low => found.push(differs(Kind::ListTime, member)),
+            _ => {}
         }
     }
     found
 }
 
-pub fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<ViewDifference> {
-    match stored {
-        Stored::Damaged => Some(ViewDifference::CountersDamaged { user }),
-        Stored::Present(counters) if *counters != right => Some(ViewDifference::CountersWrong { user }),
-        Stored::Absent | Stored::Present(_) => None,
-    }
+pub fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<Difference> {
+    let kind = match stored {
+        Stored::Damaged => Kind::CountersDamaged,
+        Stored::Present(counters) if *counters != right => Kind::CountersWrong,
+        Stored::Absent | Stored::Present(_) => return None,
+    };
+    Some(Difference::new(kind, Subject::User { user }, Remedy::Forget(View::Counters(user))))
 }
 
 /// Compares a reader's reactions to every author in the view.
@@ -88,44 +94,49 @@ pub fn of_reactions(
     user: UserId,
     stored: &Stored<HashMap<UserId, ReactionState>>,
     right: &HashMap<UserId, ReactionState>,
-) -> Vec<ViewDifference> {
+) -> Vec<Difference> {
+    let forget = Remedy::Forget(View::Reactions(user));
     let stored = match stored {
         Stored::Absent => return Vec::new(),
-        Stored::Damaged => return vec![ViewDifference::ReactionsDamaged { user }],
+        Stored::Damaged => return vec![Difference::new(Kind::ReactionsDamaged, Subject::User { user }, forget)],
         Stored::Present(stored) => stored,
     };
     let nothing = ReactionState::default();
     let differs = stored.iter().filter_map(|(&author, known)| {
         let right = right.get(&author).unwrap_or(&nothing);
+        let subject = Subject::Pair { user, author };
         if known == right {
             None
         } else if known.version < right.version {
-            Some(ViewDifference::ReactionsBehind { user, author, version: right.version.into() })
+            let sync = Difference::new(Kind::ReactionsBehind, subject, Remedy::SyncPair { user, author });
+            Some(sync.in_version(right.version.into()))
         } else {
-            Some(ViewDifference::ReactionsWrong { user, author })
+            Some(Difference::new(Kind::ReactionsWrong, subject, forget.clone()))
         }
     });
     differs.collect()
 }
 
-pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<ViewDifference> {
-    match stored {
-        Stored::Absent => None,
-        Stored::Present(head) if *head == right.for_views() => None,
-        Stored::Damaged | Stored::Present(_) => Some(ViewDifference::HeadWrong { author }),
-    }
+pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
+    let is_right = *stored == Stored::Absent || stored.present() == Some(&right.for_views());
+    (!is_right).then(|| Difference::new(Kind::HeadWrong, Subject::Author { author }, Remedy::Forget(View::Head(author))))
 }
 
 /// Compares a summary. If the retraction of the post is in progress, its summary is not a difference.
-pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&StoredPost>) -> Option<ViewDifference> {
-    let summary = match stored {
-        Stored::Absent => return None,
-        Stored::Damaged => return Some(ViewDifference::SummaryDamaged { post }),
-        Stored::Present(summary) => summary,
+pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&StoredPost>) -> Option<Difference> {
+    let forget = Remedy::Forget(View::Summary(post));
+    let (kind, remedy) = match (stored, right) {
+        (Stored::Absent, _) => return None,
+        (Stored::Damaged, _) => (Kind::SummaryDamaged, forget),
+        (Stored::Present(_), None) => (Kind::SummaryOfNothing, forget),
+        (Stored::Present(summary), Some(right)) if right.post.deleted && !summary.deleted => {
+            if right.is_moving() {
+                return None;
+            }
+            (Kind::SummaryOfDeleted, Remedy::StoreTombstone { post })
+        }
+        (Stored::Present(summary), Some(right)) if *summary == PostSummary::from(right.post.clone()) => return None,
+        (Stored::Present(_), Some(_)) => (Kind::SummaryWrong, forget),
     };
-    let Some(right) = right else { return Some(ViewDifference::SummaryOfNothing { post }) };
-    if right.post.deleted && !summary.deleted {
-        return (!right.is_moving()).then_some(ViewDifference::SummaryOfDeleted { post });
-    }
-    (*summary != PostSummary::from(right.post.clone())).then_some(ViewDifference::SummaryWrong { post })
+    Some(Difference::new(kind, Subject::Post { post }, remedy))
 }

@@ -3,32 +3,36 @@
 use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
+    num::NonZeroU64,
 };
 
-use aws_sdk_dynamodb::types::{AttributeValue, Select};
+use aws_sdk_dynamodb::types::Select;
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
-    Edge, NoticeId, Platform, PostId, Reaction, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
+    Edge, NoticeId, PostId, ReadState, Relation, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
     distinct,
     edges::read_edge,
-    item::{Item, Reader},
-    posts::{read_head, read_post},
-    reactions::{count_name, read_reactions},
+    followers::read_follower,
+    item::{Attribute, Count, Item, read, string},
+    notices::noticed,
+    posts::post_of,
+    reactions::read_reactions,
     reads::read_reads,
-    schema, sent, string, unavailable,
+    schema::{self, BodyItem, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactionCountsItem, RecordItem, WalkItem},
+    unavailable,
+    write::{Write, below, is, is_not_of_type, queried, still},
 };
 use tracing::warn;
 
 use super::StoredFacts;
 use crate::{
     diff::{
-        DamagedItem, FactDifference,
+        DamagedItem,
         facts::{Answered, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHead, StoredPost, StoredRecord},
-        notices::StoredNotice,
     },
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
@@ -38,16 +42,14 @@ impl StoredFacts {
     pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
         let mut keys = vec![schema::followings_counter(user)];
         keys.extend((0..SHARDS).map(|shard| schema::followers_counter(user, shard)));
-        let found = self.batch_get("counts", vec![(self.tables.counters.clone(), keys)]).await?;
         let mut counts = StoredCounts { followings: StoredCount::default(), followers: [StoredCount::default(); 16] };
-        for item in found.iter().flatten() {
-            let reader = Reader { table: "counters", item };
-            let key = reader.text("counter")?;
-            let count = match schema::counter_shard(key) {
-                Some(shard) if key.starts_with("f#") => &mut counts.followers[shard],
+        for item in self.get("counts", &self.tables.counters, keys).await? {
+            let CounterItem { counter, count, changes } = read(item, Ok)?;
+            let stored = match schema::counter_shard(&counter) {
+                Some(shard) if counter.starts_with("f#") => &mut counts.followers[shard],
                 _ => &mut counts.followings,
             };
-            *count = stored_count(&reader, "count");
+            *stored = stored_count(count, changes);
         }
         Ok(counts)
     }
@@ -56,8 +58,8 @@ impl StoredFacts {
     pub async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
-        let found = self.batch_get("stored_heads", vec![(self.tables.posts.clone(), keys)]).await?;
-        let mut heads = by_key(&found, |item| Reader { table: "posts", item }.user("author"), stored_head)?;
+        let items = self.get("stored_heads", &self.tables.posts, keys).await?;
+        let mut heads = by_key(items, |item| user(HeadItem::author, item), stored_head)?;
         for author in authors {
             if heads.damaged.iter().all(|(damaged, _)| *damaged != author) {
                 heads.found.entry(author).or_default();
@@ -68,14 +70,14 @@ impl StoredFacts {
 
     /// All live edges of one user.
     pub async fn followed_by(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
-        let mut edges = listing(&self.of_user("followed_by", &self.tables.following, user).await?, read_edge)?;
+        let mut edges = listing(self.of_user("followed_by", &self.tables.following, user).await?, read_edge)?;
         edges.found.retain(|edge| edge.following);
         Ok(edges)
     }
 
     /// All read states of a user, by author.
     pub async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
-        let Decoded { found, damaged } = listing(&self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
+        let Decoded { found, damaged } = listing(self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
     }
 
@@ -87,10 +89,8 @@ impl StoredFacts {
         most: usize,
     ) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
         let partition = schema::follower_shard(author, shard);
-        let Some(items) = self.partition("listed_followers", &self.tables.followers, partition, most).await? else {
-            return Ok(None);
-        };
-        listing(&items, read_follower).map(Some)
+        let items = self.partition("listed_followers", &self.tables.followers, partition, most).await?;
+        items.map(|items| listing(items, |item| read_follower(&item))).transpose()
     }
 
     /// Since when these authors list the user. Authors who do not are left out.
@@ -100,19 +100,17 @@ impl StoredFacts {
         authors: &[UserId],
     ) -> Result<Decoded<HashMap<UserId, Timestamp>, UserId>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::follower(author, user)).collect();
-        let found = self.batch_get("listed_by", vec![(self.tables.followers.clone(), keys)]).await?;
-        let author = |item: &Item| {
-            let reader = Reader { table: "followers", item };
-            schema::shard_author(reader.text("shard")?).ok_or_else(|| reader.damaged("shard"))
-        };
-        by_key(&found, author, |item| read_follower(item).map(|relation| relation.since))
+        let items = self.get("listed_by", &self.tables.followers, keys).await?;
+        let shard = FollowerItem::shard;
+        let author = |item: &Item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item));
+        by_key(items, author, |item| read_follower(&item).map(|relation| relation.since))
     }
 
     /// The users among these who follow the author.
     pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
-        let found = self.batch_get("live_followers", vec![(self.tables.following.clone(), keys)]).await?;
-        let Decoded { found, damaged } = by_key(&found, |item| Reader { table: "following", item }.user("user"), read_edge)?;
+        let items = self.get("live_followers", &self.tables.following, keys).await?;
+        let Decoded { found, damaged } = by_key(items, |item| user(EdgeItem::user, item), read_edge)?;
         let live = found.into_iter().filter(|(_, edge)| edge.following).map(|(user, _)| user);
         Ok(Decoded { found: live.collect(), damaged })
     }
@@ -130,19 +128,20 @@ impl StoredFacts {
         let mut shard = ReactionShard::default();
         let mut users = Vec::new();
         for item in items {
-            let reader = Reader { table: "reactions", item: &item };
-            let stored = |reaction| stored_count(&reader, count_name(reaction));
-            let counts = ShardCounts { likes: stored(Reaction::Like), favorites: stored(Reaction::Favorite) };
-            let sort_key = reader.text("item")?;
-            if schema::is_total(sort_key) {
-                shard.total = counts;
-            } else if let Some(seq) = schema::post_seq(sort_key) {
-                shard.posts.insert(seq, counts);
-            } else {
+            let sort_key: String = ReactionCountsItem::item.read(&item)?;
+            let post = schema::post_seq(&sort_key);
+            if post.is_none() && !schema::is_total(&sort_key) {
                 users.push(item);
+                continue;
+            }
+            let ReactionCountsItem { likes, favorites, changes, .. } = read(item, Ok)?;
+            let counts = ShardCounts { likes: stored_count(likes, changes), favorites: stored_count(favorites, changes) };
+            match post {
+                Some(seq) => drop(shard.posts.insert(seq, counts)),
+                None => shard.total = counts,
             }
         }
-        let Decoded { found, damaged } = listing(&users, |item| read_reactions(item).map(|(_, _, state)| state))?;
+        let Decoded { found, damaged } = listing(users, |item| read_reactions(item).map(|(_, _, state)| state))?;
         shard.users = found;
         Ok(Some(Decoded { found: shard, damaged }))
     }
@@ -150,13 +149,12 @@ impl StoredFacts {
     /// The posts with these ids. Unknown posts are left out.
     pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
-        let found = self.batch_get("stored_posts", vec![(self.tables.posts.clone(), keys)]).await?;
-        by_key(&found, post_of, stored_post)
+        by_key(self.get("stored_posts", &self.tables.posts, keys).await?, post_of, stored_post)
     }
 
     /// An author's newest posts, tombstones included, at most `limit`.
     pub async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Decoded<Vec<StoredPost>>, StoreError> {
-        listing(&self.newest_items("newest_posts", author, 0..=MAX_SEQ, limit).await?, stored_post)
+        listing(self.newest_items("newest_posts", author, 0..=MAX_SEQ, limit).await?, stored_post)
     }
 
     /// The posts of one shard whose fan-out or retraction is not finished and that were published at or before
@@ -169,55 +167,40 @@ impl StoredFacts {
         after: Option<&UnfinishedAt>,
         limit: usize,
     ) -> Result<Part<PostId, UnfinishedAt>, StoreError> {
-        let partition = match which {
+        let partition = string(match which {
             Unfinished::Open => schema::unfinished_shard(shard),
             Unfinished::GivenUp => schema::given_up_shard(shard),
-        };
+        });
         let start = after.map(|after| {
             let mut key = schema::post(after.post);
-            key.insert("unfinished".to_owned(), partition.clone());
-            key.insert("time".to_owned(), string(&after.time));
+            let place = [(PostItem::unfinished, partition.clone()), (PostItem::time, string(&after.time))];
+            key.extend(place.map(|(attribute, value)| (attribute.name().to_owned(), value)));
             key
         });
-        let answer = self
-            .client
-            .query()
-            .table_name(&self.tables.posts)
+        let end = below(PostItem::time, string(schema::post_time_end(before)));
+        let response = self
+            .query(&self.tables.posts, [is(PostItem::unfinished, partition), end])
             .index_name(schema::UNFINISHED)
             .scan_index_forward(false)
             .limit(i32::try_from(limit).unwrap_or(i32::MAX))
             .set_exclusive_start_key(start)
-            .key_condition_expression("unfinished = :shard AND #time < :end")
-            .expression_attribute_names("#time", "time")
-            .expression_attribute_values(":shard", partition)
-            .expression_attribute_values(":end", schema::post_time_end(before))
             .send()
             .await
             .map_err(|error| unavailable("unfinished", error))?;
-        let place = |item: &Item| {
-            let time = Reader { table: "posts", item }.text("time")?.to_owned();
-            Ok::<_, StoreError>(UnfinishedAt { time, post: post_of(item)? })
-        };
-        let Decoded { found, damaged } = listing(answer.items(), post_of)?;
+        let place = |item: &Item| Ok::<_, StoreError>(UnfinishedAt { time: PostItem::time.read(item)?, post: post_of(item)? });
         // If the key of the last item is not a post's, the part has no next one. The next look begins with the newest
         // again.
-        let next = answer.last_evaluated_key().and_then(|item| place(item).ok());
+        let next = response.last_evaluated_key().and_then(|item| place(item).ok());
+        let Decoded { found, damaged } = listing(response.items.unwrap_or_default(), |item| post_of(&item))?;
         Ok(Part { items: found, damaged: damaged.into_iter().map(|(_, item)| item).collect(), next })
     }
 
     /// The number of fan-outs that were given up.
     pub async fn given_up(&self) -> Result<u64, StoreError> {
         let counts = (0..schema::UNFINISHED_SHARDS).map(async |shard| {
-            let mut pages = self
-                .client
-                .query()
-                .table_name(&self.tables.posts)
-                .index_name(schema::UNFINISHED)
-                .select(Select::Count)
-                .key_condition_expression("unfinished = :shard")
-                .expression_attribute_values(":shard", schema::given_up_shard(shard))
-                .into_paginator()
-                .send();
+            let shard = [is(PostItem::unfinished, string(schema::given_up_shard(shard)))];
+            let posts = self.query(&self.tables.posts, shard).index_name(schema::UNFINISHED);
+            let mut pages = posts.select(Select::Count).into_paginator().send();
             let mut count = 0;
             while let Some(page) = pages.next().await {
                 let page = page.map_err(|error| unavailable("given_up", error))?;
@@ -231,11 +214,11 @@ impl StoredFacts {
     /// The posts among these that have a body.
     pub async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::body).collect();
-        let found = self.batch_get("bodies", vec![(self.tables.posts.clone(), keys)]).await?;
-        let ids = found.iter().flatten().map(|item| {
-            let reader = Reader { table: "posts", item };
-            let seq = schema::body_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
-            Ok(PostId::new(reader.user("author")?, seq))
+        let items = self.get("bodies", &self.tables.posts, keys).await?;
+        let key = BodyItem::item;
+        let ids = items.iter().map(|item| {
+            let seq = schema::body_seq(&key.read::<String>(item)?).ok_or_else(|| key.damaged(item))?;
+            Ok(PostId::new(user(BodyItem::author, item)?, seq))
         });
         ids.collect()
     }
@@ -249,9 +232,9 @@ impl StoredFacts {
         let after = after.map(|(user, author)| schema::edge_key(&user, &author));
         let (items, last) = self.some("some_edges", &self.tables.following, after, limit).await?;
         // The raw keys, because they may be damaged.
-        let text = |item: &Item, name| item.get(name).and_then(|value| value.as_n().ok()).cloned();
-        let pair = |item: Item| Some((text(&item, "user")?, text(&item, "author")?));
-        let Decoded { found, damaged } = listing(&items, read_edge)?;
+        let text = |item: &Item, key: Attribute| key.of(item).and_then(|value| value.as_n().ok()).cloned();
+        let pair = |item: Item| Some((text(&item, EdgeItem::user)?, text(&item, EdgeItem::author)?));
+        let Decoded { found, damaged } = listing(items, read_edge)?;
         let damaged = damaged.into_iter().map(|(_, item)| item).collect();
         Ok(Part { items: found, damaged, next: last.and_then(pair) })
     }
@@ -260,15 +243,14 @@ impl StoredFacts {
     pub async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, StoreError> {
         let after = after.as_deref().map(schema::record);
         let (items, last) = self.some("some_records", &self.tables.idempotency, after, limit).await?;
-        let key = |item: &Item| Reader { table: "idempotency", item }.text("key").map(str::to_owned);
+        let key = |item: &Item| RecordItem::key.read(item);
         let items = items.iter().map(key).collect::<Result<_, _>>()?;
         Ok(Part { items, damaged: Vec::new(), next: last.as_ref().map(key).transpose()? })
     }
 
     pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
-        let wanted = vec![(self.tables.idempotency.clone(), vec![schema::record(key)])];
-        let Some(item) = self.batch_get("record", wanted).await?.into_iter().flatten().next() else { return Ok(None) };
-        let says = match said(&item) {
+        let Some(item) = self.get_one("record", &self.tables.idempotency, schema::record(key)).await? else { return Ok(None) };
+        let says = match said(item) {
             None => None,
             Some((answered, expires_at)) => {
                 let exists = match &answered {
@@ -281,59 +263,27 @@ impl StoredFacts {
         Ok(Some(StoredRecord { key: key.to_owned(), says }))
     }
 
-    /// The notices of a platform, expired ones included.
-    pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
-        self.notices_of(platform).await
-    }
-
-    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
-    pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
-        self.slots_counted(user, platform, slots).await
-    }
-
-    /// Applies the remedy of a difference, on condition that the facts are as the look found them; false if they have
-    /// changed.
-    pub async fn repair(&self, difference: &FactDifference) -> Result<bool, StoreError> {
-        self.repair_fact(difference).await
-    }
-
     /// The position of the walk `name`; `None` if no walk is in progress.
     pub async fn walk(&self, name: &str) -> Result<Option<String>, StoreError> {
         const OPERATION: &str = "walk";
-        let key = schema::walk(name);
-        let found = self.batch_get(OPERATION, vec![(self.tables.counters.clone(), vec![key.clone()])]).await?;
-        let Some(item) = found.into_iter().flatten().next() else { return Ok(None) };
-        if let Ok(position) = (Reader { table: "counters", item: &item }).text("position") {
-            return Ok(Some(position.to_owned()));
+        let (table, key) = (&self.tables.counters, schema::walk(name));
+        let Some(item) = self.get_one(OPERATION, table, key.clone()).await? else { return Ok(None) };
+        if let Ok(position) = WalkItem::position.read(&item) {
+            return Ok(Some(position));
         }
         warn!(name, "the position of a walk cannot be read, the walk begins again");
-        let delete = self.client.delete_item().table_name(&self.tables.counters).set_key(Some(key));
-        let delete = delete.condition_expression("NOT attribute_type(#position, :text)");
-        let delete = delete.expression_attribute_names("#position", "position");
-        sent(OPERATION, delete.expression_attribute_values(":text", string("S")).send().await)?;
+        self.send(OPERATION, Write::delete(table, key).when(is_not_of_type(WalkItem::position, "S"))).await?;
         Ok(None)
     }
 
     /// Stores the position of a walk, on condition that it was at `from`; false if it was not.
     pub async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
-        const OPERATION: &str = "note_walk";
-        let (table, key) = (&self.tables.counters, schema::walk(name));
-        let condition = if from.is_some() { "#position = :from" } else { "attribute_not_exists(#position)" };
-        let from = from.map(|from| HashMap::from([(":from".to_owned(), string(from))]));
-        match to {
-            Some(to) => {
-                let mut item = key;
-                item.insert("position".to_owned(), string(to));
-                let put = self.client.put_item().table_name(table).set_item(Some(item)).condition_expression(condition);
-                let put = put.expression_attribute_names("#position", "position").set_expression_attribute_values(from);
-                sent(OPERATION, put.send().await)
-            }
-            None => {
-                let delete = self.client.delete_item().table_name(table).set_key(Some(key)).condition_expression(condition);
-                let delete = delete.expression_attribute_names("#position", "position").set_expression_attribute_values(from);
-                sent(OPERATION, delete.send().await)
-            }
-        }
+        let table = &self.tables.counters;
+        let write = match to {
+            Some(to) => Write::put(table, schema::walk_item(name, to)),
+            None => Write::delete(table, schema::walk(name)),
+        };
+        self.send("note_walk", write.when(still(WalkItem::position, from.map(string)))).await
     }
 }
 
@@ -343,35 +293,17 @@ impl StoredFacts {
         &self,
         operation: &'static str,
         table: &str,
-        partition: AttributeValue,
+        partition: String,
         most: usize,
     ) -> Result<Option<Vec<Item>>, StoreError> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(table)
-            .consistent_read(true)
-            .limit(i32::try_from(most + 1).unwrap_or(i32::MAX))
-            .key_condition_expression("#shard = :shard")
-            .expression_attribute_names("#shard", "shard")
-            .expression_attribute_values(":shard", partition)
-            .into_paginator()
-            .items()
-            .send();
-        let mut items = Vec::new();
-        while let Some(item) = pages.next().await {
-            if items.len() == most {
-                return Ok(None);
-            }
-            items.push(item.map_err(|error| unavailable(operation, error))?);
-        }
-        Ok(Some(items))
+        let query = self.query(table, [is(FollowerItem::shard, string(partition))]).consistent_read(true);
+        let items = queried(operation, query.limit(i32::try_from(most + 1).unwrap_or(i32::MAX)), most + 1).await?;
+        Ok(Some(items).filter(|items| items.len() <= most))
     }
 
     /// Whether the post exists, readable or not.
     async fn is_there(&self, post: PostId) -> Result<bool, StoreError> {
-        let wanted = vec![(self.tables.posts.clone(), vec![schema::post(post)])];
-        Ok(self.batch_get("record", wanted).await?.iter().flatten().next().is_some())
+        Ok(self.get_one("record", &self.tables.posts, schema::post(post)).await?.is_some())
     }
 
     /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.
@@ -389,72 +321,65 @@ impl StoredFacts {
         limit: usize,
     ) -> Result<(Vec<Item>, Option<Item>), StoreError> {
         let scan = self.client.scan().table_name(table).limit(i32::try_from(limit).unwrap_or(i32::MAX));
-        let answer = scan.set_exclusive_start_key(after).send().await.map_err(|error| unavailable(operation, error))?;
-        Ok((answer.items.unwrap_or_default(), answer.last_evaluated_key))
+        let response = scan.set_exclusive_start_key(after).send().await.map_err(|error| unavailable(operation, error))?;
+        Ok((response.items.unwrap_or_default(), response.last_evaluated_key))
     }
 }
 
 /// The published object and the expiry of an idempotency record; `None` if it cannot be read.
-pub(super) fn said(item: &Item) -> Option<(Answered, u64)> {
-    let reader = Reader { table: "idempotency", item };
-    reader.text("fingerprint").ok()?;
-    let answered = if item.contains_key("notices") {
-        reader.time("at").ok()?;
-        Answered::Notices(reader.text("notices").ok()?.split(' ').map(|id| id.parse().ok()).collect::<Option<_>>()?)
-    } else {
-        Answered::Post(reader.text("post").ok()?.parse().ok()?)
+pub(super) fn said(item: Item) -> Option<(Answered, u64)> {
+    let record: RecordItem = read(item, Ok).ok()?;
+    let answered = match record.notices {
+        Some(ids) => Answered::Notices(noticed(&ids).filter(|_| record.at.is_some())?),
+        None => Answered::Post(record.post?.parse().ok()?),
     };
-    Some((answered, reader.number("expires_at").ok()?))
+    Some((answered, record.expires_at))
 }
 
-fn stored_post(item: &Item) -> Result<StoredPost, StoreError> {
-    Ok(StoredPost { post: read_post(item)?, unfinished: item.contains_key("unfinished") })
+fn stored_post(item: Item) -> Result<StoredPost, StoreError> {
+    read(item, |post: PostItem| Ok(StoredPost { unfinished: post.unfinished.is_some(), post: post.try_into()? }))
 }
 
-fn stored_head(item: &Item) -> Result<StoredHead, StoreError> {
-    let reader = Reader { table: "posts", item };
-    // The right number of posts depends on these numbers.
-    reader.optional_number("archived")?;
-    let deletions = reader.optional_number("deletions")?;
-    Ok(StoredHead { head: read_head(item)?, posts: stored_count(&reader, "posts"), deletions })
+fn stored_head(item: Item) -> Result<StoredHead, StoreError> {
+    read(item, |head: HeadItem| {
+        // The right number of posts depends on these numbers.
+        let exact = |count: Option<Count>, of| count.map(|Count(count)| count.ok_or(of)).transpose();
+        exact(head.archived, HeadItem::archived)?;
+        let deletions = exact(head.deletions, HeadItem::deletions)?;
+        // A head has a pair of other numbers as its change number.
+        Ok(StoredHead { posts: stored_count(head.posts, None), deletions, head: head.into() })
+    })
 }
 
-fn read_follower(item: &Item) -> Result<Relation, StoreError> {
-    let reader = Reader { table: "followers", item };
-    schema::relation_of(reader.text("since")?).ok_or_else(|| reader.damaged("since"))
-}
-
-/// The post in the key of an item.
-fn post_of(item: &Item) -> Result<PostId, StoreError> {
-    let reader = Reader { table: "posts", item };
-    let seq = schema::post_seq(reader.text("item")?).ok_or_else(|| reader.damaged("item"))?;
-    Ok(PostId::new(reader.user("author")?, seq))
+/// The user in an attribute of a key.
+fn user(attribute: Attribute, item: &Item) -> Result<UserId, StoreError> {
+    attribute.read::<NonZeroU64>(item).map(UserId::from)
 }
 
 /// Decodes each item separately. An item that cannot be read is damaged, and the others are found.
-pub(super) fn listing<T>(items: &[Item], read: impl Fn(&Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
-    let mut decoded: Decoded<Vec<T>> = Decoded { found: Vec::new(), damaged: Vec::new() };
-    for item in items {
-        match read(item) {
-            Ok(found) => decoded.found.push(found),
-            Err(StoreError::DamagedItem { table, key, .. }) => decoded.damaged.push(((), DamagedItem { table, key })),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(decoded)
+pub(super) fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
+    decoded(items, |_| Ok(()), |_, item| read(item))
 }
 
 /// The same for items that were read by their keys.
-fn by_key<K: Eq + Hash, T>(
-    items: &[Vec<Item>],
+fn by_key<K: Copy + Eq + Hash, T>(
+    items: Vec<Item>,
     key: impl Fn(&Item) -> Result<K, StoreError>,
-    read: impl Fn(&Item) -> Result<T, StoreError>,
+    read: impl Fn(Item) -> Result<T, StoreError>,
 ) -> Result<Decoded<HashMap<K, T>, K>, StoreError> {
-    let mut decoded = Decoded { found: HashMap::new(), damaged: Vec::new() };
-    for item in items.iter().flatten() {
-        let of = key(item)?;
-        match read(item) {
-            Ok(found) => drop(decoded.found.insert(of, found)),
+    decoded(items, key, |key, item| Ok((key, read(item)?)))
+}
+
+fn decoded<K: Copy, T, A: Default + Extend<T>>(
+    items: Vec<Item>,
+    key: impl Fn(&Item) -> Result<K, StoreError>,
+    read: impl Fn(K, Item) -> Result<T, StoreError>,
+) -> Result<Decoded<A, K>, StoreError> {
+    let mut decoded = Decoded { found: A::default(), damaged: Vec::new() };
+    for item in items {
+        let of = key(&item)?;
+        match read(of, item) {
+            Ok(found) => decoded.found.extend([found]),
             Err(StoreError::DamagedItem { table, key, .. }) => decoded.damaged.push((of, DamagedItem { table, key })),
             Err(error) => return Err(error),
         }
@@ -463,7 +388,7 @@ fn by_key<K: Eq + Hash, T>(
 }
 
 /// A count of an item with its change number.
-fn stored_count(reader: &Reader<'_>, name: &str) -> StoredCount {
-    let number = |name| reader.optional_number(name).map(|number| number.unwrap_or(0)).ok();
-    StoredCount { count: number(name), changes: number("changes") }
+fn stored_count(count: Option<Count>, changes: Option<Count>) -> StoredCount {
+    let [count, changes] = [count, changes].map(|stored| stored.map_or(Some(0), |Count(number)| number));
+    StoredCount { count, changes }
 }

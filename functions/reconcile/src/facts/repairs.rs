@@ -1,29 +1,28 @@
 //! Repairs of facts that contradict each other: one write or transaction each, on condition that the facts are as the
 //! look found them.
 
-use aws_sdk_dynamodb::{
-    operation::update_item::builders::UpdateItemFluentBuilder,
-    types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update},
-};
+use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_app::ports::{Posts, Reads, StoreError};
-use tidemark_domain::{PostId, ReadState, Seq, UserId};
+use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, UserId, invariants};
 use tidemark_facts::{
-    DynamoFacts, build,
-    item::Item,
-    number,
+    item::{Attribute, Item, number, string},
     posts::{read_head, unfinished_shard},
-    reactions::count_name,
-    schema, sent, sent_after_conflicts, string,
-    windows::{self, Layout},
+    reactions::counted,
+    schema::{self, CounterItem, EdgeItem, HeadItem, PostItem, ReactionCountsItem, RecordItem},
+    windows::Layout,
+    write::{Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
 };
 
 use super::StoredFacts;
 use crate::{
-    diff::{FactDifference, Recount, facts::StoredRecord},
+    diff::{Correction, Counter, Recount, facts::StoredRecord},
     facts::audit::said,
 };
 
 const OPERATION: &str = "repair";
+
+/// The attributes of a number of edges: the number, and its change number.
+const EDGES: (Attribute, Attribute) = (CounterItem::count, CounterItem::changes);
 
 /// The condition on an edge under which its author's list is changed.
 enum Expected {
@@ -32,75 +31,59 @@ enum Expected {
 }
 
 impl StoredFacts {
-    /// Applies the remedy of a difference; false if the facts have changed since the look.
-    pub(super) async fn repair_fact(&self, difference: &FactDifference) -> Result<bool, StoreError> {
-        match *difference {
-            FactDifference::FollowerMissing { user, author, since, rev }
-            | FactDifference::FollowerSince { user, author, since, rev } => {
-                let mut item = schema::follower(author, user);
-                item.insert("since".to_owned(), schema::follower_since(user, since));
-                let put = Put::builder().table_name(&self.tables.followers).set_item(Some(item));
-                let put = TransactWriteItem::builder().put(build(OPERATION, put.build())?).build();
+    /// Writes a correction; false if the facts have changed since the look.
+    pub async fn correct(&self, correction: &Correction) -> Result<bool, StoreError> {
+        match *correction {
+            Correction::MirrorEdge { user, author, edge: Some((since, rev)) } => {
+                let put = Write::put(&self.tables.followers, schema::follower_item(user, author, since));
                 self.with_edge(user, author, Expected::Following { rev }, put).await
             }
-            FactDifference::FollowerGhost { user, author, .. } => {
-                let delete = Delete::builder().table_name(&self.tables.followers).set_key(Some(schema::follower(author, user)));
-                let delete = TransactWriteItem::builder().delete(build(OPERATION, delete.build())?).build();
+            Correction::MirrorEdge { user, author, edge: None } => {
+                let delete = Write::delete(&self.tables.followers, schema::follower(author, user));
                 self.with_edge(user, author, Expected::Nothing, delete).await
             }
-            FactDifference::FollowingsCount { user, count } => {
-                self.recount(&self.tables.counters, schema::followings_counter(user), "count", count).await
+            Correction::SetCount(count @ Recount { of: Counter::Followings { user }, .. }) => {
+                self.recount(&self.tables.counters, schema::followings_counter(user), EDGES, count).await
             }
-            FactDifference::FollowersCount { author, shard, count } => {
-                self.recount(&self.tables.counters, schema::followers_counter(author, shard), "count", count).await
+            Correction::SetCount(count @ Recount { of: Counter::Followers { author, shard }, .. }) => {
+                self.recount(&self.tables.counters, schema::followers_counter(author, shard), EDGES, count).await
             }
-            FactDifference::HeadPosts { author, right, latest, deletions, .. } => {
+            Correction::SetPosts { author, right, latest, deletions } => {
                 self.recount_posts(author, right, latest, deletions).await
             }
-            FactDifference::HeadDeletion { post, deleted } => self.set_deleted(post, deleted).await,
-            FactDifference::ReadsBeyond { user, author, .. } => self.cut_reads(user, author).await,
-            FactDifference::PostReactions { post, shard, reaction, count } => {
-                let key = schema::post_reactions(post, shard);
-                self.recount(&self.tables.reactions, key, count_name(reaction), count).await
+            Correction::SetDeleted { post, deleted } => self.set_deleted(post, deleted).await,
+            Correction::CutReads { user, author } => self.cut_reads(user, author).await,
+            Correction::SetCount(count @ Recount { of: Counter::PostReactions { post, shard, reaction }, .. }) => {
+                let (key, counts) = (schema::post_reactions(post, shard), (counted(reaction), ReactionCountsItem::changes));
+                self.recount(&self.tables.reactions, key, counts, count).await
             }
-            FactDifference::AuthorReactions { author, shard, reaction, count } => {
-                let key = schema::author_reactions(author, shard);
-                self.recount(&self.tables.reactions, key, count_name(reaction), count).await
+            Correction::SetCount(count @ Recount { of: Counter::AuthorReactions { author, shard, reaction }, .. }) => {
+                let (key, counts) = (schema::author_reactions(author, shard), (counted(reaction), ReactionCountsItem::changes));
+                self.recount(&self.tables.reactions, key, counts, count).await
             }
-            FactDifference::UnfinishedLeft { post } => {
-                let update = self.post_in_state(post, "done").update_expression("REMOVE unfinished");
-                sent_after_conflicts(OPERATION, update).await
+            Correction::SetUnfinished { post, unfinished: false } => {
+                let update = self.live_post_in(post, DeliveryState::Done).remove([PostItem::unfinished]);
+                self.send(OPERATION, update).await
             }
-            FactDifference::UnfinishedMissing { post } => {
-                let update = self.post_in_state(post, "pending");
-                let update = update.update_expression("SET unfinished = if_not_exists(unfinished, :shard)");
-                let update = update.expression_attribute_values(":shard", unfinished_shard(post.author));
-                sent_after_conflicts(OPERATION, update).await
+            Correction::SetUnfinished { post, unfinished: true } => {
+                let update = self.live_post_in(post, DeliveryState::Pending);
+                let shard = string(unfinished_shard(post.author));
+                self.send(OPERATION, update.set_if_absent(PostItem::unfinished, shard)).await
             }
-            FactDifference::BodyLeft { post } => {
+            Correction::DeleteBody { post } => {
                 // A tombstone never becomes a live post again, so the body is never needed again.
-                let delete = self.client.delete_item().table_name(&self.tables.posts).set_key(Some(schema::body(post)));
-                sent(OPERATION, delete.send().await)
+                self.send(OPERATION, Write::delete(&self.tables.posts, schema::body(post))).await
             }
-            FactDifference::RecordExpired { ref record }
-            | FactDifference::RecordDamaged { ref record }
-            | FactDifference::RecordOfNothing { ref record } => self.delete_record(record).await,
-            // The right content is unknown.
-            FactDifference::ItemDamaged { .. } => Ok(false),
-            FactDifference::NoticeMissing { notice } => self.unlist(notice).await,
-            FactDifference::NoticeLeft { notice } => self.delete_left(notice).await,
-            FactDifference::SlotsBehind { platform, off } => self.raise_slots(platform, off.right).await,
-            FactDifference::NoticeReadsBeyond { user, platform, .. } => self.cut_notice_reads(user, platform).await,
-            FactDifference::TombstoneExpired { user, author, rev } => {
-                let delete = self
-                    .client
-                    .delete_item()
-                    .table_name(&self.tables.following)
-                    .set_key(Some(schema::edge(user, author)))
-                    .condition_expression("following = :false AND rev = :rev")
-                    .expression_attribute_values(":false", AttributeValue::Bool(false))
-                    .expression_attribute_values(":rev", number(rev.into()));
-                sent(OPERATION, delete.send().await)
+            Correction::DeleteRecord(ref record) => self.delete_record(record).await,
+            Correction::UnlistNotice(notice) => self.unlist(notice).await,
+            Correction::DeleteNotice(notice) => self.delete_left(notice).await,
+            Correction::RaiseSlot { platform, given } => self.raise_slots(platform, given).await,
+            Correction::CutNoticeReads { user, platform } => self.cut_notice_reads(user, platform).await,
+            Correction::DeleteTombstone { user, author, rev } => {
+                let delete = Write::delete(&self.tables.following, schema::edge(user, author))
+                    .when(is(EdgeItem::following, AttributeValue::Bool(false)))
+                    .when(is(EdgeItem::rev, number(rev)));
+                self.send(OPERATION, delete).await
             }
         }
     }
@@ -108,126 +91,74 @@ impl StoredFacts {
     /// Sets a count if its change number is the one that was read before its items were listed: then the items are
     /// still the same. If the change number is not a number, it begins again at 1. No writer can change it in the
     /// meantime, because its addition to it would fail.
-    async fn recount(&self, table: &str, key: Item, name: &str, count: Recount) -> Result<bool, StoreError> {
-        let Recount { seen, right, changes } = count;
-        let update = self.client.update_item().table_name(table).set_key(Some(key));
-        let update = update.expression_attribute_names("#count", name).expression_attribute_names("#changes", "changes");
-        let update = update.expression_attribute_values(":right", number(right));
-        let (sets, condition) = match changes {
-            Some(0) => ("SET #count = :right", "(attribute_not_exists(#changes) OR #changes = :changes)"),
-            Some(_) => ("SET #count = :right", "#changes = :changes"),
-            None => ("SET #count = :right, #changes = :changes", "NOT attribute_type(#changes, :number)"),
+    async fn recount(
+        &self,
+        table: &str,
+        key: Item,
+        (count, changes): (Attribute, Attribute),
+        found: Recount,
+    ) -> Result<bool, StoreError> {
+        let same = |attribute, known: u64| match known {
+            0 => absent(attribute).or(is(attribute, number(known))),
+            _ => is(attribute, number(known)),
         };
-        let mut condition = condition.to_owned();
-        let update = update.expression_attribute_values(":changes", number(changes.unwrap_or(1)));
-        let update = if changes.is_none() { update.expression_attribute_values(":number", string("N")) } else { update };
-        let update = match seen {
-            // A version of this program that does not number its changes may run at the same time.
-            Some(0) => {
-                condition.push_str(" AND (attribute_not_exists(#count) OR #count = :seen)");
-                update.expression_attribute_values(":seen", number(0))
-            }
-            Some(seen) => {
-                condition.push_str(" AND #count = :seen");
-                update.expression_attribute_values(":seen", number(seen))
-            }
+        let update = Write::update(table, key).set(count, number(found.right));
+        let update = match found.changes {
+            Some(known) => update.when(same(changes, known)),
+            None => update.set(changes, number(1_u64)).when(is_not_of_type(changes, "N")),
+        };
+        // A version of this program that does not number its changes may run at the same time.
+        let update = match found.seen {
+            Some(seen) => update.when(same(count, seen)),
             None => update,
         };
-        sent_after_conflicts(OPERATION, update.update_expression(sets).condition_expression(condition)).await
+        self.send(OPERATION, update).await
     }
 
     /// Sets the number of an author's live posts if the head has the same posts and deletions.
     async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, StoreError> {
-        let update = self.client.update_item().table_name(&self.tables.posts).set_key(Some(schema::head(author)));
-        let update = update.update_expression("SET posts = :right").expression_attribute_values(":right", number(right));
-        let mut conditions = vec![if latest == 0 { "attribute_not_exists(latest_seq)" } else { "latest_seq = :latest" }];
-        let mut update = if latest == 0 { update } else { update.expression_attribute_values(":latest", number(latest)) };
-        match deletions {
-            None => conditions.push("attribute_not_exists(deletions)"),
-            Some(deletions) => {
-                conditions.push("deletions = :deletions");
-                update = update.expression_attribute_values(":deletions", number(deletions));
-            }
-        }
-        sent_after_conflicts(OPERATION, update.condition_expression(conditions.join(" AND "))).await
-    }
-
-    /// An update of a live post whose fan-out is in this state.
-    fn post_in_state(&self, post: PostId, state: &str) -> UpdateItemFluentBuilder {
-        self.client
-            .update_item()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::post(post)))
-            .condition_expression("#state = :state AND attribute_not_exists(tombstone)")
-            .expression_attribute_names("#state", "state")
-            .expression_attribute_values(":state", string(state))
+        let update = Write::update(&self.tables.posts, schema::head(author))
+            .set(HeadItem::posts, number(right))
+            .when(still_number(HeadItem::latest_seq, latest))
+            .when(still(HeadItem::deletions, deletions.map(number)));
+        self.send(OPERATION, update).await
     }
 
     /// Writes if the edge is as expected.
-    async fn with_edge(
-        &self,
-        user: UserId,
-        author: UserId,
-        expected: Expected,
-        write: TransactWriteItem,
-    ) -> Result<bool, StoreError> {
-        let check = ConditionCheck::builder().table_name(&self.tables.following).set_key(Some(schema::edge(user, author)));
+    async fn with_edge(&self, user: UserId, author: UserId, expected: Expected, write: Write) -> Result<bool, StoreError> {
+        let check = Write::check(&self.tables.following, schema::edge(user, author));
+        let following = |following| is(EdgeItem::following, AttributeValue::Bool(following));
         let check = match expected {
-            Expected::Following { rev } => check
-                .condition_expression("following = :following AND rev = :rev")
-                .expression_attribute_values(":following", AttributeValue::Bool(true))
-                .expression_attribute_values(":rev", number(rev.into())),
-            Expected::Nothing => check
-                .condition_expression("attribute_not_exists(rev) OR following = :following")
-                .expression_attribute_values(":following", AttributeValue::Bool(false)),
+            Expected::Following { rev } => check.when(following(true)).when(is(EdgeItem::rev, number(rev))),
+            Expected::Nothing => check.when(absent(EdgeItem::rev).or(following(false))),
         };
-        let check = TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build();
-        let transaction = self.client.transact_write_items().transact_items(check).transact_items(write);
-        Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
+        self.send_all(OPERATION, vec![check, write]).await
     }
 
     /// Adds a post to the deleted posts of its author's head, or removes it. The write fails if the head has changed
     /// since it was read here, or if the post is not as the look found it.
     async fn set_deleted(&self, post: PostId, deleted: bool) -> Result<bool, StoreError> {
-        let found = self.batch_get(OPERATION, vec![(self.tables.posts.clone(), vec![schema::head(post.author)])]).await?;
-        let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
-        let mut head = read_head(&item)?;
+        let (posts, key) = (&self.tables.posts, schema::head(post.author));
+        let Some(item) = self.get_one(OPERATION, posts, key.clone()).await? else { return Ok(false) };
+        let mut head = read_head(item.clone())?;
         if deleted {
             head.deleted.insert(post.seq)
         } else {
             head.deleted.remove(post.seq)
         };
-        let key = schema::head(post.author);
-        let sets = [("deleted", &head.deleted)];
-        let layout = Layout::new(&key, Some(&item), &sets, true)?;
-        let update = Update::builder()
-            .table_name(&self.tables.posts)
-            .set_key(Some(key))
-            .expression_attribute_values(":deletions", number(head.deleted.len()));
-        let update = layout.sets_in(update, &sets, "deletions = :deletions", "");
+        let layout = Layout::new(&key, Some(&item), &[(HeadItem::deleted, &head.deleted)], true)?;
         // A set with windows is unchanged if the windows and the number of deletions are unchanged.
-        let seen: &[&str] = if item.contains_key("windows") { &["windows", "deletions"] } else { &["deleted"] };
-        let mut conditions = Vec::new();
-        let update = seen.iter().fold(update, |update, name| windows::unchanged(update, Some(&item), name, &mut conditions));
-        let update = update.condition_expression(conditions.join(" AND "));
-        let condition = if deleted {
-            "attribute_exists(tombstone) OR attribute_exists(archived)"
+        let windows: &[Attribute] = &[HeadItem::windows, HeadItem::deletions];
+        let seen = if HeadItem::windows.of(&item).is_some() { windows } else { &[HeadItem::deleted] };
+        let update = Write::update(posts, key).set(HeadItem::deletions, number(head.deleted.len()));
+        let update = seen.iter().fold(update, |update, attribute| update.when(unchanged(*attribute, Some(&item))));
+        let check = Write::check(posts, schema::post(post));
+        let check = if deleted {
+            check.when(present(PostItem::tombstone).or(present(PostItem::archived)))
         } else {
-            "attribute_exists(#item) AND attribute_not_exists(tombstone) AND attribute_not_exists(archived)"
+            check.when(present(PostItem::item)).when(absent(PostItem::tombstone)).when(absent(PostItem::archived))
         };
-        let check = ConditionCheck::builder()
-            .table_name(&self.tables.posts)
-            .set_key(Some(schema::post(post)))
-            .condition_expression(condition);
-        let check = if deleted { check } else { check.expression_attribute_names("#item", "item") };
-        let transaction = self
-            .client
-            .transact_write_items()
-            .transact_items(TransactWriteItem::builder().update(build(OPERATION, update.build())?).build())
-            .transact_items(TransactWriteItem::builder().condition_check(build(OPERATION, check.build())?).build());
-        let windows = layout.puts(OPERATION, &self.tables.posts)?;
-        let transaction = windows.into_iter().fold(transaction, |all, window| all.transact_items(window));
-        Ok(DynamoFacts::transact(OPERATION, transaction).await?.is_ok())
+        self.send_all(OPERATION, [layout.writes(update), vec![check]].concat()).await
     }
 
     /// Cuts a read state at the author's latest post, as the next version.
@@ -235,35 +166,23 @@ impl StoredFacts {
         let authors = [author];
         // The head is read last, so it includes every post that the read state covers.
         let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
-        let latest = self.heads(&authors).await?.remove(&author).unwrap_or_default().latest_seq;
-        if state.through <= latest && state.read.above(latest).next().is_none() {
+        let head = self.heads(&authors).await?.remove(&author).unwrap_or_default();
+        if invariants::reads_only_what_exists(&head, &state) {
             return Ok(false);
         }
-        let beyond: Vec<u64> = state.read.above(latest).collect();
-        for seq in beyond {
-            state.read.remove(seq);
-        }
-        let state = ReadState { version: state.version + 1, through: state.through.min(latest), ..state };
+        state.read.truncate(head.latest_seq);
+        let state = ReadState { version: state.version + 1, through: state.through.min(head.latest_seq), ..state };
         Reads::put(&**self, user, author, &state).await
     }
 
     /// Deletes a record if its content is what the look found.
     async fn delete_record(&self, seen: &StoredRecord) -> Result<bool, StoreError> {
-        let key = schema::record(&seen.key);
-        let found = self.batch_get(OPERATION, vec![(self.tables.idempotency.clone(), vec![key.clone()])]).await?;
-        let Some(item) = found.into_iter().flatten().next() else { return Ok(false) };
-        if said(&item) != seen.says.as_ref().map(|says| (says.answered.clone(), says.expires_at)) {
+        let (table, key) = (&self.tables.idempotency, schema::record(&seen.key));
+        let Some(item) = self.get_one(OPERATION, table, key.clone()).await? else { return Ok(false) };
+        if said(item.clone()) != seen.says.as_ref().map(|says| (says.answered.clone(), says.expires_at)) {
             return Ok(false);
         }
-        let mut delete = self.client.delete_item().table_name(&self.tables.idempotency).set_key(Some(key));
-        let mut conditions = vec!["attribute_exists(#key)".to_owned()];
-        delete = delete.expression_attribute_names("#key", "key");
-        for (index, (name, value)) in item.into_iter().filter(|(name, _)| name != "key").enumerate() {
-            conditions.push(format!("#n{index} = :v{index}"));
-            delete = delete
-                .expression_attribute_names(format!("#n{index}"), name)
-                .expression_attribute_values(format!(":v{index}"), value);
-        }
-        sent(OPERATION, delete.condition_expression(conditions.join(" AND ")).send().await)
+        let same = RecordItem::ATTRIBUTES.iter().map(|attribute| unchanged(*attribute, Some(&item)));
+        self.send(OPERATION, same.fold(Write::delete(table, key), Write::when)).await
     }
 }

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use tracing::{error, info, warn};
-
-use super::{Plan, Reconcile, ReconcileError, Report};
-use crate::{
-    diff::{Difference, FactDifference, FlowDifference},
-    stored::{Decoded, Unfinished, UnfinishedAt},
-};
+use serde::Serialize;
 use tidemark_app::{
     fan_out::{Due, Inspected, LookPlan},
     ports::Look,
 };
 use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId};
 use tidemark_facts::schema::UNFINISHED_SHARDS;
+use tracing::{error, info, warn};
+
+use super::{Plan, Reconcile, ReconcileError, Report};
+use crate::{
+    diff::{Difference, Kind, Remedy, Subject, facts::wrongly_indexed},
+    stored::{Decoded, Unfinished, UnfinishedAt},
+};
 
 /// Posts of each shard of the index in one step.
 const STEP: usize = 200;
@@ -34,8 +35,8 @@ pub struct FlowPlan {
 }
 
 /// The result of a run over unfinished fan-outs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FlowReport {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(super) struct FlowReport {
     /// Fan-outs that are older than `overdue_ms`.
     pub unfinished: usize,
     /// Finished, or sent again.
@@ -55,6 +56,8 @@ struct Run<'a> {
     look: LookPlan,
     before: Timestamp,
     flow: FlowReport,
+    /// How many fan-outs have left the list of those that were given up.
+    revived: u64,
     report: Report,
 }
 
@@ -71,23 +74,22 @@ impl Reconcile {
         plan: &Plan,
         of: &FlowPlan,
         out_of_time: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(FlowReport, Report), ReconcileError> {
-        let now = self.readers.stores.clock.now();
+    ) -> Result<Report, ReconcileError> {
+        let now = self.app.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
         // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
-        let drained = self.fan_outs.is_drained().await.unwrap_or_else(|error| {
+        let drained = self.app.fan_outs.is_drained().await.unwrap_or_else(|error| {
             report.failed += 1;
             warn!(error = &error as &dyn std::error::Error, "the number of messages in the queue is unknown");
             false
         });
         let look = LookPlan { now, wait_ms: of.overdue_ms, drained, most_attempts: of.most_attempts };
         let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
-        let mut run = Run { plan, look, before, flow: FlowReport::default(), report };
+        let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         let given_up_before = self.facts.given_up().await?;
         if of.given_up_too && given_up_before > 0 {
             self.each_unfinished(Unfinished::GivenUp, &BTreeMap::new(), &mut run, out_of_time).await?;
         }
-        let revived = if plan.dry_run { 0 } else { (run.flow.resumed + run.flow.moving) as u64 };
         let noted = if plan.dry_run { None } else { self.facts.walk(FAN_OUTS).await? };
         let from = noted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let rest = self.each_unfinished(Unfinished::Open, &from, &mut run, out_of_time).await?;
@@ -96,18 +98,18 @@ impl Reconcile {
             // If another run has stored its position first, it has looked at the same fan-outs.
             self.facts.note_walk(FAN_OUTS, noted.as_deref(), rest.as_deref()).await?;
         }
-        let Run { mut flow, mut report, .. } = run;
+        let Run { mut flow, revived, mut report, .. } = run;
         flow.given_up += given_up_before.saturating_sub(revived);
         if flow.given_up > 0 {
             error!(posts = flow.given_up, "fan-out given up");
-            report.found([FlowDifference::FanOutsGivenUp { posts: flow.given_up }.into()].iter());
+            report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::ReportOnly)]);
         }
-        match self.failures.waiting().await {
+        match self.app.failures.waiting().await {
             Ok(records) => {
                 flow.stuck_records = Some(records);
                 if records > 0 {
                     warn!(records, "stream records are in the projector's failure queue");
-                    report.found([Difference::Flow(FlowDifference::RecordsGivenUp { records })].iter());
+                    report.found([Difference::new(Kind::RecordsGivenUp, Subject::StreamRecords { records }, Remedy::ReportOnly)]);
                 }
             }
             Err(error) => warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read"),
@@ -117,8 +119,9 @@ impl Reconcile {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
             info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
         }
-        report.emit(&*self.metrics, self.readers.stores.clock.now(), "fan-outs");
-        Ok((flow, report))
+        report.emit(&*self.app.metrics, self.app.stores.clock.now(), "fan-outs");
+        report.fan_outs = Some(flow);
+        Ok(report)
     }
 
     /// Looks at one list, in steps over all its shards. After the first step it continues at `from`. Returns the
@@ -136,7 +139,7 @@ impl Reconcile {
             let (mut posts, mut next) = (Vec::new(), BTreeMap::new());
             for (shard, after) in &lanes {
                 let part = self.facts.unfinished(which, *shard, run.before, after.as_ref(), STEP).await?;
-                run.report.damaged(part.damaged);
+                run.report.found(part.damaged.into_iter().map(Difference::from));
                 posts.extend(part.items);
                 // After the newest, it continues at the older of the two positions.
                 let mut at = part.next;
@@ -158,59 +161,72 @@ impl Reconcile {
         let authors: Vec<UserId> = ids.iter().map(|id| id.author).collect();
         let (posts, heads) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.stored_heads(&authors))?;
         let Decoded { found: mut posts, damaged } = posts;
-        run.report.damaged(damaged.into_iter().map(|(_, item)| item));
-        run.report.damaged(heads.damaged.into_iter().map(|(_, item)| item));
+        run.report.found(damaged.into_iter().map(|(_, item)| item.into()));
+        run.report.found(heads.damaged.into_iter().map(|(_, item)| item.into()));
         run.flow.unfinished += ids.len();
         for id in ids {
             // Without its author's head, the content of a fan-out is unknown. The index may be stale: the post decides
             // whether its fan-out is finished.
             let (Some(stored), Some(head)) = (posts.remove(&id), heads.found.get(&id.author)) else { continue };
-            if !stored.unfinished {
-                continue;
-            }
-            if let Err(error) = self.flow_of(which, &stored.post, &head.head, run).await {
-                run.report.failed += 1;
-                warn!(post = %id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+            let listed = if stored.unfinished { self.flow_of(which, &stored.post, &head.head, run).await } else { Ok(false) };
+            match listed {
+                Ok(listed) => run.revived += u64::from(!listed && which == Unfinished::GivenUp),
+                Err(error) => {
+                    run.report.failed += 1;
+                    warn!(post = %id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+                }
             }
         }
         Ok(())
     }
 
-    async fn flow_of(&self, which: Unfinished, post: &Post, head: &AuthorHead, run: &mut Run<'_>) -> Result<(), ReconcileError> {
+    /// Handles one fan-out. Returns whether the list still has it.
+    async fn flow_of(
+        &self,
+        which: Unfinished,
+        post: &Post,
+        head: &AuthorHead,
+        run: &mut Run<'_>,
+    ) -> Result<bool, ReconcileError> {
         let Run { plan, look, flow, report, .. } = run;
         if !post.deleted && post.delivery.state == DeliveryState::Done {
-            return self.take_out(post, plan, report).await;
+            // It is finished, and the index still lists it.
+            let left = wrongly_indexed(Kind::UnfinishedLeft, post.id);
+            report.found([left.clone()]);
+            let removed = !plan.dry_run && self.repair(&left.remedy).await?;
+            report.repaired(removed.then_some(&left));
+            return Ok(!removed);
         }
         // These are listed only if an operator asks for them, so they are due at once.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
         if due != Due::Now {
             flow.moving += 1;
             if due == Due::Unseen && !plan.dry_run {
-                self.fan_outs.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
+                self.app.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
             }
-            return Ok(());
+            return Ok(true);
         }
-        let inspected = self.fan_outs.inspect(post, head, look.most_attempts).await?;
+        let inspected = self.app.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
             // `given_up_before` already counts it.
-            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(()),
+            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(true),
             Inspected::Done(_) => Some(0),
             Inspected::Missing { pages, .. } => Some(pages.len()),
             Inspected::UsedUp { pages } => Some(*pages),
         };
         let difference = pages.map(|pages| difference(post, pages));
-        report.found(difference.iter());
+        report.found(difference.clone());
         if plan.dry_run {
             flow.moving += usize::from(difference.is_none());
-            return Ok(());
+            return Ok(true);
         }
-        self.fan_outs.resume(post, head, &inspected).await?;
+        self.app.fan_outs.resume(post, head, &inspected).await?;
         match inspected {
             Inspected::Moving { .. } => flow.moving += 1,
             Inspected::Done(_) => {
                 flow.resumed += 1;
-                report.repaired(difference.iter());
+                report.repaired(&difference);
             }
             // The next run finds out whether the pages are done.
             Inspected::Missing { pages, .. } => {
@@ -222,26 +238,11 @@ impl Reconcile {
                 error!(post = %post.id, attempts = post.delivery.attempts, "fan-out given up");
             }
         }
-        Ok(())
-    }
-
-    /// Removes a finished fan-out that the index still lists.
-    async fn take_out(&self, post: &Post, plan: &Plan, report: &mut Report) -> Result<(), ReconcileError> {
-        let left = FactDifference::UnfinishedLeft { post: post.id };
-        let difference = [Difference::Fact(left.clone())];
-        report.found(difference.iter());
-        if !plan.dry_run && self.facts.repair(&left).await? {
-            report.repaired(difference.iter());
-        }
-        Ok(())
+        Ok(false)
     }
 }
 
 fn difference(post: &Post, pages: usize) -> Difference {
-    let post_id = post.id;
-    if post.deleted {
-        FlowDifference::RetractionUnfinished { post: post_id, pages }.into()
-    } else {
-        FlowDifference::DeliveryUnfinished { post: post_id, pages }.into()
-    }
+    let kind = if post.deleted { Kind::RetractionUnfinished } else { Kind::DeliveryUnfinished };
+    Difference::new(kind, Subject::FanOut { post: post.id, pages }, Remedy::ReportOnly)
 }

@@ -11,10 +11,13 @@ mod repair;
 mod report;
 mod walk;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
-use tidemark_app::ports::StoreError;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use tidemark::App;
+use tidemark_app::ports::StoreError;
+use tidemark_domain::{NoticeId, Platform, PostId, UserId};
+use tidemark_views::keys::Owner;
 use tracing::warn;
 
 pub use flow::FlowPlan;
@@ -22,23 +25,11 @@ pub use report::Report;
 pub use walk::{ParsePositionError, Position};
 
 use crate::{
-    diff::{
-        DamagedItem, Difference, FactDifference,
-        facts::{self, UserFacts},
-    },
+    diff::{DamagedItem, Difference, Kind, Subject, facts},
     facts::StoredFacts,
     views::StoredViews,
 };
-use tidemark::App;
-use tidemark_app::{
-    fan_out::FanOuts,
-    notices::NoticeBoard,
-    ports::{Failures, Metrics},
-    reader::Readers,
-    relations::Relations,
-};
-use tidemark_domain::{NoticeId, Platform, PostId, UserId};
-use tidemark_views::keys::Owner;
+use load::Loaded;
 
 /// A look or a repair failed.
 #[derive(Debug, thiserror::Error)]
@@ -65,42 +56,24 @@ pub struct Plan {
 
 #[derive(Clone)]
 pub struct Reconcile {
+    /// Computes the right views from the facts, and writes them.
+    pub app: App,
     pub facts: StoredFacts,
     pub views: StoredViews,
-    /// Computes readers' views from facts, and repairs them.
-    pub readers: Readers,
-    /// The same for lists and counters.
-    pub relations: Relations,
-    /// The same for notices.
-    pub notices: NoticeBoard,
-    /// The same for fan-outs.
-    pub fan_outs: FanOuts,
-    /// Counts the stream records that the projector gave up.
-    pub failures: Arc<dyn Failures>,
-    pub metrics: Arc<dyn Metrics>,
     /// Waits between two looks.
     pub wait: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Reconcile {
     pub fn new(app: &App) -> Self {
-        Self {
-            facts: StoredFacts(app.facts.clone()),
-            views: StoredViews(app.redis.clone()),
-            readers: app.readers.clone(),
-            relations: app.relations.clone(),
-            notices: app.notices.clone(),
-            fan_outs: app.fan_outs.clone(),
-            failures: app.failures.clone(),
-            metrics: app.metrics.clone(),
-            wait: |time| tokio::time::sleep(time).boxed(),
-        }
+        let (facts, views) = (StoredFacts(app.facts.clone()), StoredViews(app.redis.clone()));
+        Self { app: app.clone(), facts, views, wait: |time| tokio::time::sleep(time).boxed() }
     }
 }
 
 /// The unit of a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+enum Target {
     /// A user's facts, compared with each other.
     Facts(UserId),
     /// An idempotency record, by its key.
@@ -123,8 +96,8 @@ enum Subject {
     Astray(String),
 }
 
-impl Subject {
-    /// The subject's name in the log. It leaves out an idempotency key.
+impl Target {
+    /// The target's name in the log. It leaves out an idempotency key.
     fn name(&self) -> String {
         match self {
             Self::Facts(user) => format!("facts of {user}"),
@@ -145,170 +118,147 @@ impl Subject {
 /// The result of a look.
 #[derive(Default)]
 struct Looked {
-    found: Vec<(Subject, Vec<Difference>)>,
-    failed: BTreeSet<Subject>,
+    found: Vec<(Target, Vec<Difference>)>,
+    failed: BTreeSet<Target>,
 }
 
-/// Subjects that are looked at concurrently.
+/// Targets that are looked at concurrently.
 const PARALLEL: usize = 8;
 
 impl Reconcile {
     /// One step: facts first, then the views that are made from them.
-    async fn reconcile(&self, facts: Vec<Subject>, views: Vec<Subject>, plan: &Plan, report: &mut Report) {
+    async fn reconcile(&self, facts: Vec<Target>, views: Vec<Target>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
-        let here: BTreeSet<Subject> = facts.iter().cloned().collect();
+        let here: BTreeSet<Target> = facts.iter().cloned().collect();
         let repaired = self.settle(facts, plan, report).await;
         // If another step has looked at the author, it counted the followers without the missing edge.
         let authors = repaired.iter().filter_map(|difference| match difference {
-            Difference::Fact(FactDifference::FollowerMissing { author, .. }) => Some(Subject::Facts(*author)),
+            Difference { kind: Kind::FollowerMissing, subject: Subject::Pair { author, .. }, .. } => Some(Target::Facts(*author)),
             _ => None,
         });
-        let authors: BTreeSet<Subject> = authors.filter(|author| !here.contains(author)).collect();
+        let authors: BTreeSet<Target> = authors.filter(|author| !here.contains(author)).collect();
         self.settle(authors.into_iter().collect(), plan, report).await;
         self.settle(views, plan, report).await;
     }
 
     /// Looks twice, repairs the differences that both looks found, and looks a third time. Returns the differences for
     /// which a repair was tried.
-    async fn settle(&self, subjects: Vec<Subject>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
-        let first = self.look(subjects).await;
-        report.failed += first.failed.len() as u64;
+    async fn settle(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
+        let first = self.look(targets, report).await;
         if first.found.is_empty() {
             return BTreeSet::new();
         }
         (self.wait)(plan.settle).await;
-        let second = self.look(first.found.iter().map(|(subject, _)| subject.clone()).collect()).await;
-        report.failed += second.failed.len() as u64;
-        let again: BTreeSet<&Difference> = second.found.iter().flat_map(|(_, found)| found).collect();
-        let confirmed: Vec<(Subject, Vec<Difference>)> = first
-            .found
-            .into_iter()
-            .map(|(subject, mut found)| {
-                found.retain(|difference| again.contains(difference));
-                (subject, found)
-            })
-            .filter(|(_, found)| !found.is_empty())
-            .collect();
-        let news: BTreeSet<Difference> = confirmed.iter().flat_map(|(_, found)| found).cloned().collect();
-        report.found(news.iter());
-        if plan.dry_run || news.is_empty() {
+        let second = self.look(first.targets(), report).await;
+        let lasting: BTreeSet<Difference> = first.differences().intersection(&second.differences()).cloned().collect();
+        report.found(lasting.iter().cloned());
+        if plan.dry_run || lasting.is_empty() {
             return BTreeSet::new();
         }
         let mut tried = BTreeSet::new();
-        for difference in &news {
-            match self.repair(difference).await {
+        for difference in &lasting {
+            match self.repair(&difference.remedy).await {
                 Ok(true) => drop(tried.insert(difference)),
                 Ok(false) => {}
                 Err(error) => {
                     report.failed += 1;
-                    warn!(kind = difference.kind(), error = &error as &dyn std::error::Error, "not repaired");
+                    warn!(kind = difference.kind.id(), error = &error as &dyn std::error::Error, "not repaired");
                 }
             }
         }
-        let third = self.look(confirmed.iter().map(|(subject, _)| subject.clone()).collect()).await;
-        report.failed += third.failed.len() as u64;
-        let mut left: BTreeSet<&Difference> = third.found.iter().flat_map(|(_, found)| found).collect();
-        // If the third look at a subject fails, its differences do not count as repaired.
-        left.extend(confirmed.iter().filter(|(subject, _)| third.failed.contains(subject)).flat_map(|(_, found)| found));
+        let third = self.look(second.targets(), report).await;
+        let mut left = third.differences();
+        // If the third look at a target fails, its differences do not count as repaired.
+        left.extend(second.found.into_iter().filter(|(target, _)| third.failed.contains(target)).flat_map(|(_, found)| found));
         report.repaired(tried.into_iter().filter(|difference| !left.contains(difference)));
-        news
+        lasting
     }
 
-    /// Compares both sides of each subject.
-    async fn look(&self, subjects: Vec<Subject>) -> Looked {
-        let (users, others): (Vec<Subject>, Vec<Subject>) =
-            subjects.into_iter().partition(|subject| matches!(subject, Subject::Facts(_)));
-        let mut looked = Looked::default();
-        let loads = users.into_iter().filter_map(|subject| match subject {
-            Subject::Facts(user) => Some(async move { (user, self.user_facts(user).await) }.boxed()),
-            _ => None,
-        });
-        let loaded: Vec<(UserId, Result<UserFacts, ReconcileError>)> =
-            stream::iter(loads.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
-        let mut known = Vec::with_capacity(loaded.len());
-        for (user, facts) in loaded {
-            match facts {
-                Ok(facts) => known.push(facts),
-                Err(error) => looked.failed(Subject::Facts(user), error),
-            }
-        }
-        // An edge that its author does not list is one difference. The author's count is not a second one.
-        let missing: BTreeSet<(UserId, UserId)> = known.iter().flat_map(facts::missing).collect();
-        for facts in &known {
-            let found = facts::differences(facts, &missing).into_iter().map(Difference::from).collect();
-            looked.found(Subject::Facts(facts.user), found);
-        }
-        let looks = others.into_iter().map(|subject| {
+    /// Compares both sides of each target.
+    async fn look(&self, targets: Vec<Target>, report: &mut Report) -> Looked {
+        let loads = targets.into_iter().map(|target| {
             async move {
-                let found = self.differences_of(&subject).await;
-                (subject, found)
+                let loaded = self.load(&target).await;
+                (target, loaded)
             }
             .boxed()
         });
-        let answers: Vec<(Subject, Result<Vec<Difference>, ReconcileError>)> =
-            stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
-        for (subject, found) in answers {
-            match found {
-                Ok(found) => looked.found(subject, found),
-                Err(error) => looked.failed(subject, error),
+        let loaded: Vec<(Target, Result<Loaded, ReconcileError>)> =
+            stream::iter(loads.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
+        // An edge that its author does not list is one difference. The author's count is not a second one.
+        let known = loaded.iter().filter_map(|(_, loaded)| match loaded {
+            Ok(Loaded::Facts(facts)) => Some(facts),
+            _ => None,
+        });
+        let missing: BTreeSet<(UserId, UserId)> = known.flat_map(|facts| facts::missing(facts)).collect();
+        let mut looked = Looked::default();
+        for (target, loaded) in loaded {
+            match loaded {
+                Ok(Loaded::Facts(facts)) => looked.found(target, facts::differences(&facts, &missing)),
+                Ok(Loaded::Compared(found)) => looked.found(target, found),
+                Err(error) => looked.failed(target, error),
             }
         }
+        report.failed += looked.failed.len() as u64;
         looked
-    }
-
-    /// Sorts the owners of keys into subjects: facts and views.
-    fn of_owners(&self, owners: Vec<Owner>, plan: &Plan, day: u64) -> (Vec<Subject>, Vec<Subject>) {
-        let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
-        for owner in owners {
-            match owner {
-                Owner::User(user) => {
-                    facts.insert(Subject::Facts(user));
-                    if walk::in_sample(user, plan.share, day) {
-                        views.insert(Subject::Views(user));
-                    }
-                }
-                Owner::Post(post) => {
-                    facts.insert(Subject::Facts(post.author));
-                    if walk::in_sample(post.author, plan.share, day) {
-                        views.insert(Subject::Post(post));
-                    }
-                }
-                Owner::Platform(platform) => {
-                    facts.insert(Subject::Platform(platform));
-                    views.insert(Subject::PlatformView(platform));
-                }
-                Owner::NoticeReads(user, platform) => {
-                    facts.extend([Subject::Platform(platform), Subject::NoticeReads(user, platform)]);
-                    if walk::in_sample(user, plan.share, day) {
-                        views.insert(Subject::NoticeReadsView(user, platform));
-                    }
-                }
-                Owner::Title(notice, revision) => {
-                    facts.insert(Subject::Platform(notice.platform));
-                    views.insert(Subject::Title(notice, revision));
-                }
-                Owner::Astray(key) => drop(views.insert(Subject::Astray(key))),
-            }
-        }
-        (facts.into_iter().collect(), views.into_iter().collect())
     }
 }
 
+/// The targets of these owners of keys: facts and views.
+fn targets_of(owners: Vec<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
+    let sampled = |user: UserId, target: Target| walk::in_sample(user, plan.share, day).then_some(target);
+    let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
+    for owner in owners {
+        match owner {
+            Owner::User(user) => {
+                facts.insert(Target::Facts(user));
+                views.extend(sampled(user, Target::Views(user)));
+            }
+            Owner::Post(post) => {
+                facts.insert(Target::Facts(post.author));
+                views.extend(sampled(post.author, Target::Post(post)));
+            }
+            Owner::Platform(platform) => {
+                facts.insert(Target::Platform(platform));
+                views.insert(Target::PlatformView(platform));
+            }
+            Owner::NoticeReads(user, platform) => {
+                facts.extend([Target::Platform(platform), Target::NoticeReads(user, platform)]);
+                views.extend(sampled(user, Target::NoticeReadsView(user, platform)));
+            }
+            Owner::Title(notice, revision) => {
+                facts.insert(Target::Platform(notice.platform));
+                views.insert(Target::Title(notice, revision));
+            }
+            Owner::Astray(key) => drop(views.insert(Target::Astray(key))),
+        }
+    }
+    (facts.into_iter().collect(), views.into_iter().collect())
+}
+
 impl Looked {
-    fn found(&mut self, subject: Subject, found: Vec<Difference>) {
+    fn targets(&self) -> Vec<Target> {
+        self.found.iter().map(|(target, _)| target.clone()).collect()
+    }
+
+    fn differences(&self) -> BTreeSet<Difference> {
+        self.found.iter().flat_map(|(_, found)| found).cloned().collect()
+    }
+
+    fn found(&mut self, target: Target, found: Vec<Difference>) {
         if !found.is_empty() {
-            self.found.push((subject, found));
+            self.found.push((target, found));
         }
     }
 
-    /// Adds a subject that could not be looked at. If the cause is an item that cannot be read, that item is the
+    /// Adds a target that could not be looked at. If the cause is an item that cannot be read, that item is the
     /// difference.
-    fn failed(&mut self, subject: Subject, error: ReconcileError) {
+    fn failed(&mut self, target: Target, error: ReconcileError) {
         if let ReconcileError::Store(StoreError::DamagedItem { table, key, .. }) = error {
-            return self.found(subject, vec![DamagedItem { table, key }.into()]);
+            return self.found(target, vec![DamagedItem { table, key }.into()]);
         }
         let error = &error;
-        warn!(subject = subject.name(), error = error as &dyn std::error::Error, "could not be looked at");
-        self.failed.insert(subject);
+        warn!(subject = target.name(), error = error as &dyn std::error::Error, "could not be looked at");
+        self.failed.insert(target);
     }
 }

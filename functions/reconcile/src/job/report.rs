@@ -1,13 +1,17 @@
 //! The report of a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+};
 
 use serde::Serialize;
-use tracing::warn;
-
-use crate::diff::{DamagedItem, Difference, FactDifference};
 use tidemark_app::ports::Metrics;
 use tidemark_domain::Timestamp;
+use tracing::warn;
+
+use super::flow::FlowReport;
+use crate::diff::{Difference, Kind, Subject};
 
 /// The most differences that are listed. The others are only counted.
 const LISTED: usize = 1_000;
@@ -21,13 +25,19 @@ pub struct Report {
     /// The differences that lasted, each once, at most a thousand.
     pub differences: BTreeSet<Difference>,
     /// The number of differences of each kind.
-    pub found: BTreeMap<String, u64>,
+    pub found: BTreeMap<Kind, u64>,
     /// The number of each kind that no longer exists after its repair.
-    pub repaired: BTreeMap<String, u64>,
+    pub repaired: BTreeMap<Kind, u64>,
     /// Looks and repairs that failed.
     pub failed: u64,
     /// The position where the next run continues; `None` at the end.
     pub next: Option<String>,
+    /// The result of the job `fan-outs`.
+    #[serde(flatten)]
+    pub(super) fan_outs: Option<FlowReport>,
+    /// A hash of each difference that is counted: a run may find more differences than it can list.
+    #[serde(skip)]
+    counted: HashSet<u64>,
 }
 
 impl Report {
@@ -35,37 +45,32 @@ impl Report {
         Self { dry_run, ..Self::default() }
     }
 
-    pub(super) fn found<'a>(&mut self, differences: impl Iterator<Item = &'a Difference>) {
+    /// Adds differences. One that is already counted changes nothing.
+    pub(super) fn found(&mut self, differences: impl IntoIterator<Item = Difference>) {
         for difference in differences {
-            let known = self.differences.contains(difference);
+            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&difference);
+            if !self.counted.insert(hash) {
+                continue;
+            }
+            if let Subject::Item(item) = &difference.subject {
+                warn!(table = item.table, key = item.key, "an item that cannot be read");
+            }
+            *self.found.entry(difference.kind).or_default() += 1;
             if self.differences.len() < LISTED {
-                self.differences.insert(difference.clone());
-            }
-            if !known {
-                if let Difference::Fact(FactDifference::ItemDamaged { item }) = difference {
-                    warn!(table = item.table, key = item.key, "an item that cannot be read");
-                }
-                *self.found.entry(difference.kind()).or_default() += 1;
+                self.differences.insert(difference);
             }
         }
     }
 
-    /// Adds items that cannot be read.
-    pub(super) fn damaged(&mut self, items: impl IntoIterator<Item = DamagedItem>) {
-        for item in items {
-            self.found([Difference::from(item)].iter());
-        }
-    }
-
-    pub(super) fn repaired<'a>(&mut self, differences: impl Iterator<Item = &'a Difference>) {
+    pub(super) fn repaired<'a>(&mut self, differences: impl IntoIterator<Item = &'a Difference>) {
         for difference in differences {
-            *self.repaired.entry(difference.kind()).or_default() += 1;
+            *self.repaired.entry(difference.kind).or_default() += 1;
         }
     }
 
     /// Sends the counts of all kinds together, and of each kind.
     pub fn emit(&self, metrics: &dyn Metrics, at: Timestamp, job: &str) {
-        let sum = |of: &BTreeMap<String, u64>| of.values().sum();
+        let sum = |of: &BTreeMap<Kind, u64>| of.values().sum();
         let all = [
             ("DifferencesFound", sum(&self.found)),
             ("DifferencesRepaired", sum(&self.repaired)),
@@ -75,7 +80,26 @@ impl Report {
         metrics.count(at, job, None, &all);
         for (kind, found) in &self.found {
             let repaired = self.repaired.get(kind).copied().unwrap_or(0);
-            metrics.count(at, job, Some(kind), &[("DifferencesFound", *found), ("DifferencesRepaired", repaired)]);
+            metrics.count(at, job, Some(kind.id()), &[("DifferencesFound", *found), ("DifferencesRepaired", repaired)]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemark_domain::UserId;
+
+    use super::*;
+    use crate::diff::Remedy;
+
+    #[test]
+    fn each_difference_is_counted_once_and_a_thousand_are_listed() {
+        let users = 1..=LISTED as u64 + 10;
+        let lost = users.map(|id| Subject::User { user: UserId::new(id).unwrap() });
+        let lost: Vec<_> = lost.map(|subject| Difference::new(Kind::FeedLost, subject, Remedy::ReportOnly)).collect();
+        let mut report = Report::default();
+        report.found(lost.clone());
+        report.found(lost);
+        assert_eq!((report.found[&Kind::FeedLost], report.differences.len()), (LISTED as u64 + 10, LISTED));
     }
 }

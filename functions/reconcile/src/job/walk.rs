@@ -4,9 +4,10 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use super::{Plan, Reconcile, ReconcileError, Report, Subject};
-use crate::diff::facts;
 use tidemark_domain::{UserId, ids::BUCKETS};
+
+use super::{Plan, Reconcile, ReconcileError, Report, Target, targets_of};
+use crate::diff::{Difference, facts};
 
 /// The name of the stored position of the walk over users.
 const USERS: &str = "users";
@@ -66,7 +67,7 @@ impl FromStr for Position {
 }
 
 impl Reconcile {
-    /// Continues the walk where the last run stopped, or begins one, until it is done or time is up. With `only_on` it
+    /// Continues the walk where the last run stopped, or begins one, until it is done or time is up. With `only_continue` it
     /// does nothing if no walk is in progress. A dry run does not store its position: it begins at `from`.
     ///
     /// # Errors
@@ -75,12 +76,12 @@ impl Reconcile {
         &self,
         plan: &Plan,
         from: Option<Position>,
-        only_on: bool,
+        only_continue: bool,
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Report>, ReconcileError> {
         let mut report = Report::new(plan.dry_run);
         let mut noted = if plan.dry_run { None } else { self.facts.walk(USERS).await? };
-        if only_on && noted.is_none() {
+        if only_continue && noted.is_none() {
             return Ok(None);
         }
         // A position that this version cannot parse begins a new walk.
@@ -102,45 +103,45 @@ impl Reconcile {
                 _ => break,
             }
         }
-        report.emit(&*self.metrics, self.readers.stores.clock.now(), USERS);
+        report.emit(&*self.app.metrics, self.app.stores.clock.now(), USERS);
         Ok(Some(report))
     }
 
-    /// One step, without the subjects in `looked_at`. Returns where the next step begins.
+    /// One step, without the targets in `looked_at`. Returns where the next step begins.
     async fn step(
         &self,
         position: &Position,
         plan: &Plan,
-        looked_at: &mut BTreeSet<Subject>,
+        looked_at: &mut BTreeSet<Target>,
         report: &mut Report,
     ) -> Result<Option<Position>, ReconcileError> {
-        let day = self.readers.stores.clock.now().ms() / DAY;
-        let mut news = |mut subjects: Vec<Subject>| {
-            subjects.retain(|subject| looked_at.insert(subject.clone()));
-            subjects
+        let day = self.app.stores.clock.now().ms() / DAY;
+        let mut news = |mut targets: Vec<Target>| {
+            targets.retain(|target| looked_at.insert(target.clone()));
+            targets
         };
         match position {
             Position::Keys(cursor) => {
                 let (owners, next) = self.views.owners(*cursor, plan.slice).await?;
-                let (facts, views) = self.of_owners(owners, plan, day);
+                let (facts, views) = targets_of(owners, plan, day);
                 self.reconcile(news(facts), news(views), plan, report).await;
                 Ok(Some(if next == 0 { Position::Edges(None) } else { Position::Keys(next) }))
             }
             Position::Edges(after) => {
                 let part = self.facts.some_edges(after.clone(), plan.slice).await?;
-                report.damaged(part.damaged);
-                let now = self.readers.stores.clock.now();
+                report.found(part.damaged.into_iter().map(Difference::from));
+                let now = self.app.stores.clock.now();
                 let sampled = |user: &UserId| in_sample(*user, plan.share, day);
-                let mut subjects: BTreeSet<Subject> =
-                    part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Subject::Facts).collect();
+                let mut targets: BTreeSet<Target> =
+                    part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Target::Facts).collect();
                 let expired = part.items.iter().filter(|edge| facts::of_tombstone(edge, now).is_some());
-                subjects.extend(expired.map(|edge| Subject::Tombstone(edge.user, edge.author)));
-                self.reconcile(news(subjects.into_iter().collect()), Vec::new(), plan, report).await;
+                targets.extend(expired.map(|edge| Target::Tombstone(edge.user, edge.author)));
+                self.reconcile(news(targets.into_iter().collect()), Vec::new(), plan, report).await;
                 Ok(Some(part.next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
             }
             Position::Records(after) => {
                 let part = self.facts.some_records(after.clone(), plan.slice).await?;
-                let records = part.items.into_iter().map(Subject::Record).collect();
+                let records = part.items.into_iter().map(Target::Record).collect();
                 self.reconcile(records, Vec::new(), plan, report).await;
                 Ok(part.next.map(|next| Position::Records(Some(next))))
             }
@@ -153,14 +154,14 @@ impl Reconcile {
         let mut report = Report::new(plan.dry_run);
         let noted = self.facts.walk(MARKS).await?;
         let cursor = noted.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
-        let (users, next) = self.views.abandoned(cursor, plan.slice, self.readers.stores.clock.now()).await?;
-        self.reconcile(Vec::new(), users.into_iter().map(Subject::Views).collect(), plan, &mut report).await;
+        let (users, next) = self.views.abandoned(cursor, plan.slice, self.app.stores.clock.now()).await?;
+        self.reconcile(Vec::new(), users.into_iter().map(Target::Views).collect(), plan, &mut report).await;
         report.next = (next != 0).then(|| next.to_string());
         if !plan.dry_run && report.next != noted {
             // If another run was faster, it has looked at the same readers.
             self.facts.note_walk(MARKS, noted.as_deref(), report.next.as_deref()).await?;
         }
-        report.emit(&*self.metrics, self.readers.stores.clock.now(), MARKS);
+        report.emit(&*self.app.metrics, self.app.stores.clock.now(), MARKS);
         Ok(report)
     }
 }

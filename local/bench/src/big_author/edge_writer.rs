@@ -53,7 +53,7 @@ impl EdgeWriter {
     pub async fn write(&self, edges: &[Edge], mut written: impl FnMut(u64, u64)) -> anyhow::Result<u64> {
         let counts = counts(edges);
         let both = edges.iter().flat_map(|edge| {
-            let follower = (self.tables.followers.as_str(), schema::follower_item(edge));
+            let follower = (self.tables.followers.as_str(), schema::follower_item(edge.user, edge.author, edge.since));
             [(self.tables.following.as_str(), schema::edge_item(edge)), follower]
         });
         let counters = self.tables.counters.as_str();

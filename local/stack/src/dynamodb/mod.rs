@@ -22,10 +22,11 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use dynoxide::Database;
 use rusqlite::Connection;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use streams::{Record, StreamLog};
 
-use crate::{http_server, stop::Stop, template::Table, weather::Surroundings};
+use crate::{http_server, template::Table, weather::Surroundings};
 
 const BODY_LIMIT: usize = 16 << 20;
 /// The interval between two removals of expired items and consumed stream records.
@@ -42,7 +43,7 @@ pub(crate) struct DynamoDb {
     path: PathBuf,
     database: Database,
     schema: Arc<RwLock<access::Schema>>,
-    stop: Stop,
+    stop: DropGuard,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -66,7 +67,7 @@ impl DynamoDb {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("cannot bind a loopback port for DynamoDB")?;
         listener.set_nonblocking(true)?;
         let endpoint = format!("http://{}", listener.local_addr()?);
-        let stop = Stop::new();
+        let stop = CancellationToken::new();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .thread_name("local-dynamodb")
@@ -86,7 +87,7 @@ impl DynamoDb {
             // A client that keeps a request open must not delay the end of the stack.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
-        Ok(Self { endpoint, path: path.to_owned(), database, schema, stop, threads: vec![server] })
+        Ok(Self { endpoint, path: path.to_owned(), database, schema, stop: stop.drop_guard(), threads: vec![server] })
     }
 
     pub(crate) fn endpoint(&self) -> &str {
@@ -110,7 +111,7 @@ impl DynamoDb {
 
     /// Starts to remove expired items, and stream records that `log` reports as consumed.
     pub(crate) fn keep_tidy(&mut self, log: Arc<StreamLog>) -> Result<()> {
-        let (database, stop) = (self.database.clone(), self.stop.clone());
+        let (database, stop) = (self.database.clone(), self.stop.token().clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let tidy = move || {
             while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
@@ -130,16 +131,10 @@ impl DynamoDb {
 
     /// Stops the endpoint and closes the file.
     pub(crate) fn stop(&mut self) {
-        self.stop.give();
+        self.stop.token().cancel();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-    }
-}
-
-impl Drop for DynamoDb {
-    fn drop(&mut self) {
-        self.stop.give();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Conversion between HTTP and API Gateway's event (payload format 2.0).
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use axum::{
     body::{Body, Bytes},
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Part
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::routes::{Route, decode};
+use super::routes::Route;
 use crate::{clock, template::ACCOUNT};
 
 /// The caller, as the local stack's replacement for a JWT names it.
@@ -127,19 +127,11 @@ fn headers(headers: &HeaderMap) -> BTreeMap<&str, String> {
 }
 
 fn query_parameters(query: &str) -> BTreeMap<String, String> {
-    let mut out: BTreeMap<String, Option<String>> = BTreeMap::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode(value, true);
-        match out.entry(decode(name, true)).or_default() {
-            Some(joined) => {
-                joined.push(',');
-                joined.push_str(&value);
-            }
-            none => *none = Some(value),
-        }
+    let mut out: BTreeMap<String, Vec<Cow<'_, str>>> = BTreeMap::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        out.entry(name.into_owned()).or_default().push(value);
     }
-    out.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect()
+    out.into_iter().map(|(name, values)| (name, values.join(","))).collect()
 }
 
 fn append(joined: &mut String, value: &str) {

@@ -18,8 +18,9 @@ use axum::{
 use futures::StreamExt as _;
 use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
-use crate::{core::Core, runner::InvokeError, sqs::new_id, stop::Stop};
+use crate::{core::Core, runner::InvokeError, sqs::new_id};
 use problem::Problem;
 use routes::Found;
 pub(crate) use routes::Routes;
@@ -38,7 +39,7 @@ struct Gateway {
     mapped: bool,
 }
 
-pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: Stop) -> JoinHandle<()> {
+pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: CancellationToken) -> JoinHandle<()> {
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
     let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
     let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
@@ -55,7 +56,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await {
+        if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await {
             tracing::error!(%error, "the gateway failed");
         }
     })

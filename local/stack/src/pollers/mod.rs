@@ -11,17 +11,17 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Result;
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     core::{Core, Unit},
-    stop::Stop,
     template::EventSource,
 };
 
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) core: Arc<Core>,
-    pub(crate) stop: Stop,
+    pub(crate) stop: CancellationToken,
     /// In calm weather, the delay before a failed message is tried again; in any weather, before a failed stream
     /// batch.
     pub(crate) retry_delay: Duration,

@@ -7,14 +7,8 @@ use crate::{clock, template::ScheduleSource};
 pub(super) async fn run(context: Context, function: String, source: ScheduleSource) {
     let Some(unit) = context.unit(&function) else { return };
     while let Some(wait) = source.expression.next_after(clock::now_seconds()) {
-        tokio::select! {
-            () = context.stop.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
-        }
-        let pass = tokio::select! {
-            () = context.stop.cancelled() => return,
-            pass = unit.gate.enter() => pass,
-        };
+        let Some(()) = context.stop.run_until_cancelled(tokio::time::sleep(wait)).await else { return };
+        let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
         // The invocation logs a failure. The next firing is the retry.
         let _ = context.core.invoke(unit, source.input.clone()).await;
         drop(pass);

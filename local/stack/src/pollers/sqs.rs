@@ -28,14 +28,8 @@ pub(super) async fn poll(context: Context, function: String, source: SqsSource) 
     let Some(unit) = context.unit(&function) else { return };
     let queues = &context.core.queues;
     loop {
-        tokio::select! {
-            () = context.stop.cancelled() => return,
-            () = queues.arrival(&source.queue) => {}
-        }
-        let pass = tokio::select! {
-            () = context.stop.cancelled() => return,
-            pass = unit.gate.enter() => pass,
-        };
+        let Some(()) = context.stop.run_until_cancelled(queues.arrival(&source.queue)).await else { return };
+        let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
         let batch = gather(&context, &source).await;
         if !batch.is_empty() {
             handle(&context, unit, &source, &batch).await;
@@ -54,7 +48,8 @@ async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
             Err(error) => tracing::error!(queue = source.queue, %error, "cannot receive"),
         }
         let full = batch.is_empty() || batch.len() >= source.batch_size || Instant::now() >= deadline;
-        if full || context.stop.given() || tokio::time::timeout_at(deadline, queues.arrival(&source.queue)).await.is_err() {
+        if full || context.stop.is_cancelled() || tokio::time::timeout_at(deadline, queues.arrival(&source.queue)).await.is_err()
+        {
             return batch;
         }
     }

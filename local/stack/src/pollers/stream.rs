@@ -51,20 +51,14 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
         match reader.read(1) {
             Ok(first) if first.is_empty() => loop {
                 let pause = if last_activity.elapsed() < BUSY_FOR { WATCH_BUSY } else { WATCH_IDLE };
-                tokio::select! {
-                    () = context.stop.cancelled() => return,
-                    () = core.wrote.notified() => {}
-                    () = tokio::time::sleep(pause) => {}
-                }
+                let wake = tokio::time::timeout(pause, core.wrote.notified());
+                let Some(_) = context.stop.run_until_cancelled(wake).await else { return };
                 if core.log.version() != version {
                     break;
                 }
             },
             Ok(_) => {
-                let pass = tokio::select! {
-                    () = context.stop.cancelled() => return,
-                    pass = unit.gate.enter() => pass,
-                };
+                let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
                 reader.next_batch().await;
                 last_activity = Instant::now();
                 drop(pass);
@@ -74,7 +68,7 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
                 tokio::time::sleep(context.retry_delay).await;
             }
         }
-        if context.stop.given() {
+        if context.stop.is_cancelled() {
             return;
         }
     }
@@ -89,7 +83,7 @@ impl Reader<'_> {
     async fn next_batch(&self) {
         let deadline = Instant::now() + self.source.batching_window;
         let mut records = self.read(self.source.batch_size).unwrap_or_default();
-        while records.len() < self.source.batch_size && Instant::now() < deadline && !self.context.stop.given() {
+        while records.len() < self.source.batch_size && Instant::now() < deadline && !self.context.stop.is_cancelled() {
             tokio::time::sleep(WATCH_IDLE).await;
             records = self.read(self.source.batch_size).unwrap_or(records);
         }
@@ -100,7 +94,7 @@ impl Reader<'_> {
         // The remaining parts with their attempts. The last element is the next to process.
         let mut work = vec![(records, 0)];
         while let Some((batch, attempts)) = work.pop() {
-            if self.context.stop.given() {
+            if self.context.stop.is_cancelled() {
                 return;
             }
             if !batch.is_empty() {
@@ -146,10 +140,7 @@ impl Reader<'_> {
             self.give_up(&first, &request_id, attempts, answer.as_ref().err()).await;
             return Vec::new();
         }
-        tokio::select! {
-            () = tokio::time::sleep(self.context.retry_delay) => {}
-            () = self.context.stop.cancelled() => {}
-        }
+        let _ = tokio::time::timeout(self.context.retry_delay, self.context.stop.cancelled()).await;
         vec![(first, attempts + 1)]
     }
 

@@ -86,6 +86,12 @@ impl Scripted {
         Arc::new(Self { behaviour: Box::new(behaviour), batches: Mutex::default(), hold: tokio::sync::RwLock::default() })
     }
 
+    /// Returns these results, one for each invocation, and then success.
+    fn in_turn<const N: usize>(results: [Result<Value, InvokeError>; N]) -> Arc<Self> {
+        let results = Mutex::new(results.into_iter());
+        Self::new(move |_| results.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or(Ok(Value::Null)))
+    }
+
     fn batches(&self) -> Vec<Vec<String>> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -126,7 +132,7 @@ struct Bench {
     core: Arc<Core>,
     engine: DynamoDb,
     writer: Database,
-    stop: Stop,
+    stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
@@ -181,7 +187,7 @@ impl Bench {
             redis_url: String::new(),
             template,
         });
-        let stop = Stop::new();
+        let stop = CancellationToken::new();
         let context = Context { core: Arc::clone(&core), stop: stop.clone(), retry_delay: Duration::from_millis(5) };
         let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
         let writer = Database::new(folder.join("dynamodb.sqlite").to_str().unwrap()).unwrap();
@@ -217,7 +223,7 @@ impl Bench {
     }
 
     async fn stop(mut self) {
-        self.stop.give();
+        self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
         self.core.store.close();
         drop(self.writer);
@@ -269,12 +275,7 @@ async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibili
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
     let folder = tempfile::tempdir().unwrap();
-    let attempts = AtomicU64::new(0);
-    let worker = Scripted::new(move |_| match attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        0 => Ok(json!(["stranger"])),
-        1 => Err(failure()),
-        _ => Ok(json!({})),
-    });
+    let worker = Scripted::in_turn([Ok(json!(["stranger"])), Err(failure()), Ok(json!({}))]);
     let bench = Bench::start(folder.path(), &worker, &well());
     bench.unit("worker").gate.pause().await;
     bench.send(&["a", "b"]).await;
@@ -362,12 +363,7 @@ async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
     let folder = tempfile::tempdir().unwrap();
-    let attempts = AtomicU64::new(0);
-    let projector = Scripted::new(move |_| match attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        0 => Ok(json!(["item4", "item3"])),
-        1 => Ok(json!(["item3"])),
-        _ => Ok(json!([])),
-    });
+    let projector = Scripted::in_turn([Ok(json!(["item4", "item3"])), Ok(json!(["item3"])), Ok(json!([]))]);
     let bench = Bench::start(folder.path(), &well(), &projector);
     bench.unit("projector").gate.pause().await;
     bench.write(&["item1", "item2", "item3", "item4"]);

@@ -12,12 +12,13 @@ use futures::future::{join_all, try_join_all};
 use redis::aio::MultiplexedConnection;
 use tidemark::views::RedisOptions;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Children, Redis, RedisData, command, free_ports,
     server::{DUMP, Server},
 };
-use crate::{stop::Stop, weather::Conditions};
+use crate::weather::Conditions;
 
 /// The snapshot that [`Redis::restart_from_dump`] starts from.
 const EARLIER: &str = "earlier.rdb";
@@ -37,7 +38,7 @@ const STORM_DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::f
 const STORM_HANG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(900));
 
 /// Disturbs a server during storms, until `stop`.
-pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop: Stop) {
+pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop: CancellationToken) {
     let mut changes = conditions.changes();
     loop {
         let storm = async {
@@ -45,10 +46,7 @@ pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop
             let _ = changes.wait_for(|weather| *weather == crate::Weather::Storm).await;
             tokio::time::sleep(conditions.between(STORM_PAUSE.0, STORM_PAUSE.1)).await;
         };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = storm => {}
-        }
+        let Some(()) = stop.run_until_cancelled(storm).await else { return };
         if !conditions.is_storm() {
             continue;
         }

@@ -16,9 +16,10 @@ use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{InvokeError, Runner};
-use crate::{clock, stop::Stop, template::Function};
+use crate::{clock, template::Function};
 
 /// The pause before the stack replaces a process that ended before its first request for work. It doubles each time,
 /// up to a bound. A process that has requested work is replaced at once.
@@ -166,7 +167,7 @@ impl Pool {
 pub(crate) struct Processes {
     pool: Arc<Pool>,
     timeout_seconds: u64,
-    stop: Stop,
+    stop: CancellationToken,
     supervisors: tokio::sync::Mutex<JoinSet<()>>,
 }
 
@@ -186,7 +187,7 @@ impl Processes {
             sentence: Notify::new(),
             condemned: Mutex::default(),
         });
-        let stop = Stop::new();
+        let stop = CancellationToken::new();
         let settings = Arc::new(settings);
         let mut supervisors = JoinSet::new();
         for _ in 0..settings.count.max(1) {
@@ -231,20 +232,20 @@ impl Runner for Processes {
     }
 
     async fn stop(&self) {
-        self.stop.give();
+        self.stop.cancel();
         let mut supervisors = self.supervisors.lock().await;
         while supervisors.join_next().await.is_some() {}
     }
 }
 
-async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: String, stop: Stop) {
+async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: String, stop: CancellationToken) {
     let mut pause = RESPAWN_AFTER;
-    while !stop.given() {
+    while !stop.is_cancelled() {
         let was_ready = match spawn(&pool, &settings, &function) {
             Ok((worker, child)) => {
                 let how = watch(&pool, worker, child, &stop).await;
                 let was_ready = pool.ended(worker, &how);
-                if !stop.given() {
+                if !stop.is_cancelled() {
                     tracing::warn!(function, how, was_ready, log = %settings.log.display(), "a function's process ended");
                 }
                 was_ready
@@ -293,7 +294,7 @@ fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64,
 }
 
 /// Waits until a process ends, or ends it. Returns how it ended.
-async fn watch(pool: &Pool, worker: u64, mut child: Child, stop: &Stop) -> String {
+async fn watch(pool: &Pool, worker: u64, mut child: Child, stop: &CancellationToken) -> String {
     loop {
         let mut sentence = std::pin::pin!(pool.sentence.notified());
         sentence.as_mut().enable();

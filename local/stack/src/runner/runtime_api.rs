@@ -18,12 +18,12 @@ use axum::{
 use http::StatusCode;
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     InvokeError,
     process::{Pool, Processes},
 };
-use crate::stop::StopOnDrop;
 
 type Pools = Arc<RwLock<BTreeMap<String, Arc<Pool>>>>;
 
@@ -31,7 +31,7 @@ type Pools = Arc<RwLock<BTreeMap<String, Arc<Pool>>>>;
 pub(crate) struct RuntimeApi {
     address: String,
     pools: Pools,
-    stop: StopOnDrop,
+    stop: DropGuard,
     server: JoinHandle<()>,
 }
 
@@ -40,7 +40,7 @@ impl RuntimeApi {
     pub(crate) async fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the Runtime API")?;
         let address = listener.local_addr()?.to_string();
-        let (pools, stop) = (Pools::default(), StopOnDrop::new());
+        let (pools, stop) = (Pools::default(), CancellationToken::new());
         let app = Router::new()
             .route("/{function}/{worker}/2018-06-01/runtime/invocation/next", get(next))
             .route("/{function}/{worker}/2018-06-01/runtime/invocation/{id}/response", post(response))
@@ -56,7 +56,7 @@ impl RuntimeApi {
                 () = signal.cancelled() => {}
             }
         });
-        Ok(Self { address, pools, stop, server })
+        Ok(Self { address, pools, stop: stop.drop_guard(), server })
     }
 
     /// Host and port.
@@ -70,7 +70,7 @@ impl RuntimeApi {
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.give();
+        self.stop.token().cancel();
         let _ = self.server.await;
     }
 }

@@ -8,7 +8,6 @@ use std::{
 
 use anyhow::Result;
 use base64::Engine as _;
-use rand::Rng as _;
 use rustack_sqs_model::{
     error::{SqsError, SqsErrorCode},
     types::MessageAttributeValue,
@@ -352,11 +351,7 @@ fn accept(queue: &Queue, draft: Draft) -> Result<Message, SqsError> {
 }
 
 pub(crate) fn new_id() -> String {
-    let mut bytes: [u8; 16] = rand::rng().random();
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    uuid::Uuid::new_v4().to_string()
 }
 
 /// Returns the message id that a receipt handle contains.

@@ -21,10 +21,10 @@ use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
 use rustack_sqs_http::{dispatch::dispatch_operation, response::error_to_response, router::resolve_operation};
 use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     http_server::{self, Answer, Reply, to_its_end},
-    stop::Stop,
     weather::Surroundings,
 };
 pub(crate) use engine::{Draft, Queues, new_id};
@@ -36,7 +36,12 @@ pub(crate) use queue::Message;
 const BODY_LIMIT: usize = 8 << 20;
 
 /// Serves the queues on `listener` until `stop`.
-pub(crate) fn serve(listener: TcpListener, queues: Arc<Queues>, surroundings: Surroundings, stop: Stop) -> JoinHandle<()> {
+pub(crate) fn serve(
+    listener: TcpListener,
+    queues: Arc<Queues>,
+    surroundings: Surroundings,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
     let service = Service { handler: Arc::new(handler::Handler { queues }), surroundings };
     tokio::spawn(http_server::serve(listener, BODY_LIMIT, service, stop))
 }

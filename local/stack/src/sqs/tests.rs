@@ -38,7 +38,7 @@ struct Endpoint {
     queues: Arc<Queues>,
     store: Arc<Store>,
     surroundings: Surroundings,
-    stop: Stop,
+    stop: CancellationToken,
     server: JoinHandle<()>,
 }
 
@@ -55,7 +55,7 @@ impl Endpoint {
             messages,
             Arc::clone(&surroundings.conditions),
         ));
-        let stop = Stop::new();
+        let stop = CancellationToken::new();
         let server = serve(listener, Arc::clone(&queues), surroundings.clone(), stop.clone());
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -93,7 +93,7 @@ impl Endpoint {
     }
 
     async fn stop(self) {
-        self.stop.give();
+        self.stop.cancel();
         drop(self.client);
         let _ = self.server.await;
         self.store.close();

@@ -118,15 +118,7 @@ async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) ->
 
 /// Percent-encodes a cursor, because it is opaque and may have characters that are reserved in a URL.
 fn escaped(text: &str) -> String {
-    let mut query = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            query.push(byte.into());
-        } else {
-            query.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    query
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,491 @@
+//! Keys: their items, their sort keys as text, and what such a text says.
+
+use std::ops::Range;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use tidemark_domain::{
+    Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS,
+    model::TOMBSTONE_SECONDS,
+};
+
+use super::*;
+use crate::item::encode;
+
+fn key<const N: usize>(parts: [(Attribute, AttributeValue); N]) -> Item {
+    Item::from(parts.map(|(attribute, value)| (attribute.name().to_owned(), value)))
+}
+
+fn key_attributes(table: &str) -> &'static [Attribute] {
+    match table {
+        "following" | "reads" => &[EdgeItem::user, EdgeItem::author],
+        "followers" => &[FollowerItem::shard, FollowerItem::follower],
+        "counters" => &[CounterItem::counter],
+        "posts" => &[PostItem::author, PostItem::item],
+        "reactions" => &[ReactionItem::shard, ReactionItem::item],
+        "notices" => &[NoticeItem::platform, NoticeItem::item],
+        "notice_reads" => &[NoticeReadsItem::user, NoticeReadsItem::platform],
+        "reacted" => &[ReactedItem::user, ReactedItem::post],
+        "profiles" => &[ProfileItem::user],
+        "handles" => &[HandleItem::handle],
+        "identities" => &[IdentityItem::identity],
+        _ => &[RecordItem::key],
+    }
+}
+
+/// The key of an item as text for logs and reports: `7 post#0000000000000003`.
+pub fn key_text(table: &str, item: &Item) -> String {
+    let text = |attribute: &Attribute| match attribute.of(item) {
+        Some(AttributeValue::S(text) | AttributeValue::N(text)) => text.clone(),
+        _ => "?".to_owned(),
+    };
+    key_attributes(table).iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// following: one edge by follower.
+pub fn edge(user: UserId, author: UserId) -> Item {
+    edge_key(&user.to_string(), &author.to_string())
+}
+
+/// following: the key from which a scan continues. The numbers need not be valid ids.
+pub fn edge_key(user: &str, author: &str) -> Item {
+    let number = |text: &str| AttributeValue::N(text.to_owned());
+    key([(EdgeItem::user, number(user)), (EdgeItem::author, number(author))])
+}
+
+/// following: one edge by follower, or its tombstone, with all attributes.
+pub fn edge_item(edge: &Edge) -> Item {
+    let &Edge { user, author, following, since, rev, base, floor } = edge;
+    let expires_at = (!following).then(|| since.seconds() + TOMBSTONE_SECONDS);
+    let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
+    encode(&EdgeItem { user, author, following, since, rev, base, floor, expires_at })
+}
+
+/// followers: the partition of one shard.
+pub fn follower_shard(author: UserId, shard: u16) -> String {
+    format!("{author}#{shard:02}")
+}
+
+fn follower_key(user: UserId) -> String {
+    format!("{:04x}#{user:020}", user.bucket(), user = user.get())
+}
+
+/// followers: one edge by followee.
+pub fn follower(author: UserId, user: UserId) -> Item {
+    let shard = follower_shard(author, user.shard());
+    key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(user)))])
+}
+
+/// followers: one edge by followee, with its key in the index by time.
+pub fn follower_item(user: UserId, author: UserId, since: Timestamp) -> Item {
+    let (shard, since) = (follower_shard(author, user.shard()), follower_since(user, since));
+    encode(&FollowerItem { shard, follower: follower_key(user), since })
+}
+
+/// followers: the lowest and highest possible sort key of these buckets.
+pub(crate) fn follower_range(buckets: &Range<u16>) -> (String, String) {
+    (format!("{:04x}#", buckets.start), format!("{:04x}$", buckets.end.saturating_sub(1)))
+}
+
+/// followers: the user in a sort key.
+pub(crate) fn follower_of(sort_key: &str) -> Option<UserId> {
+    UserId::new(sort_key.split_once('#')?.1.parse().ok()?)
+}
+
+/// followers: the sort key of the index by time.
+pub fn follower_since(user: UserId, since: Timestamp) -> String {
+    format!("{:015}#{:020}", since.ms(), user.get())
+}
+
+/// followers: the entry that a sort key of the index by time encodes.
+pub(crate) fn relation_of(since: &str) -> Option<Relation> {
+    let (ms, user) = since.split_once('#')?;
+    Some(Relation { since: Timestamp::from_ms(ms.parse().ok()?), user: UserId::new(user.parse().ok()?)? })
+}
+
+fn counter(name: String) -> Item {
+    key([(CounterItem::counter, string(name))])
+}
+
+/// counters: the number of authors that the user follows.
+pub fn followings_counter(user: UserId) -> Item {
+    counter(format!("u#{user}"))
+}
+
+/// counters: the number of followers of the author in one shard.
+pub fn followers_counter(author: UserId, shard: u16) -> Item {
+    counter(format!("f#{author}#{shard:02}"))
+}
+
+pub fn counter_item(mut counter: Item, count: u64) -> Item {
+    counter.extend(key([(CounterItem::count, number(count))]));
+    counter
+}
+
+/// counters: the shard in a counter's key.
+pub fn counter_shard(counter: &str) -> Option<usize> {
+    counter.rsplit_once('#')?.1.parse().ok().filter(|shard| *shard < 16)
+}
+
+fn walk_name(job: &str) -> String {
+    format!("walk#{job}")
+}
+
+/// counters: where a job of reconcile continues.
+pub fn walk(job: &str) -> Item {
+    counter(walk_name(job))
+}
+
+/// counters: the same with its position.
+pub fn walk_item(job: &str, position: &str) -> Item {
+    encode(&WalkItem { counter: walk_name(job), position: position.to_owned() })
+}
+
+/// counters: the outage note.
+pub fn outage() -> Item {
+    counter("outage".to_owned())
+}
+
+/// followers, reactions: the author in a partition key.
+pub fn shard_author(shard: &str) -> Option<UserId> {
+    shard.split_once('#')?.0.parse().ok()
+}
+
+fn of_author(author: UserId, sort_key: String) -> Item {
+    key([(PostItem::author, number(author.get())), (PostItem::item, string(sort_key))])
+}
+
+pub fn head(author: UserId) -> Item {
+    of_author(author, HEAD.to_owned())
+}
+
+/// posts: whether an item is a head.
+pub(crate) fn is_head(item: &Item) -> bool {
+    HeadItem::item.of(item).and_then(|sort_key| sort_key.as_s().ok()).is_some_and(|sort_key| sort_key == HEAD)
+}
+
+pub fn post(post: PostId) -> Item {
+    of_author(post.author, post_sort_key(post.seq))
+}
+
+pub(crate) fn post_sort_key(seq: Seq) -> String {
+    format!("post#{seq:016}")
+}
+
+/// posts: the sequence number in a post's sort key.
+pub fn post_seq(sort_key: &str) -> Option<Seq> {
+    sort_key.strip_prefix("post#")?.parse().ok()
+}
+
+pub fn body(post: PostId) -> Item {
+    of_author(post.author, body_sort_key(post.seq))
+}
+
+pub(crate) fn body_sort_key(seq: Seq) -> String {
+    format!("body#{seq:016}")
+}
+
+/// posts: the sequence number in a body's sort key.
+pub fn body_seq(sort_key: &str) -> Option<Seq> {
+    sort_key.strip_prefix("body#")?.parse().ok()
+}
+
+/// posts: the sort key of the index by time.
+pub fn post_time(at: Timestamp, seq: Seq) -> String {
+    format!("{:015}#{seq:016}", at.ms())
+}
+
+/// posts: a bound of the index by time above every post at or before `at`.
+pub fn post_time_end(at: Timestamp) -> String {
+    format!("{:015}$", at.ms())
+}
+
+/// posts: the partition of unfinished fan-outs in [`UNFINISHED`].
+pub fn unfinished_shard(shard: u64) -> String {
+    shard.to_string()
+}
+
+/// posts: the partition of fan-outs that were given up in [`UNFINISHED`].
+pub fn given_up_shard(shard: u64) -> String {
+    format!("given-up#{shard}")
+}
+
+/// reads: the read state of a user and an author.
+pub fn reads(user: UserId, author: UserId) -> Item {
+    key([(ReadsItem::user, number(user.get())), (ReadsItem::author, number(author.get()))])
+}
+
+/// reads: a bound above every read state of a user and below the windows of their sets.
+pub(crate) fn reads_end() -> AttributeValue {
+    AttributeValue::N(format!("1{:020}", 0))
+}
+
+/// reads: the sets of a read state. Their order here decides the keys of their windows.
+const READ_SETS: [Attribute; 2] = [ReadsItem::read, ReadsItem::imported];
+
+/// posts, reads: the key of one window of a set of the item with the key `base`; `None` if that item has no such set.
+/// For an author's head, the sort key is `deleted#<window>`. For a read state, it is a number: the author in 20 digits,
+/// after a prefix that numbers the windows of both sets from 1.
+pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
+    let author = PostItem::author.of(base)?;
+    if PostItem::item.of(base).is_some() {
+        return Some(key([(PostItem::author, author.clone()), (PostItem::item, string(format!("{set}#{window:05}")))]));
+    }
+    let place = READ_SETS.iter().position(|attribute| attribute.name() == set)? as u64;
+    let sort_key = AttributeValue::N(format!("{}{:0>20}", 2 * window + place + 1, author.as_n().ok()?));
+    Some(key([(ReadsItem::user, ReadsItem::user.of(base)?.clone()), (ReadsItem::author, sort_key)]))
+}
+
+/// posts, reads: only the key attributes of an item.
+pub(crate) fn windowed_key(item: &Item) -> Item {
+    let table = if PostItem::item.of(item).is_some() { "posts" } else { "reads" };
+    let attributes = key_attributes(table).iter();
+    attributes.filter_map(|attribute| Some((attribute.name().to_owned(), attribute.of(item)?.clone()))).collect()
+}
+
+/// The name of a window in `windows`: `deleted#12`.
+pub(crate) fn window_name(set: Attribute, window: u64) -> String {
+    format!("{}#{window}", set.name())
+}
+
+/// Set and window in such a name.
+pub(crate) fn named_window(name: &str) -> Option<(&str, u64)> {
+    let (set, window) = name.split_once('#')?;
+    Some((set, window.parse().ok()?))
+}
+
+/// The sort key of a head.
+pub(crate) const HEAD: &str = "head";
+
+/// The sort key of the counts of all posts of an author.
+const TOTAL: &str = "total";
+
+fn of_shard(author: UserId, shard: u16, sort_key: String) -> Item {
+    let shard = string(reactions_shard(author, shard));
+    key([(ReactionItem::shard, shard), (ReactionItem::item, string(sort_key))])
+}
+
+/// reactions: the partition of the users of one shard; the format is that of followers.
+pub fn reactions_shard(author: UserId, shard: u16) -> String {
+    follower_shard(author, shard)
+}
+
+pub(crate) fn reaction_sort_key(user: UserId) -> String {
+    format!("user#{:020}", user.get())
+}
+
+/// reactions: the reactions of a user to an author's posts.
+pub fn reaction(user: UserId, author: UserId) -> Item {
+    of_shard(author, user.shard(), reaction_sort_key(user))
+}
+
+/// reactions: counts of a post among the users of a shard.
+pub fn post_reactions(post: PostId, shard: u16) -> Item {
+    of_shard(post.author, shard, post_sort_key(post.seq))
+}
+
+/// reactions: counts of all posts of an author among the users of a shard.
+pub fn author_reactions(author: UserId, shard: u16) -> Item {
+    of_shard(author, shard, TOTAL.to_owned())
+}
+
+/// reactions: whether a sort key is that of the counts of all posts.
+pub fn is_total(sort_key: &str) -> bool {
+    sort_key == TOTAL
+}
+
+/// reactions: the user in the sort key of a user's reactions.
+pub(crate) fn reacting_user(sort_key: &str) -> Option<UserId> {
+    UserId::new(sort_key.strip_prefix("user#")?.parse().ok()?)
+}
+
+pub fn record(name: &str) -> Item {
+    key([(RecordItem::key, string(name))])
+}
+
+/// idempotency: the record of a publish.
+pub(crate) fn publish_record(user: UserId, idempotency_key: &str) -> String {
+    format!("{user}#publish#{idempotency_key}")
+}
+
+/// idempotency: the record of a publish of notices.
+pub(crate) fn notices_record(user: UserId, idempotency_key: &str) -> String {
+    format!("{user}#notices#{idempotency_key}")
+}
+
+fn of_platform(platform: Platform, sort_key: String) -> Item {
+    key([(NoticeItem::platform, number(platform.get())), (NoticeItem::item, string(sort_key))])
+}
+
+pub fn profile(user: UserId) -> Item {
+    key([(ProfileItem::user, number(user.get()))])
+}
+
+pub fn handle(handle: &Handle) -> Item {
+    key([(HandleItem::handle, string(handle.as_str()))])
+}
+
+/// identities: the user id of a claim.
+pub fn identity_key(claim: &str) -> String {
+    format!("claim#{claim}")
+}
+
+pub fn identity(claim: &str) -> Item {
+    key([(IdentityItem::identity, string(identity_key(claim)))])
+}
+
+/// identities: that a user id is given to a claim.
+pub fn given_key(user: UserId) -> String {
+    format!("user#{user}")
+}
+
+/// reacted: the partition of one kind of a user's reactions.
+pub fn reacted_by(user: UserId, reaction: Reaction) -> String {
+    match reaction {
+        Reaction::Like => format!("{user}#likes"),
+        Reaction::Favorite => format!("{user}#favorites"),
+    }
+}
+
+/// reacted: a post, as text in the order of author and number.
+pub fn reacted_post(post: PostId) -> String {
+    format!("{:020}#{:016}", post.author.get(), post.seq)
+}
+
+/// reacted: one reaction.
+pub fn reacted(user: UserId, reaction: Reaction, post: PostId) -> Item {
+    key([(ReactedItem::user, string(reacted_by(user, reaction))), (ReactedItem::post, string(reacted_post(post)))])
+}
+
+/// reacted: the sort key of the index by time.
+pub fn reacted_at(at: Timestamp, post: PostId) -> String {
+    format!("{:015}#{}", at.ms(), reacted_post(post))
+}
+
+/// reacted: time and post in a sort key of the index by time.
+pub fn reaction_of(at: &str) -> Option<FeedKey> {
+    let mut parts = at.split('#');
+    let (ms, author, seq) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(FeedKey { at: Timestamp::from_ms(ms), post: PostId::new(UserId::new(author)?, seq) })
+}
+
+pub fn platform_head(platform: Platform) -> Item {
+    of_platform(platform, HEAD.to_owned())
+}
+
+pub fn notice(notice: NoticeId) -> Item {
+    of_platform(notice.platform, notice_sort_key(notice.seq))
+}
+
+pub fn notice_sort_key(seq: Seq) -> String {
+    format!("notice#{seq:016}")
+}
+
+/// notices: the sequence number in a notice's sort key.
+pub fn notice_seq(sort_key: &str) -> Option<Seq> {
+    sort_key.strip_prefix("notice#")?.parse().ok()
+}
+
+/// notice_reads: the read state of a user on a platform.
+pub fn notice_reads(user: UserId, platform: Platform) -> Item {
+    key([(NoticeReadsItem::user, number(user.get())), (NoticeReadsItem::platform, number(platform.get()))])
+}
+
+/// counters: shards of the reader counts of a platform. They allow many readers to mark at once.
+pub(crate) const READER_SHARDS: u16 = 64;
+
+/// counters: the shard that counts a user.
+pub fn reader_shard(user: UserId) -> u16 {
+    user.bucket() / (BUCKETS / READER_SHARDS)
+}
+
+/// counters: the block that counts a slot, and the attribute of the slot in it.
+pub fn reader_block(slot: Slot) -> (u64, Attribute) {
+    let slots = READER_SLOTS.len() as u64;
+    (slot / slots, READER_SLOTS[(slot % slots) as usize])
+}
+
+/// counters: the reader counts of one block of slots in one shard.
+pub fn notice_readers(platform: Platform, shard: u16, block: u64) -> Item {
+    counter(format!("n#{platform}#{shard:02}#{block}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(item: &Item, name: &str) -> String {
+        match &item[name] {
+            AttributeValue::S(text) | AttributeValue::N(text) => text.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn keys_have_exactly_this_format() {
+        let (user, author) = (UserId::new(1042).unwrap(), UserId::new(7).unwrap());
+        let id = PostId::new(author, 3);
+        let item = follower(author, user);
+        assert_eq!((text(&item, "shard"), text(&item, "follower")), ("7#03".into(), "033f#00000000000000001042".into()));
+        assert_eq!(follower_of(&text(&item, "follower")), Some(user));
+        assert_eq!(text(&followings_counter(user), "counter"), "u#1042");
+        assert_eq!(text(&followers_counter(author, 3), "counter"), "f#7#03");
+        assert_eq!(counter_shard("f#7#03"), Some(3));
+        assert_eq!(text(&head(author), "item"), "head");
+        assert_eq!(text(&post(id), "item"), "post#0000000000000003");
+        assert_eq!(post_seq("post#0000000000000003"), Some(3));
+        assert_eq!(text(&body(id), "item"), "body#0000000000000003");
+        assert_eq!(post_time(Timestamp::from_ms(5), 3), "000000000000005#0000000000000003");
+        assert_eq!(text(&record(&publish_record(user, "k")), "key"), "1042#publish#k");
+        let notice_id: NoticeId = "7-300".parse().unwrap();
+        assert_eq!(
+            (text(&platform_head(notice_id.platform), "platform"), text(&platform_head(notice_id.platform), "item")),
+            ("7".into(), "head".into())
+        );
+        assert_eq!(text(&notice(notice_id), "item"), "notice#0000000000000300");
+        assert_eq!(notice_seq("notice#0000000000000300"), Some(300));
+        assert_eq!(
+            (text(&notice_reads(user, notice_id.platform), "user"), text(&notice_reads(user, notice_id.platform), "platform")),
+            ("1042".into(), "7".into())
+        );
+        assert_eq!(text(&notice_readers(notice_id.platform, reader_shard(user), reader_block(300).0), "counter"), "n#7#12#9");
+        assert_eq!(reader_block(300).1.name(), "s12");
+        assert_eq!(text(&window(&head(author), "deleted", 12).unwrap(), "item"), "deleted#00012");
+        assert_eq!(text(&window(&reads(user, author), "read", 0).unwrap(), "author"), "100000000000000000007");
+        assert_eq!(text(&window(&reads(user, author), "imported", 1).unwrap(), "author"), "400000000000000000007");
+        assert_eq!(
+            (window(&reads(user, author), "deleted", 0), reads_end()),
+            (None, AttributeValue::N("100000000000000000000".into()))
+        );
+        assert_eq!((window_name(ReadsItem::read, 12), named_window("read#12")), ("read#12".into(), Some(("read", 12))));
+        assert_eq!(text(&record(&notices_record(user, "k")), "key"), "1042#notices#k");
+        let item = reaction(user, author);
+        assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
+        assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
+        assert_eq!(reacting_user("total"), None);
+        let item = post_reactions(id, 3);
+        assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));
+        assert_eq!(text(&author_reactions(author, 3), "item"), "total");
+        assert_eq!(key_text("posts", &post(id)), "7 post#0000000000000003");
+        assert_eq!(key_text("following", &edge(user, author)), "1042 7");
+        assert_eq!(key_text("counters", &followers_counter(author, 3)), "f#7#03");
+        assert_eq!((unfinished_shard(2), given_up_shard(2)), ("2".into(), "given-up#2".into()));
+        assert_eq!(follower_range(&(0..4096)), ("0000#".into(), "0fff$".into()));
+    }
+
+    #[test]
+    fn only_a_tombstone_expires() {
+        let [user, author] = [1042, 7].map(|id| UserId::new(id).unwrap());
+        let live = Edge { user, author, following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2 };
+        let item = edge_item(&live);
+        assert_eq!(
+            ["user", "author", "since", "rev", "base", "floor"].map(|name| text(&item, name)).join(" "),
+            "1042 7 5000 9 3 2"
+        );
+        assert_eq!((&item["following"], item.get("expires_at")), (&AttributeValue::Bool(true), None));
+        let relation = Relation { since: live.since, user };
+        assert_eq!(relation_of(&text(&follower_item(user, author, live.since), "since")), Some(relation));
+        let tombstone = edge_item(&Edge { following: false, ..live });
+        assert_eq!(text(&tombstone, "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4_u64));
+    }
+}
