@@ -7,8 +7,8 @@ use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use tidemark::{
-    domain::{Reaction, ReactionState, UserId},
-    ports::{KnownReactions, PostViews, Reacted, ReactionViews},
+    domain::{Reaction, ReactionState, Timestamp, UserId},
+    ports::{KnownReactions, PageParts, PostViews, Reacted, ReactionViews},
     views::{Redis, RedisOptions},
 };
 use tidemark_tests::{World, world};
@@ -129,7 +129,7 @@ async fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
             let liked = liked.into_iter().filter(|liked| *liked).count();
             let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
             let counts = facts.counts(post.parse().unwrap()).await.unwrap();
-            assert_eq!(counts.likes, liked as u64, "round {round}");
+            assert_eq!(counts.counts.likes, liked as u64, "round {round}");
             assert_eq!(world.user(1).put(&like).await.status, 404);
         }
     })
@@ -150,7 +150,7 @@ async fn repeating_a_request_that_died_after_its_transaction_updates_the_views()
         };
         assert_eq!(seen().await, (false, 0));
         let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
-        let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true).await.unwrap();
+        let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true, Timestamp::default()).await.unwrap();
         assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
         assert_eq!(seen().await, (false, 0), "the views are stale");
         reader.put(&format!("/v1/posts/{post}/like")).await.ok();
@@ -173,7 +173,7 @@ async fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() 
     world(async |world| {
         let views = views(world);
         let (user, author) = (UserId::MIN, UserId::new(10).unwrap());
-        let known = async || views.page(user, &["10-1".parse().unwrap()]).await.unwrap().1;
+        let known = async || views.page(user, &["10-1".parse().unwrap()], PageParts::default()).await.unwrap().reactions;
         let mut states = vec![ReactionState::default()];
         for seq in 1..4 {
             states.push(states[states.len() - 1].changed(seq, Reaction::Like, true).unwrap());
@@ -208,7 +208,9 @@ async fn a_view_of_too_many_authors_is_emptied() {
         views.open(user, 7).await.unwrap();
         views.fill(user, 7, &authors(1..501)).await.unwrap();
         views.fill(user, 7, &authors(501..1_001)).await.unwrap();
-        let known = async |id: u64| views.page(user, &[format!("{id}-1").parse().unwrap()]).await.unwrap().1;
+        let known = async |id: u64| {
+            views.page(user, &[format!("{id}-1").parse().unwrap()], PageParts::default()).await.unwrap().reactions
+        };
         assert_eq!((known(1).await.of.len(), known(1_000).await.of.len()), (1, 1), "a thousand are kept");
         views.fill(user, 7, &authors(1_001..1_002)).await.unwrap();
         assert_eq!(known(1).await, KnownReactions::default());

@@ -27,7 +27,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     let profiles = request.wants_profiles()?;
     let found = app.relations.page(caller, list(user), start, page.limit).await?;
     let cards = match profiles {
-        true => Some(app.people.cards(found.items.iter().map(|relation| relation.user)).await?),
+        true => Some(app.people.cards(found.items.iter().map(|relation| relation.user).collect()).await?),
         false => None,
     };
     let degraded = found.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);

@@ -55,7 +55,7 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
     let with_profiles = request.wants_profiles()?;
     let mut details = app.readers.post(caller, id).await?.ok_or_else(|| unknown(id))?;
     let known = std::mem::take(&mut details.cards);
-    let cards = if with_profiles { Some(app.people.complete([id.author], known).await?) } else { None };
+    let cards = if with_profiles { Some(app.people.complete(vec![id.author], known).await?) } else { None };
     let degraded = details.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
     let body = Post { profiles: cards.map(|cards| profiles(cards.of)), ..rendered(details) };
     Ok(Answer::json(200, &body).degraded(degraded))
@@ -68,7 +68,7 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Answer, Pro
     let with_profiles = request.wants_profiles()?;
     let mut found = app.readers.posts(caller, &ids).await?;
     let known: HashMap<_, _> = found.iter_mut().flat_map(|details| std::mem::take(&mut details.cards)).collect();
-    let authors = found.iter().map(|details| details.post.id.author);
+    let authors = found.iter().map(|details| details.post.id.author).collect();
     let cards = if with_profiles { Some(app.people.complete(authors, known).await?) } else { None };
     let degraded = found.iter().any(|details| details.degraded) || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles(cards.of));

@@ -126,7 +126,7 @@ async fn shown(
     parts: PageParts,
 ) -> Result<Shown, Problem> {
     let cards = match parts.cards {
-        true => Some(app.people.complete(items.iter().map(|item| item.post.id.author), known).await?),
+        true => Some(app.people.complete(items.iter().map(|item| item.post.id.author).collect(), known).await?),
         false => None,
     };
     let item = |FeedItem { post, read, liked, favorited }: FeedItem| {

@@ -1,7 +1,7 @@
 //! The types in which reconcile loads both sides for [`crate::diff`].
 
 use std::collections::HashMap;
-use tidemark_app::ports::StoreError;
+use tidemark_app::ports::{CardVersion, CountsVersion, StoreError};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::diff::{
     reader::StoredReader,
     views::{StoredKey, StoredList},
 };
-use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, UserId};
+use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, PostText, ReactionState, UserId};
 
 /// Items that can be read, and items that cannot. `K` is the subject of a damaged item.
 #[derive(Debug, Clone, Default)]
@@ -78,6 +78,7 @@ pub struct StoredUser {
     pub counters: Stored<Counters>,
     pub reactions: Stored<HashMap<UserId, ReactionState>>,
     pub head: Stored<AuthorHead>,
+    pub card: Stored<CardVersion>,
 }
 
 /// A view of notices.
@@ -95,4 +96,7 @@ pub struct StoredPostViews {
     /// The keys that exist.
     pub keys: Vec<StoredKey>,
     pub summary: Stored<PostSummary>,
+    /// The text and its revision.
+    pub text: Stored<(u32, PostText)>,
+    pub counts: Stored<CountsVersion>,
 }

@@ -8,14 +8,14 @@ use std::{
 use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
 use tidemark_app::ports::{List, StoreError};
 use tidemark_domain::{
-    FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Timestamp, UserId,
+    FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, SeqSet, Timestamp, UserId,
     feed::author_of_prefix,
     reader_state::{META_FIELD, ReaderMeta},
 };
 use tidemark_views::{
     Redis, heads,
     keys::{self, KeyType, Owner, View},
-    notices, posts,
+    notices, people, posts, record,
     relations::{self, is_marker, is_marker_of},
 };
 
@@ -105,12 +105,13 @@ impl StoredViews {
             range("ZRANGE", fans).arg("WITHSCORES").clone(),
             get("GET", counters),
             get("GET", keys::head(user)),
+            get("GET", keys::card(user)[0].clone()),
             get("HGETALL", keys::reactions(user)),
             redis::cmd("EXEC"),
         ];
-        type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Fields);
+        type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Fields);
         let (all, epoch): (All, _) = self.query_in_epoch("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
-        let (fields, entries, following, fans, counters, head, reactions) = all;
+        let (fields, entries, following, fans, counters, head, card, reactions) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
         Ok(StoredUser {
@@ -121,14 +122,25 @@ impl StoredViews {
             counters: in_epoch(counters, epoch, relations::decode),
             reactions: reactions_of(&reactions, epoch),
             head: in_epoch(head, epoch, heads::decode),
+            card: in_epoch(card, epoch, people::decode),
         })
     }
 
     pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, StoreError> {
         let keys = self.found(keys::of_post(post)).await?;
-        let key = readable(&keys, keys::post(post));
-        let (summary, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("of_post", redis::cmd("GET").arg(key).clone()).await?;
-        Ok(StoredPostViews { keys, summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)) })
+        let [counts, _] = keys::counts(post);
+        let get = |key: String| redis::cmd("GET").arg(readable(&keys, key)).clone();
+        let [summary, text, counts] = [keys::post(post), keys::text(post), counts].map(get);
+        let commands = vec![redis::cmd("MULTI"), summary, text, counts, redis::cmd("EXEC")];
+        type All = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
+        let ((summary, text, counts), epoch): (All, _) =
+            self.query_in_epoch("of_post", Bundle { commands, age: Age::Now, weight: 1 }).await?;
+        Ok(StoredPostViews {
+            summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)),
+            text: in_epoch(text, epoch, posts::decode_any_text),
+            counts: in_epoch(counts, epoch, posts::decode_counts),
+            keys,
+        })
     }
 
     pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
@@ -141,6 +153,11 @@ impl StoredViews {
             Some(StoredSlots { version: record::version(record)?.0, read })
         };
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
+    }
+
+    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<(u64, SeqSet)>, StoreError> {
+        let decode = |record: &[u8]| Some((record::version(record)?.0, notices::decode_reads(record)?));
+        self.record("of_marks", View::Marks(user, author), decode).await
     }
 
     pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {

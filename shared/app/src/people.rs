@@ -66,7 +66,7 @@ impl People {
     }
 
     /// Returns the cards of these users.
-    pub async fn cards(&self, users: impl IntoIterator<Item = UserId>) -> Result<Cards, StoreError> {
+    pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards, StoreError> {
         let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
         let (outage, known) = futures::join!(self.later.outage.check(), self.stores.card_views.cards(&users));
         match outage.and(known) {
@@ -76,11 +76,7 @@ impl People {
     }
 
     /// Returns the cards of these users: those that the views have returned already, and the others from the facts.
-    pub async fn complete(
-        &self,
-        users: impl IntoIterator<Item = UserId>,
-        known: HashMap<UserId, Option<Card>>,
-    ) -> Result<Cards, StoreError> {
+    pub async fn complete(&self, users: Vec<UserId>, known: HashMap<UserId, Option<Card>>) -> Result<Cards, StoreError> {
         let missing: BTreeSet<UserId> = users.into_iter().filter(|user| !known.contains_key(user)).collect();
         let missing: Vec<UserId> = missing.into_iter().collect();
         let mut of: HashMap<UserId, Card> = known.into_iter().filter_map(|(user, card)| Some((user, card?))).collect();

@@ -58,7 +58,7 @@ impl PostViews for Redis {
         let texts = posts.iter().zip(bodies.by_ref().take(posts.len())).filter_map(text).collect();
         let count = |(id, value): (&PostId, Option<(Vec<u8>, Epoch)>)| {
             let (value, epoch) = value?;
-            Some((*id, decode_counts(epoch.current(&value)?)?))
+            Some((*id, decode_counts(epoch.current(&value)?)?.counts))
         };
         let counts = posts.iter().zip(bodies).filter_map(count).collect();
         let reactions = match states {
@@ -89,7 +89,7 @@ impl PostViews for Redis {
         let (summary, text, counts, card) = (next(), next(), next(), next());
         let summary = summary.and_then(|summary| decode(id, &summary));
         let text = text.zip(summary.as_ref()).and_then(|(text, summary)| decode_text(summary.revision, &text));
-        let counts = counts.and_then(|counts| decode_counts(&counts));
+        let counts = counts.and_then(|counts| decode_counts(&counts)).map(|known| known.counts);
         let card = card.and_then(|card| people::decode(&card)).map(|card| card.card);
         Ok((KnownPost { summary, text, counts, card }, known_reader(id.author, answers)?))
     }
@@ -229,19 +229,25 @@ fn encode_text(revision: u32, text: &PostText) -> Vec<u8> {
 
 /// Returns `None` if the text is of another revision, or cannot be read.
 fn decode_text(revision: u32, bytes: &[u8]) -> Option<PostText> {
-    let rest = bytes.strip_prefix(&revision.to_le_bytes())?;
+    decode_any_text(bytes).filter(|(known, _)| *known == revision).map(|(_, text)| text)
+}
+
+/// Returns a text and its revision.
+pub fn decode_any_text(bytes: &[u8]) -> Option<(u32, PostText)> {
+    let (revision, rest) = bytes.split_first_chunk()?;
     let (length, at) = usize::decode_var(rest)?;
     let (body, data) = rest[at..].split_at_checked(length.saturating_sub(1))?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let (body, data) = (text(body)?, text(data)?);
-    Some(PostText { body: (length > 0).then_some(body), data: Some(data).filter(|data| !data.is_empty()) })
+    let text = PostText { body: (length > 0).then_some(body), data: Some(data).filter(|data| !data.is_empty()) };
+    Some((u32::from_le_bytes(*revision), text))
 }
 
-fn decode_counts(bytes: &[u8]) -> Option<ReactionCounts> {
-    let (_, rest) = record::version(bytes)?;
+pub fn decode_counts(bytes: &[u8]) -> Option<CountsVersion> {
+    let (version, rest) = record::version(bytes)?;
     let (likes, at) = u64::decode_var(rest)?;
     let (favorites, _) = u64::decode_var(&rest[at..])?;
-    Some(ReactionCounts { likes, favorites })
+    Some(CountsVersion { version, counts: ReactionCounts { likes, favorites } })
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
         None => scene.app.stores.clock.now(),
     };
     let summary = PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, deleted: false };
-    scene.app.readers.stores.post_views.remember(&[summary]).await.unwrap();
+    scene.app.readers.stores.post_views.remember(&[(summary, None)]).await.unwrap();
 }
 
 /// Replaces the reactions to the author in the reader's view.
@@ -163,7 +163,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a live post with the summary of a deleted one", |scene| {
         Box::pin(async move {
             let key = scene.fact(scene.post(2)).await.key();
-            scene.app.readers.stores.post_views.bury(key).await.unwrap();
+            scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)]).await.unwrap();
             vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
         })
     }),

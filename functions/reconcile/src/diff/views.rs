@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tidemark_app::ports::List;
-use tidemark_domain::{AuthorHead, Counters, PostId, PostSummary, ReactionState, Relation, Timestamp, UserId};
+use tidemark_app::ports::{CardVersion, CountsVersion, List};
+use tidemark_domain::{
+    AuthorHead, Counters, Post, PostId, PostSummary, PostText, ReactionState, ReadState, Relation, SeqSet, Timestamp, UserId,
+};
 use tidemark_views::keys::View;
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
@@ -120,6 +122,38 @@ pub fn of_reactions(
 pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
     let is_right = *stored == Stored::Absent || stored.present() == Some(&right.for_views());
     (!is_right).then(|| Difference::new(Kind::HeadWrong, Subject::Author { author }, Remedy::Forget(View::Head(author))))
+}
+
+pub fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
+    is_wrong(stored, right).then(|| Difference::new(Kind::CardWrong, Subject::User { user }, Remedy::Forget(View::Card(user))))
+}
+
+/// Compares marks, of which the versions are known too.
+pub fn of_marks(user: UserId, author: UserId, stored: &Stored<(u64, SeqSet)>, right: &ReadState) -> Option<Difference> {
+    let right = (right.version.into(), right.read.clone());
+    let subject = Subject::Pair { user, author };
+    is_wrong(stored, &right).then(|| Difference::new(Kind::MarksWrong, subject, Remedy::Forget(View::Marks(user, author))))
+}
+
+pub fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
+    is_wrong(stored, right)
+        .then(|| Difference::new(Kind::CountsWrong, Subject::Post { post }, Remedy::Forget(View::Counts(post))))
+}
+
+/// Compares a text. An earlier revision is never shown, so it is no difference.
+pub fn of_text(post: PostId, stored: &Stored<(u32, PostText)>, right: Option<&(Post, PostText)>) -> Option<Difference> {
+    let is_right = match (stored, right.filter(|(right, _)| !right.deleted)) {
+        (Stored::Absent, _) => true,
+        (Stored::Present((revision, text)), Some((right, of_right))) => {
+            *revision < right.revision || (*revision == right.revision && text == of_right)
+        }
+        (Stored::Damaged, _) | (Stored::Present(_), None) => false,
+    };
+    (!is_right).then(|| Difference::new(Kind::TextWrong, Subject::Post { post }, Remedy::Forget(View::Text(post))))
+}
+
+fn is_wrong<T: PartialEq>(stored: &Stored<T>, right: &T) -> bool {
+    *stored != Stored::Absent && stored.present() != Some(right)
 }
 
 /// Compares a summary. If the retraction of the post is in progress, its summary is not a difference.

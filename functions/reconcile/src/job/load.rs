@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
 
-use tidemark_app::ports::List;
+use tidemark_app::ports::{CardVersion, List};
 use tidemark_domain::{PostId, Relation, Timestamp, UserId, ids::SHARDS};
 use tidemark_views::keys::View;
 
@@ -117,7 +117,23 @@ impl Reconcile {
                 let ids = [post];
                 let (stored, right) = futures::try_join!(self.views.of_post(post), self.facts.stored_posts(&ids))?;
                 let right = right.whole()?;
-                of_keys(&stored.keys).chain(views::of_summary(post, &stored.summary, right.get(&post))).collect()
+                let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
+                found.extend(views::of_summary(post, &stored.summary, right.get(&post)));
+                if stored.text != Stored::Absent {
+                    let right = self.app.stores.posts.with_texts(&ids).await?.remove(&post);
+                    found.extend(views::of_text(post, &stored.text, right.as_ref()));
+                }
+                if stored.counts != Stored::Absent {
+                    found.extend(views::of_counts(post, &stored.counts, &self.app.stores.reactions.counts(post).await?));
+                }
+                found
+            }
+            Target::Marks(user, author) => {
+                let authors = [author];
+                let (StoredView { keys, record }, right) =
+                    futures::try_join!(self.views.of_marks(user, author), self.app.stores.reads.reads(user, &authors))?;
+                let right = right.get(&author).cloned().unwrap_or_default();
+                of_keys(&keys).chain(views::of_marks(user, author, &record, &right)).collect()
             }
             Target::Platform(platform) => {
                 let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
@@ -193,7 +209,7 @@ impl Reconcile {
         Ok(views::of_list(list, stored, &relations, relations.len() < limit))
     }
 
-    /// Compares counters, head and reactions.
+    /// Compares counters, head, card and reactions.
     async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<Difference>, ReconcileError> {
         let mut found = Vec::new();
         if stored.counters != Stored::Absent {
@@ -203,6 +219,10 @@ impl Reconcile {
         if stored.head != Stored::Absent {
             let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
             found.extend(views::of_head(user, &stored.head, &right));
+        }
+        if stored.card != Stored::Absent {
+            let right = CardVersion::of(self.app.people.profile(user).await?);
+            found.extend(views::of_card(user, &stored.card, &right));
         }
         let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
         let authors: Vec<UserId> = authors.into_iter().collect();

@@ -82,6 +82,8 @@ enum Target {
     Tombstone(UserId, UserId),
     /// All that Redis has of a user.
     Views(UserId),
+    /// A user's marks of an author whom the user does not follow.
+    Marks(UserId, UserId),
     /// All that Redis has of a post.
     Post(PostId),
     /// A platform's head and its notices.
@@ -104,6 +106,7 @@ impl Target {
             Self::Record(_) => "an idempotency record".to_owned(),
             Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
             Self::Views(user) => format!("views of {user}"),
+            Self::Marks(user, author) => format!("marks of {user} on {author}"),
             Self::Post(post) => format!("views of {post}"),
             Self::Platform(platform) => format!("facts of platform {platform}"),
             Self::NoticeReads(user, platform) => format!("read state of {user} on platform {platform}"),
@@ -213,6 +216,10 @@ fn targets_of(owners: Vec<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Ta
             Owner::User(user) => {
                 facts.insert(Target::Facts(user));
                 views.extend(sampled(user, Target::Views(user)));
+            }
+            Owner::Marks(user, author) => {
+                facts.insert(Target::Facts(user));
+                views.extend(sampled(user, Target::Marks(user, author)));
             }
             Owner::Post(post) => {
                 facts.insert(Target::Facts(post.author));

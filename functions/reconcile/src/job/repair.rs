@@ -1,7 +1,7 @@
 //! Applies remedies: the operations that write the views in any case, and conditional writes for facts.
 
 use tidemark_app::ports::StoreError;
-use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, Timestamp, UserId};
 
 use super::{Reconcile, ReconcileError};
 use crate::diff::Remedy;
@@ -44,7 +44,10 @@ impl Reconcile {
             Remedy::DropAuthor { user, author, rev } => self.drop_author(user, author, rev).await?,
             Remedy::Rebuild { user, anew } => drop(readers.rebuild(user, anew).await?),
             Remedy::Touch { user } => views.touch(user, stores.clock.now()).await?,
-            Remedy::StoreTombstone { post } => stores.post_views.bury(self.post(post).await?.0).await?,
+            Remedy::StoreTombstone { post } => {
+                let tombstone = PostSummary::tombstone(self.post(post).await?.0);
+                stores.post_views.remember(&[(tombstone, None)]).await?;
+            }
             Remedy::Forget(ref view) => self.views.forget(view).await?,
         }
         Ok(true)

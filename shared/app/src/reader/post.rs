@@ -41,8 +41,9 @@ const PARALLEL: usize = 16;
 impl Readers {
     /// Returns those of these posts that are live, in order.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>, StoreError> {
-        let found = stream::iter(ids).map(|&id| self.post(reader, id).boxed()).buffered(PARALLEL);
-        found.filter_map(async |found| found.transpose()).try_collect().await
+        let found: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.post(reader, id).boxed()).collect();
+        let found: Vec<Option<PostDetails>> = stream::iter(found).buffered(PARALLEL).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Returns a live post; `None` if it is deleted or unknown. A post that is read often costs one round trip to Redis.
@@ -166,8 +167,8 @@ impl Readers {
     /// The same from the facts alone.
     pub(super) async fn bodies_of_facts(&self, ids: &[PostId]) -> Result<HashMap<PostId, Body>, StoreError> {
         let texts = self.stores.posts.with_texts(ids).await?;
-        let counted = stream::iter(ids).map(|&id| self.stores.reactions.counts(id)).buffered(PARALLEL);
-        let counted: Vec<CountsVersion> = counted.try_collect().await?;
+        let counted: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.stores.reactions.counts(id)).collect();
+        let counted: Vec<CountsVersion> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
         let text = |id| texts.get(id).map(|(_, text)| text.clone()).unwrap_or_default();
         Ok(ids.iter().zip(counted).map(|(id, counts)| (*id, Body { text: text(id), counts: counts.counts })).collect())
     }

@@ -113,7 +113,7 @@ impl Followers {
             revision: 1,
             deleted: false,
         };
-        views.remember(&self.newest.iter().map(summary).collect::<Vec<_>>()).await?;
+        views.remember(&self.newest.iter().map(|post| (summary(post), None)).collect::<Vec<_>>()).await?;
         let title = |post: &FeedKey| redis::cmd("HSET").arg(source_post(post)).arg("title").arg(TITLE).clone();
         let mut commands: Vec<Cmd> = self.newest.iter().map(title).collect();
         for &user in &self.world.readers {
