@@ -37,6 +37,7 @@ FIRST = {
     "mark-read": "read",
     "migrate": "dry-run",
     "notice": "list",
+    "profile": "set",
     "publish": "like",
     "read-feed": "feed",
     "reconcile": "fan-outs",

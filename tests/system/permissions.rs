@@ -128,10 +128,21 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         follow_publish_and_read(world, || world.flush_redis()).await;
         mark(world, || world.flush_redis()).await;
         notices(world).await;
+        people(world).await;
         without_redis(world).await;
         what_is_left_to_others(world).await;
         repairs(world, &seen).await;
         migration::a_little_of_everything(world).await;
+    })
+    .await;
+    let (dynamodb, facts) = Tap::start(&seen).await;
+    let mapped = |options: &mut tidemark_local::Options| {
+        options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb);
+        options.parameters.insert("UserIds".to_owned(), "mapped".to_owned());
+    };
+    world_with(mapped, async |world| {
+        facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
+        identities(world).await;
     })
     .await;
 
@@ -216,6 +227,35 @@ async fn notices(world: &World) {
     editor.delete("/v1/notices/3-1").await;
 }
 
+async fn people(world: &World) {
+    let reader = world.user(1);
+    let set = async |handle: &str| {
+        let body = json!({ "name": "One", "handle": handle }).to_string();
+        reader.send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(body)).await.ok()
+    };
+    for handle in ["first", "second"] {
+        set(handle).await;
+    }
+    for path in ["/v1/me", "/v1/users/10", "/v1/users?user=1", "/v1/handles/second", "/v1/me/likes", "/v1/feed?include=body"] {
+        reader.get(path).await.ok();
+    }
+    reader.delete("/v1/posts/10-2/like").await.ok();
+    reader.put("/v1/posts/10-2/like").await.ok();
+    let edit = json!({ "title": "one, edited", "body": "text" }).to_string();
+    world.user(10).send(reqwest::Method::PUT, "/v1/posts/10-2", &[], Some(edit)).await.ok();
+    // A reader without a view opens a post.
+    world.user(2).get("/v1/posts/10-2").await.ok();
+}
+
+/// Each function with routes finds out the user id of a claim that no function knows.
+async fn identities(world: &World) {
+    let calls = ["/v1/me", "/v1/relations/1", "/v1/posts/1-1/delivery", "/v1/feed", "/v1/notices?platform=1"];
+    for (caller, path) in calls.into_iter().enumerate() {
+        world.stranger(Some(&format!("caller-{caller}"))).get(path).await;
+    }
+    world.stranger(Some("marking")).post("/v1/reads", &json!({ "all": true })).await.ok();
+}
+
 /// Reads later pages from facts, and does all work that is left to workers.
 async fn without_redis(world: &World) {
     let (reader, editor) = (world.user(1), world.stranger(Some("7 notices:write")));
@@ -234,6 +274,7 @@ async fn without_redis(world: &World) {
     }
     reader.delete("/v1/posts/10-2/read").await.ok();
     reader.put("/v1/posts/10-2/favorite").await.ok();
+    reader.send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(json!({ "name": "Two" }).to_string())).await.ok();
     editor.post("/v1/notices", &json!({ "platforms": [4], "title": "during an outage of Redis" })).await;
     reader.post("/v1/notices/reads", &json!({ "platform": 4, "through": 1 })).await.ok();
     // A failed task is left to a later attempt.
