@@ -43,6 +43,53 @@ async fn without_redis_every_route_works_from_facts() {
 }
 
 #[tokio::test]
+async fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_the_surviving_views() {
+    world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        reader.put("/v1/following/10").await.ok();
+        author.publish("one").await;
+        world.idle().await;
+        let paths = ["/v1/posts/10-1", "/v1/posts?post=10-1", "/v1/authors/10/posts?include=body", "/v1/feed?include=body"];
+        for path in paths {
+            reader.get(path).await.ok();
+        }
+        let refusal = world.refuse_redis().await;
+        let send = async |user: &User, path: &str, body: Value| {
+            user.send(reqwest::Method::PUT, path, &[], Some(body.to_string())).await.ok()
+        };
+        send(&author, "/v1/me/profile", json!({ "name": "Ada", "handle": "ada" })).await;
+        send(&author, "/v1/posts/10-1", json!({ "title": "edited", "body": "text" })).await;
+        reader.put("/v1/posts/10-1/like").await.ok();
+        let seen = async |degraded: Option<&str>| {
+            let card = json!({ "10": { "name": "Ada", "handle": "ada", "picture": null } });
+            for path in paths {
+                let answer = reader.get(path).await;
+                assert_eq!(answer.header("degraded"), degraded, "{path}");
+                let body = answer.ok();
+                let post = if path == "/v1/posts/10-1" { &body } else { &body["items"][0] };
+                assert_eq!(
+                    (&post["title"], &post["body"], &post["revision"]),
+                    (&json!("edited"), &json!("text"), &json!(2)),
+                    "{path}"
+                );
+                assert_eq!((&post["liked"], &post["likes"]), (&json!(true), &json!(1)), "{path}");
+                assert_eq!(body["profiles"], card, "{path}");
+            }
+            let likes = reader.get("/v1/me/likes").await;
+            assert_eq!((likes.header("degraded"), &likes.body["items"][0]["id"]), (degraded, &json!("10-1")));
+            assert_eq!(reader.get("/v1/handles/ada").await.ok()["id"], "10");
+            assert_eq!(reader.get("/v1/users/10/followers").await.ok()["items"][0]["user"], "1");
+        };
+        seen(Some("redis")).await;
+        refusal.end().await;
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        seen(None).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
     // The attempts of the task last longer than the outage of Redis.
     let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(3);

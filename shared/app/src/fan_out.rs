@@ -220,7 +220,7 @@ impl FanOuts {
             Task::Sync { user, author, reacted, .. } => {
                 self.sync.pair(*user, *author).await?;
                 match reacted {
-                    Some(seq) => self.stores.post_views.expire_counts(PostId::new(*author, *seq)).await,
+                    Some(seq) => self.stores.post_views.forget_counts(PostId::new(*author, *seq)).await,
                     None => Ok(()),
                 }
             }

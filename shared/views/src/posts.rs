@@ -129,6 +129,10 @@ impl PostViews for Redis {
         self.call::<u8>(Function::Count, &keys::counts(post), &args).await.map(drop)
     }
 
+    async fn forget_counts(&self, post: PostId) -> Result<(), StoreError> {
+        self.query::<u64>("forget_counts", Cmd::del(keys::counts(post).to_vec())).await.map(drop)
+    }
+
     async fn expire_counts(&self, post: PostId) -> Result<(), StoreError> {
         let [counts, lease] = keys::counts(post);
         let short = keys::CHANGED_COUNTS_LIFETIME.as_millis() as u64;

@@ -3,8 +3,11 @@
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{AuthorHead, PostId, PostSummary, Reaction, ReactionState, UserId, feed::author_prefix},
-    ports::{FanOutKind, List},
+    domain::{
+        AuthorHead, Card, PostId, PostSummary, PostText, Reaction, ReactionCounts, ReactionState, ReadState, UserId,
+        feed::author_prefix,
+    },
+    ports::{CardVersion, CountsVersion, FanOutKind, List},
     views::keys,
 };
 
@@ -177,6 +180,43 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             scene.redis().set_ex::<_, _, ()>(keys::post(scene.post(1)), "x", 3_600).await.unwrap();
             vec![json!({ "kind": "summary-damaged", "post": scene.post(1) })]
+        })
+    }),
+    ("a text that the post does not have", |scene| {
+        Box::pin(async move {
+            let views = &scene.app.stores.post_views;
+            let text = PostText { body: Some("never written".to_owned()), data: None };
+            views.remember(&[(scene.fact(scene.post(2)).await.into(), Some(text))]).await.unwrap();
+            vec![json!({ "kind": "text-wrong", "post": scene.post(2) })]
+        })
+    }),
+    ("reaction counts that nobody made", |scene| {
+        Box::pin(async move {
+            let (views, post) = (&scene.app.stores.post_views, scene.post(2));
+            let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5 } };
+            views.lease_counts(post, 1).await.unwrap();
+            views.store_counts(post, counts, 1).await.unwrap();
+            vec![json!({ "kind": "counts-wrong", "post": post })]
+        })
+    }),
+    ("the card of a user without a profile", |scene| {
+        Box::pin(async move {
+            let (views, user) = (&scene.app.stores.card_views, scene.reader());
+            let card = Card { name: "Nobody".to_owned(), handle: None, picture: None };
+            scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
+            assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
+            views.fill_cards(&[(user, CardVersion { version: 7, card: Some(card) })], 1).await.unwrap();
+            vec![json!({ "kind": "card-wrong", "user": user })]
+        })
+    }),
+    ("marks that the reader never made", |scene| {
+        Box::pin(async move {
+            let (views, user, author) = (&scene.app.stores.reader_views, scene.stranger(), scene.author());
+            let mut reads = ReadState { version: 7, ..ReadState::default() };
+            reads.mark([1]);
+            views.lease_marks(user, author, 1).await.unwrap();
+            views.fill_marks(user, author, &reads, 1).await.unwrap();
+            vec![json!({ "kind": "marks-wrong", "user": user, "author": author })]
         })
     }),
     ("a view without expiry", |scene| {

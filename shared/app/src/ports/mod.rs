@@ -593,6 +593,8 @@ pub trait PostViews: Send + Sync {
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
     /// Notes a change of a post's counts: those in Redis are used for two more seconds at most.
     async fn expire_counts(&self, post: PostId) -> Result<(), StoreError>;
+    /// Removes the counts of a post.
+    async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
 }
 
 /// Readers' reactions by author, so that a page reads no facts.
