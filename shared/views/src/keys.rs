@@ -13,7 +13,7 @@
 //! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
-//! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; 2 s after a reaction | count | reaction counts |
+//! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |

@@ -26,12 +26,13 @@ pub(crate) enum Function {
     Lease,
     Remember,
     Count,
+    Outdate,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -51,6 +52,7 @@ impl Function {
         Self::Lease,
         Self::Remember,
         Self::Count,
+        Self::Outdate,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -75,6 +77,7 @@ impl Function {
             Self::Lease => ("lease", include_str!("lua/lease.lua")),
             Self::Remember => ("remember", include_str!("lua/remember.lua")),
             Self::Count => ("count", include_str!("lua/count.lua")),
+            Self::Outdate => ("outdate", include_str!("lua/outdate.lua")),
         }
     }
 

@@ -134,10 +134,8 @@ impl PostViews for Redis {
     }
 
     async fn expire_counts(&self, post: PostId) -> Result<(), StoreError> {
-        let [counts, lease] = keys::counts(post);
-        let short = keys::CHANGED_COUNTS_LIFETIME.as_millis() as u64;
-        let expire = redis::cmd("PEXPIRE").arg(counts).arg(short).arg("LT").clone();
-        self.each::<Value>("expire_counts", vec![Cmd::del(lease), expire]).await.map(drop)
+        let args = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME)];
+        self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(drop)
     }
 }
 
