@@ -41,7 +41,8 @@ async fn posts_of_an_author_who_is_not_followed_do_not_count_as_unread() {
         let page = reader.get("/v1/authors/10/posts?status=unread").await.ok();
         assert_eq!((&page["items"], &page["total"]), (&json!([]), &json!(0)));
         assert_eq!(author.get("/v1/authors/10/posts").await.ok()["items"][0]["read"], true);
-        assert_eq!(reader.get("/v1/authors/11/posts").await.ok(), json!({ "items": [], "next_cursor": null, "total": 0 }));
+        let nothing = reader.get("/v1/authors/11/posts").await.ok();
+        assert_eq!((&nothing["items"], &nothing["next_cursor"], &nothing["total"]), (&json!([]), &json!(null), &json!(0)));
         assert_eq!(reader.get("/v1/authors/0/posts").await.field(), "author");
     })
     .await;

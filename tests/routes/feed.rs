@@ -290,7 +290,8 @@ async fn limits_cursors_and_status_are_checked() {
         let other = other["next_cursor"].as_str().unwrap();
         assert_eq!(reader.get(&format!("/v1/feed?cursor={other}")).await.field(), "cursor", "a cursor of another list");
         assert_eq!(reader.get("/v1/feed?status=read").await.field(), "status");
-        assert_eq!(reader.get("/v1/feed").await.ok(), json!({ "items": [], "next_cursor": null, "unread_total": 0 }));
+        let nothing = reader.get("/v1/feed").await.ok();
+        assert_eq!((&nothing["items"], &nothing["next_cursor"], &nothing["unread_total"]), (&json!([]), &json!(null), &json!(0)));
     })
     .await;
 }

@@ -243,7 +243,9 @@ async fn people(world: &World) {
     reader.put("/v1/posts/10-2/like").await.ok();
     let edit = json!({ "title": "one, edited", "body": "text" }).to_string();
     world.user(10).send(reqwest::Method::PUT, "/v1/posts/10-2", &[], Some(edit)).await.ok();
-    // A reader without a view opens a post.
+    // A follower without a view opens a post.
+    world.user(2).put("/v1/following/10").await.ok();
+    world.flush_redis().await;
     world.user(2).get("/v1/posts/10-2").await.ok();
 }
 
@@ -269,6 +271,9 @@ async fn without_redis(world: &World) {
     }
     let refusal = world.refuse_redis().await;
     reader.get(&format!("/v1/feed?limit=2&cursor={next}")).await.ok();
+    for path in ["/v1/authors/10/posts", "/v1/posts/10-2"] {
+        reader.get(path).await.ok();
+    }
     for author in [11, 12] {
         reader.put(&format!("/v1/following/{author}")).await.ok();
     }

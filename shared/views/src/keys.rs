@@ -15,6 +15,7 @@
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
 //! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
+//! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
@@ -57,7 +58,7 @@ pub enum View {
     Marks(UserId, UserId),
     Summary(PostId),
     Text(PostId),
-    /// The post's reaction counts and their lease.
+    /// The post's reaction counts, their lease, and the number of recent reactions.
     Counts(PostId),
     /// The platform's head and its lease.
     Platform(Platform),
@@ -122,8 +123,11 @@ pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600
 /// How long reaction counts are kept.
 pub(crate) const COUNTS_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// How long reaction counts are used after a reaction. It is shorter than `CHANGED_LIFETIME`.
+/// How long reaction counts are used after a reaction if there are many. It is shorter than `CHANGED_LIFETIME`.
 pub(crate) const CHANGED_COUNTS_LIFETIME: Duration = Duration::from_secs(2);
+
+/// Reactions to a post in that time after which readers may see older counts.
+pub(crate) const MANY_REACTIONS: u64 = 20;
 
 pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
 
@@ -163,10 +167,10 @@ pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
 
-/// The reaction counts of a post and the lease for storing them.
-pub fn counts(post: PostId) -> [String; 2] {
+/// The reaction counts of a post, the lease for storing them, and the number of its reactions in this moment.
+pub fn counts(post: PostId) -> [String; 3] {
     let key = format!("{{{}}}:q:{post}", post.author.bucket());
-    [key.clone(), format!("{key}:lease")]
+    [key.clone(), format!("{key}:lease"), format!("{key}:recent")]
 }
 
 /// A relation list, its departures, and the lease for filling it.
@@ -310,9 +314,7 @@ pub fn owner(key: &str) -> Option<Owner> {
             let (user, author) = (user.parse().ok()?, author.parse().ok()?);
             Some(in_bucket(user, Owner::Marks(user, author)))
         }
-        "p" | "b" | "q" => {
-            rest.strip_suffix(":lease").unwrap_or(rest).parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post)))
-        }
+        "p" | "b" | "q" => rest.split(':').next()?.parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post))),
         "pages" | "handled" => tag.parse().ok().map(Owner::Post),
         _ => None,
     }
@@ -354,7 +356,7 @@ mod tests {
         assert_eq!(reactions(user), "{831}:x:1042");
         assert_eq!(super::post(post), "{831}:p:1042-7");
         assert_eq!(text(post), "{831}:b:1042-7");
-        assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease"]);
+        assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease", "{831}:q:1042-7:recent"]);
         assert_eq!(
             list(List::Following(user)),
             ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]
@@ -379,7 +381,7 @@ mod tests {
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
         assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 15]);
-        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 8]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 9]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);

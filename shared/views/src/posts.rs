@@ -75,7 +75,7 @@ impl PostViews for Redis {
     async fn post(&self, reader: UserId, id: PostId, post: bool) -> Result<(KnownPost, KnownReader), StoreError> {
         let mut commands = of_reader(reader, id.author).to_vec();
         if post {
-            let [counts, _] = keys::counts(id);
+            let [counts, ..] = keys::counts(id);
             let [card, _] = keys::card(id.author);
             commands.extend([keys::post(id), keys::text(id), counts, card].map(Cmd::get));
         }
@@ -115,7 +115,7 @@ impl PostViews for Redis {
     }
 
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
-        let [_, lease] = keys::counts(post);
+        let [_, lease, _] = keys::counts(post);
         let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
         self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
     }
@@ -126,7 +126,7 @@ impl PostViews for Redis {
         let lifetimes = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME)];
         let [long, short] = lifetimes;
         let args = [token_arg(token), counts.version.into(), record.into(), long, short];
-        self.call::<u8>(Function::Count, &keys::counts(post), &args).await.map(drop)
+        self.call::<u8>(Function::Count, &keys::counts(post)[..2], &args).await.map(drop)
     }
 
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError> {
@@ -134,7 +134,7 @@ impl PostViews for Redis {
     }
 
     async fn expire_counts(&self, post: PostId) -> Result<(), StoreError> {
-        let args = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME)];
+        let args = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME), keys::MANY_REACTIONS.into()];
         self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(drop)
     }
 }

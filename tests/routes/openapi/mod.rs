@@ -20,6 +20,7 @@ pub(crate) fn routes() -> impl Iterator<Item = Route> {
         tidemark_read_feed::routes(),
         tidemark_mark_read::routes(),
         tidemark_notice::routes(),
+        tidemark_profile::routes(),
     ];
     functions.into_iter().flatten()
 }

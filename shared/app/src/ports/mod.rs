@@ -591,7 +591,8 @@ pub trait PostViews: Send + Sync {
     /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored
     /// for two seconds only.
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
-    /// Notes a change of a post's counts: only those that were stored within the last two seconds are used until then.
+    /// Notes a change of a post's counts. If there are many changes, counts that were stored within the last two seconds
+    /// are used until these are over.
     async fn expire_counts(&self, post: PostId) -> Result<(), StoreError>;
     /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;

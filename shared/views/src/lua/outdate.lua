@@ -1,14 +1,19 @@
--- outdate: notes a change of a post's reaction counts. Counts that were stored in the last moment are used until that
--- moment is over, so that many reactions do not make every reader count again. Others are removed.
+-- outdate: notes a change of a post's reaction counts. They are removed, so that the next reader counts again. If there
+-- are many reactions in a moment, counts that were stored within it are used until it is over.
 --
--- KEYS     [1] counts  [2] lease for storing them
--- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms
+-- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment
+-- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms  [3] reactions in a moment after which readers wait
 -- Keeps    counts from before a reaction are never used after the moment.
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])
-  local left, moment = redis.call('PTTL', keys[1]), tonumber(argv[2])
+  local moment, many = tonumber(argv[2]), tonumber(argv[3])
+  local reactions = redis.call('INCR', keys[3])
+  if reactions == 1 then redis.call('PEXPIRE', keys[3], moment) end
+  local left = redis.call('PTTL', keys[1])
   local age = tonumber(argv[1]) - left
-  if left > moment and age < moment then
+  if reactions <= many then
+    redis.call('DEL', keys[1])
+  elseif left > moment and age < moment then
     redis.call('PEXPIRE', keys[1], moment - age)
   elseif left > moment then
     redis.call('DEL', keys[1])
