@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
@@ -10,12 +9,12 @@ use tidemark_domain::{
 use tidemark_facts::{
     DynamoFacts, attempts, distinct,
     edges::Kind,
-    item::{Bits, Item, bits, encode, number, read},
+    item::{Bits, Item, encode, flag, number, read},
     posts::{post_item, read_head, with_modes},
     reads::read_reads,
     schema::{HeadItem, PostItem, ReadsItem, head, reads, record},
     windows::Layout,
-    write::{Cancelled, Write, absent, is, still, still_number, unchanged},
+    write::{Cancelled, Write, absent, is, still_number, still_set, unchanged},
 };
 
 use crate::{
@@ -156,7 +155,7 @@ impl Imports {
             attempts.next().await?;
             let known = self.imported_bits(notice, block).await?;
             let item = ImportedBitsItem { key: keys::imported_bits(notice, block), users: Some(Bits(known.union(new))) };
-            let put = Write::put(&self.tables.migration, encode(&item)).when(still(ImportedBitsItem::users, stored_bits(&known)));
+            let put = Write::put(&self.tables.migration, encode(&item)).when(still_set(ImportedBitsItem::users, &known));
             if self.send("remember_bits", put).await? {
                 return Ok(());
             }
@@ -230,7 +229,7 @@ impl Imports {
         let Some(author) = blogs.first().map(|blog| blog.author) else { return Ok(Ok(())) };
         let archived = after.archived - before.archived;
         let update = with_modes(Write::update(&self.tables.posts, head(author)), after)
-            .set(HeadItem::importing, AttributeValue::Bool(after.importing))
+            .set(HeadItem::importing, flag(after.importing))
             .add(HeadItem::posts, written.len() as i64)
             .add(HeadItem::archived, archived as i64)
             .when(still_number(HeadItem::latest_seq, before.latest_seq));
@@ -249,7 +248,7 @@ impl Imports {
         let posts = Some(Bits(record.posts.clone()));
         let item = ImportItem { key: keys::import_record(author), posts, unsettled_first, unsettled_last };
         let put = Write::put(&self.tables.migration, encode(&item));
-        writes.push(put.when(still(ImportItem::posts, stored_bits(known))));
+        writes.push(put.when(still_set(ImportItem::posts, known)));
         for (blog, (post, order)) in blogs.iter().zip(written) {
             let mapping = MappingItem { key: keys::mapping(blog.id), post: post.id.to_string() };
             writes.push(Write::put(&self.tables.posts, encode(&post_item(post, *order))).when(absent(PostItem::item)));
@@ -257,11 +256,6 @@ impl Imports {
         }
         self.transact("import_posts", writes).await
     }
-}
-
-/// A set as it is stored; `None` if it is empty.
-fn stored_bits(set: &SeqSet) -> Option<AttributeValue> {
-    (!set.is_empty()).then(|| bits(set))
 }
 
 /// The marks that came by migration.

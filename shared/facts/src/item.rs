@@ -93,7 +93,11 @@ pub fn string(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }
 
-pub fn bits(set: &SeqSet) -> AttributeValue {
+pub fn flag(value: bool) -> AttributeValue {
+    AttributeValue::Bool(value)
+}
+
+pub(crate) fn bits(set: &SeqSet) -> AttributeValue {
     AttributeValue::B(Blob::new(set.to_bytes()))
 }
 

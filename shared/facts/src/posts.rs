@@ -7,7 +7,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Timestamp, UserId,
@@ -15,7 +14,7 @@ use tidemark_domain::{
 
 use super::{
     DynamoFacts, attempts, distinct,
-    item::{Attribute, Count, Item, encode, number, read, string, variant},
+    item::{Attribute, Count, Item, encode, flag, number, read, string, variant},
     new_record,
     schema::{self, BodyItem, HeadItem, PostItem, RecordItem},
     valid_record,
@@ -321,7 +320,7 @@ impl DynamoFacts {
         }
         let layout = Layout::new(&head, stored, &sets, true)?;
         let tombstone = Write::update(posts, schema::post(post.id))
-            .set(PostItem::tombstone, AttributeValue::Bool(true))
+            .set(PostItem::tombstone, flag(true))
             .set(PostItem::state, variant(post.delivery.state))
             .set(PostItem::retract_pages, number(post.delivery.retraction_pages))
             .set(PostItem::unfinished, string(unfinished_shard(post.id.author)))

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use aws_sdk_dynamodb::{
     error::{BuildError, ProvideErrorMetadata, SdkError},
     operation::{query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError},
-    types::{AttributeValue, ConditionCheck, Delete, Put, ReturnValue, TransactWriteItem, Update},
+    types::{AttributeValue, ConditionCheck, Delete, Put, ReturnValue, Select, TransactWriteItem, Update},
 };
 use tidemark_app::ports::StoreError;
+use tidemark_domain::SeqSet;
 
 use super::{
     DynamoFacts, attempts,
-    item::{Attribute, Item, number, string},
+    item::{Attribute, Item, bits, number, string},
     unavailable,
 };
 
@@ -86,6 +87,11 @@ pub fn still(attribute: Attribute, known: Option<AttributeValue>) -> Condition {
 pub fn still_number(attribute: Attribute, known: impl Into<u64>) -> Condition {
     let known = known.into();
     still(attribute, (known > 0).then(|| number(known)))
+}
+
+/// The same for a set that is not stored while it is empty.
+pub fn still_set(attribute: Attribute, known: &SeqSet) -> Condition {
+    still(attribute, (!known.is_empty()).then(|| bits(known)))
 }
 
 /// The attribute has not changed since the item was read as `seen`.
@@ -363,6 +369,16 @@ pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: u
         items.push(item.map_err(|error| unavailable(operation, error))?);
     }
     Ok(items)
+}
+
+/// The number of items that a query finds.
+pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64, StoreError> {
+    let mut pages = query.select(Select::Count).into_paginator().send();
+    let mut count = 0;
+    while let Some(page) = pages.next().await {
+        count += u64::try_from(page.map_err(|error| unavailable(operation, error))?.count()).unwrap_or(0);
+    }
+    Ok(count)
 }
 
 fn refusal<T, E, R>(operation: &'static str, error: SdkError<E, R>) -> Result<Result<T, Cancelled>, StoreError>

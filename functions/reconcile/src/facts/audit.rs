@@ -6,7 +6,6 @@ use std::{
     num::NonZeroU64,
 };
 
-use aws_sdk_dynamodb::types::Select;
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
@@ -24,7 +23,7 @@ use tidemark_facts::{
     reads::read_reads,
     schema::{self, BodyItem, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactionCountsItem, RecordItem, WalkItem},
     unavailable,
-    write::{Write, below, is, is_not_of_type, queried, still},
+    write::{Write, below, count_queried, is, is_not_of_type, queried, still},
 };
 use tracing::warn;
 
@@ -199,14 +198,7 @@ impl StoredFacts {
     pub async fn given_up(&self) -> Result<u64, StoreError> {
         let counts = (0..schema::UNFINISHED_SHARDS).map(async |shard| {
             let shard = [is(PostItem::unfinished, string(schema::given_up_shard(shard)))];
-            let posts = self.query(&self.tables.posts, shard).index_name(schema::UNFINISHED);
-            let mut pages = posts.select(Select::Count).into_paginator().send();
-            let mut count = 0;
-            while let Some(page) = pages.next().await {
-                let page = page.map_err(|error| unavailable("given_up", error))?;
-                count += u64::try_from(page.count()).unwrap_or(0);
-            }
-            Ok::<_, StoreError>(count)
+            count_queried("given_up", self.query(&self.tables.posts, shard).index_name(schema::UNFINISHED)).await
         });
         Ok(try_join_all(counts).await?.into_iter().sum())
     }

@@ -1,11 +1,10 @@
 //! Repairs of facts that contradict each other: one write or transaction each, on condition that the facts are as the
 //! look found them.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_app::ports::{Posts, Reads, StoreError};
 use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, UserId, invariants};
 use tidemark_facts::{
-    item::{Attribute, Item, number, string},
+    item::{Attribute, Item, flag, number, string},
     posts::{read_head, unfinished_shard},
     reactions::counted,
     schema::{self, CounterItem, EdgeItem, HeadItem, PostItem, ReactionCountsItem, RecordItem},
@@ -81,7 +80,7 @@ impl StoredFacts {
             Correction::CutNoticeReads { user, platform } => self.cut_notice_reads(user, platform).await,
             Correction::DeleteTombstone { user, author, rev } => {
                 let delete = Write::delete(&self.tables.following, schema::edge(user, author))
-                    .when(is(EdgeItem::following, AttributeValue::Bool(false)))
+                    .when(is(EdgeItem::following, flag(false)))
                     .when(is(EdgeItem::rev, number(rev)));
                 self.send(OPERATION, delete).await
             }
@@ -127,7 +126,7 @@ impl StoredFacts {
     /// Writes if the edge is as expected.
     async fn with_edge(&self, user: UserId, author: UserId, expected: Expected, write: Write) -> Result<bool, StoreError> {
         let check = Write::check(&self.tables.following, schema::edge(user, author));
-        let following = |following| is(EdgeItem::following, AttributeValue::Bool(following));
+        let following = |following| is(EdgeItem::following, flag(following));
         let check = match expected {
             Expected::Following { rev } => check.when(following(true)).when(is(EdgeItem::rev, number(rev))),
             Expected::Nothing => check.when(absent(EdgeItem::rev).or(following(false))),

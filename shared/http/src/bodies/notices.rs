@@ -24,7 +24,7 @@ pub struct PublishNoticesRequest {
     #[schema(max_length = 65_536)]
     pub body: Option<String>,
     /// In the future, RFC 3339 with any offset. From this time on the notice is in no list and no count.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, examples("2099-01-01T00:00:00Z"))]
     pub expires_at: Option<Timestamp>,
 }
 
@@ -46,7 +46,7 @@ pub struct EditNoticeRequest {
     #[schema(max_length = 65_536)]
     pub body: Option<String>,
     /// In the future, RFC 3339 with any offset. From this time on the notice is in no list and no count.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, examples("2099-01-01T00:00:00Z"))]
     pub expires_at: Option<Timestamp>,
     /// Makes the notice unread again for every reader.
     #[schema(value_type = Option<bool>, default = false)]
