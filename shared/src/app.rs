@@ -11,13 +11,13 @@ use futures::FutureExt;
 
 use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, People, Publishing, Reading, Stores, ViewSync,
+    Callers, Following, Hot, People, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
     ports::{Clock, Failures, Metrics},
     reader::Readers,
-    relations::{FirstPages, Relations},
+    relations::Relations,
 };
 use tidemark_domain::Timestamp;
 use tidemark_facts::{DynamoFacts, Limits};
@@ -120,8 +120,8 @@ impl App {
         ));
         let outage = Outage::new(stores.clone());
         let later = Later { stores: stores.clone(), outage: outage.clone() };
-        let readers = Readers { stores: stores.clone(), outage: outage.clone() };
-        let relations = Relations { stores: stores.clone(), outage, first_pages: FirstPages::default() };
+        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default() };
+        let relations = Relations { stores: stores.clone(), outage, first_pages: Hot::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
         let people = People { stores: stores.clone(), later: sync.later.clone() };

@@ -27,6 +27,15 @@ pub use redis::{Away, Connection, Hang, setup as redis_setup};
 /// nothing.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Waits until a condition holds.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 /// The timeouts of functions for their stores in tests. They are long, so that a slow machine does not look like an
 /// unavailable store or a hanging function.
 const PATIENT: [(&str, &str); 4] = [
@@ -189,14 +198,13 @@ impl World {
     /// Waits until every function calls Redis again. After an outage, each function avoids Redis for some time. While
     /// changes of the outage wait for a worker, responses come from facts.
     pub async fn redis_is_asked_again(&self) {
-        let started = Instant::now();
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };
             let reads = ["follow", "mark-read", "notice", "read-feed"].contains(&function.binary.as_str());
-            while app.stores.progress.ping().await.is_err() || (reads && app.readers.outage.check().await.is_err()) {
-                assert!(started.elapsed() < PATIENCE, "Redis is available again and {} does not call it", function.binary);
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            until(&format!("{} calls Redis", function.binary), async || {
+                app.stores.progress.ping().await.is_ok() && !(reads && app.readers.outage.check().await.is_err())
+            })
+            .await;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{Answer, User, world};
+use tidemark_tests::{Answer, User, until, world};
 
 async fn edit(user: &User, post: &str, body: Value) -> Answer {
     user.send(Method::PUT, &format!("/v1/posts/{post}"), &[], Some(body.to_string())).await
@@ -147,6 +147,43 @@ async fn a_warm_post_and_timeline_are_fresh_for_whoever_changed_them() {
         let timeline = author.get("/v1/authors/1/posts").await.ok();
         assert_eq!((&timeline["total"], &timeline["items"][0]["id"]), (&json!(1), &json!("1-2")));
         assert_eq!(author.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hot_post_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
+    world(async |world| {
+        let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
+        author.publish("a").await;
+        let path = "/v1/posts/1-1";
+        let heat = async || {
+            // Without the memory, each request reads five records.
+            let gets = async || world.redis_calls().await["get"];
+            until("Redis is not called for the post", async || {
+                let before = gets().await;
+                for _ in 0..30 {
+                    stranger.get(path).await.ok();
+                }
+                gets().await - before < 30 * 4
+            })
+            .await;
+        };
+        heat().await;
+        reader.put("/v1/posts/1-1/like").await.ok();
+        let seen = reader.get(path).await.ok();
+        assert_eq!((&seen["liked"], &seen["likes"]), (&json!(true), &json!(1)));
+        heat().await;
+        reader.put("/v1/posts/1-1/read").await.ok();
+        assert_eq!(reader.get(path).await.ok()["read"], true);
+        edit(&author, "1-1", json!({ "title": "b" })).await.ok();
+        assert_eq!(author.get(path).await.ok()["title"], "b");
+        until("others see the edit", async || reader.get(path).await.ok()["title"] == "b").await;
+        heat().await;
+        let moderator = world.stranger(Some("9 posts:moderate"));
+        assert_eq!(moderator.delete(path).await.status, 204);
+        assert_eq!(moderator.get(path).await.status, 404);
+        until("others see the deletion", async || stranger.get(path).await.status == 404).await;
     })
     .await;
 }

@@ -14,7 +14,7 @@ use tidemark::{
     ports::{Clock, NoticeRecord, NoticeView},
     views::{Redis, RedisOptions, keys},
 };
-use tidemark_tests::{Answer, PATIENCE, User, World, world, world_with};
+use tidemark_tests::{Answer, User, World, until, world, world_with};
 
 /// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
@@ -152,11 +152,7 @@ async fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
 // ---- Redis unavailable -----------------------------------------------------
 
 async fn redis_is_asked_again(user: &User) {
-    let started = std::time::Instant::now();
-    while counts(user, 3).await.header("degraded").is_some() {
-        assert!(started.elapsed() < PATIENCE, "Redis is available again and the function does not call it");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the function calls Redis", async || counts(user, 3).await.header("degraded").is_none()).await;
 }
 
 async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {

@@ -360,14 +360,11 @@ async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
     server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(data.path());
     server.args(["--user", &name, ">secret"]).args(user["AccessString"].as_str().unwrap().split_whitespace());
     let mut server = server.stdout(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
-    let started = std::time::Instant::now();
-    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        assert!(
-            started.elapsed() < tidemark_tests::PATIENCE && server.try_wait().unwrap().is_none(),
-            "redis-server does not start"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    tidemark_tests::until("redis-server starts", async || {
+        assert!(server.try_wait().unwrap().is_none(), "redis-server has ended");
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+    })
+    .await;
 
     let url = format!("redis://{name}:secret@127.0.0.1:{port}");
     // The default user has all permissions in this test. It runs what no function runs, and repeats refused commands.

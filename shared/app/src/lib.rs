@@ -12,6 +12,7 @@
 mod error;
 pub mod fan_out;
 mod following;
+mod hot;
 pub mod notices;
 pub mod outage;
 mod people;
@@ -25,6 +26,7 @@ mod stores;
 mod view_sync;
 
 pub use following::{Follow, Following};
+pub use hot::Hot;
 pub use people::{Callers, Cards, People};
 pub use publishing::{Edited, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};

@@ -84,6 +84,11 @@ impl Publishing {
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
+        if post.author != caller
+            && let Err(error) = self.stores.relation_views.note_change(caller).await
+        {
+            warn!(%post, error = &error as &dyn std::error::Error, "the moderator may see the post for a second");
+        }
         Ok(Removal::Deleted)
     }
 

@@ -5,7 +5,7 @@ pub mod followers;
 pub mod item;
 pub mod notices;
 mod outage;
-mod people;
+pub mod people;
 pub mod posts;
 pub mod reactions;
 pub mod reads;

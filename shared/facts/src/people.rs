@@ -48,9 +48,7 @@ impl Profiles for DynamoFacts {
 
     async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>, StoreError> {
         let item = self.get_one("user_of", &self.tables.handles, schema::handle(handle)).await?;
-        // A handle that was given up has the time at which it becomes free.
-        let user = item.map(|item| read(item, |item: HandleItem| Ok(item.expires_at.is_none().then(|| item.user.into()))));
-        user.transpose().map(Option::flatten)
+        item.map(read_handle).transpose().map(Option::flatten)
     }
 }
 
@@ -66,11 +64,7 @@ impl DynamoFacts {
         let unchanged = still_number(ProfileItem::version, next.version - 1);
         let mut writes = vec![Write::put(&self.tables.profiles, profile_item(next)).when(unchanged)];
         if let Some(handle) = after.filter(|handle| before.as_ref() != Some(handle)) {
-            let taken = HandleItem { handle: handle.to_string(), user: user.into(), expires_at: None };
-            let is_free = absent(HandleItem::handle)
-                .or(is(HandleItem::user, number(user.get())))
-                .or(at_most(HandleItem::expires_at, number(now.seconds())));
-            writes.push(Write::put(&self.tables.handles, encode(&taken)).when(is_free));
+            writes.push(self.claim(user, handle, now));
         }
         if let Some(handle) = before.filter(|handle| after != Some(handle)) {
             let expires_at = Some(now.seconds() + HANDLE_REST_SECONDS);
@@ -79,6 +73,20 @@ impl DynamoFacts {
         }
         self.transact("set_profile", writes).await
     }
+
+    /// The write that gives a handle to a user, on condition that no other user has it.
+    pub fn claim(&self, user: UserId, handle: &Handle, now: Timestamp) -> Write {
+        let taken = HandleItem { handle: handle.to_string(), user: user.into(), expires_at: None };
+        let is_free = absent(HandleItem::handle)
+            .or(is(HandleItem::user, number(user.get())))
+            .or(at_most(HandleItem::expires_at, number(now.seconds())));
+        Write::put(&self.tables.handles, encode(&taken)).when(is_free)
+    }
+}
+
+/// Returns the user of a handle; `None` if the user has given it up, and it becomes free at a later time.
+pub fn read_handle(item: Item) -> Result<Option<UserId>, StoreError> {
+    read(item, |item: HandleItem| Ok(item.expires_at.is_none().then(|| item.user.into())))
 }
 
 fn profile_item(profile: &Profile) -> Item {
@@ -95,7 +103,7 @@ fn profile_item(profile: &Profile) -> Item {
     })
 }
 
-fn read_profile(item: Item) -> Result<Profile, StoreError> {
+pub fn read_profile(item: Item) -> Result<Profile, StoreError> {
     read(item, |ProfileItem { user, version, name, updated_at, handle, picture, bio, data }| {
         let handle = handle.map(|handle| handle.parse()).transpose().map_err(|_| ProfileItem::handle)?;
         let content = ProfileContent { card: Card { name, handle, picture }, bio, data };

@@ -125,14 +125,7 @@ impl DynamoFacts {
             Write::update(reactions, key).add(counted(reaction), change).add(ReactionCountsItem::changes, 1)
         };
         let by_time = match given_at {
-            Some(at) => Write::put(
-                &self.tables.reacted,
-                encode(&ReactedItem {
-                    user: schema::reacted_by(user, reaction),
-                    post: schema::reacted_post(post),
-                    at: schema::reacted_at(at, post),
-                }),
-            ),
+            Some(at) => Write::put(&self.tables.reacted, schema::reacted_item(user, reaction, FeedKey { at, post })),
             None => Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post)),
         };
         let writes = vec![

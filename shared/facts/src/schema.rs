@@ -57,7 +57,7 @@ use super::item::{Attribute, Bits, Count, Item, number, present, string};
 pub use keys::*;
 
 /// Index of an author's posts by time, and of a shard's followers by time.
-pub(crate) const BY_TIME: &str = "by-time";
+pub const BY_TIME: &str = "by-time";
 
 /// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `3`.
 /// Those that were given up are in partitions `given-up#0` to `given-up#3`.

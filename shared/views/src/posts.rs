@@ -72,13 +72,15 @@ impl PostViews for Redis {
         Ok(KnownPage { summaries, reactions, cards, texts, counts })
     }
 
-    async fn post(&self, reader: UserId, id: PostId, post: bool) -> Result<(KnownPost, KnownReader), StoreError> {
+    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError> {
+        known_reader(author, self.each_in_epoch("of_reader", of_reader(reader, author).to_vec()).await?)
+    }
+
+    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError> {
         let mut commands = of_reader(reader, id.author).to_vec();
-        if post {
-            let [counts, ..] = keys::counts(id);
-            let [card, _] = keys::card(id.author);
-            commands.extend([keys::post(id), keys::text(id), counts, card].map(Cmd::get));
-        }
+        let [counts, ..] = keys::counts(id);
+        let [card, _] = keys::card(id.author);
+        commands.extend([keys::post(id), keys::text(id), counts, card].map(Cmd::get));
         let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
         let records = answers.split_off(READER_COMMANDS);
         let mut records = records.into_iter().map(|(value, epoch)| {

@@ -50,6 +50,10 @@ impl RelationViews for Redis {
         self.call::<u8>(Function::Fill, &keys::list(list), &args).await.map(|_| ())
     }
 
+    async fn note_change(&self, user: UserId) -> Result<(), StoreError> {
+        self.query("note_change", self.change(user)).await
+    }
+
     async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError> {
         self.query("changed_lately", Cmd::exists(keys::changed(user))).await
     }
@@ -72,7 +76,7 @@ impl RelationViews for Redis {
                 calls.push(fcall(Function::Relate, &keys::list(list), &args));
             }
             then.extend([edge.user, edge.author].map(|user| Cmd::del(&keys::counters(user))));
-            then.push(self.note_change(edge.user));
+            then.push(self.change(edge.user));
         }
         calls.append(&mut then);
         self.each::<Value>("apply", calls).await.map(|_| ())
@@ -98,7 +102,7 @@ impl RelationViews for Redis {
     }
 
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
-        let note = changed_by.map(|by| self.note_change(by));
+        let note = changed_by.map(|by| self.change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
         self.each::<Value>("forget_counters", commands).await.map(|_| ())
     }
@@ -148,7 +152,8 @@ impl Redis {
         self.call::<u8>(Function::Lease, &[key.to_owned()], &args).await.map(|_| ())
     }
 
-    fn note_change(&self, user: UserId) -> Cmd {
+    /// Notes a change of a user.
+    fn change(&self, user: UserId) -> Cmd {
         let lifetime = if self.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
         redis::cmd("SET").arg(keys::changed(user)).arg(1).arg("PX").arg(lifetime.as_millis() as u64).clone()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tidemark_local::Options;
-use tidemark_tests::{PATIENCE, World, deployed_timeouts, world_with};
+use tidemark_tests::{PATIENCE, World, deployed_timeouts, until, world_with};
 
 use super::{MASTERS, ask, at_home, home_of, pid, signal, with_replicas};
 
@@ -38,10 +38,7 @@ async fn unread(world: &World, reader: u64) -> (u64, bool) {
 /// Waits until a reader's view is available again. Returns the time.
 async fn is_served_again(world: &World, reader: u64) -> Duration {
     let started = Instant::now();
-    while unread(world, reader).await.1 {
-        assert!(started.elapsed() < PATIENCE, "no replica takes over");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("a replica takes over", async || !unread(world, reader).await.1).await;
     started.elapsed()
 }
 
@@ -76,11 +73,8 @@ async fn a_lost_master_affects_only_the_users_whose_views_it_had() {
         world.user(AUTHOR).publish("two").await;
         let others: Vec<u64> =
             readers.iter().enumerate().filter(|(master, _)| *master != lost).flat_map(|(_, ids)| ids.clone()).collect();
-        let started = Instant::now();
         for reader in others {
-            while unread(world, reader).await != (2, false) {
-                assert!(started.elapsed() < PATIENCE);
-            }
+            until("the reader gets the delivery", async || unread(world, reader).await == (2, false)).await;
         }
         world.stack.start_redis_node(lost).await.unwrap();
         world.redis_is_asked_again().await;
@@ -177,10 +171,7 @@ async fn changes_that_only_the_lost_master_received_are_not_lost() {
         world.idle().await;
         assert_eq!(unread(world, reader).await, (3, false));
         let replica = lost + MASTERS;
-        let heard = Instant::now();
-        while ask::<i64>(world, lost, &["WAIT", "1", "100"]).await < 1 {
-            assert!(heard.elapsed() < PATIENCE);
-        }
+        until("the replica has everything", async || ask::<i64>(world, lost, &["WAIT", "1", "100"]).await == 1).await;
         // From here on the replica receives nothing, not even data that waits in a socket.
         let replica_pid = pid(world, replica).await;
         signal(&replica_pid, "STOP");

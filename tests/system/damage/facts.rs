@@ -1,8 +1,9 @@
 //! Facts that contradict each other.
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use reqwest::Method;
 use serde_json::json;
-use tidemark::facts::schema;
+use tidemark::{domain::Reaction, facts::schema};
 
 use super::{
     Damage,
@@ -147,6 +148,30 @@ pub(super) const ALL: &[Damage] = &[
             vec![
                 json!({ "kind": "author-reactions", "author": scene.author(), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 }),
             ]
+        })
+    }),
+    ("a like that the reader's list lacks", |scene| {
+        Box::pin(async move {
+            let (user, post) = (scene.reader(), scene.post(2));
+            scene.remove("ReactedTable", schema::reacted(user, Reaction::Like, post)).await;
+            vec![json!({ "kind": "reaction-unlisted", "user": user, "post": post, "reaction": "like" })]
+        })
+    }),
+    ("a listed favorite that was never given", |scene| {
+        Box::pin(async move {
+            let (user, post) = (scene.reader(), scene.post(5));
+            let item = schema::reacted_item(user, Reaction::Favorite, scene.fact(post).await.key());
+            scene.dynamodb.put_item().table_name("ReactedTable").set_item(Some(item)).send().await.unwrap();
+            vec![json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })]
+        })
+    }),
+    ("a handle that its user no longer has", |scene| {
+        Box::pin(async move {
+            let (user, handle) = (scene.author(), format!("author_{}", scene.author()));
+            let profile = json!({ "name": "Author", "handle": handle });
+            scene.caller(user).send(Method::PUT, "/v1/me/profile", &[], Some(profile.to_string())).await.ok();
+            scene.remove("HandlesTable", schema::handle(&handle.parse().unwrap())).await;
+            vec![json!({ "kind": "handle-lost", "user": user, "handle": handle })]
         })
     }),
     ("a finished fan-out in the index of unfinished ones", |scene| {

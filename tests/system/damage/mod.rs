@@ -15,7 +15,6 @@ mod walks;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::BoxFuture;
-use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::views::keys;
 use tidemark_tests::{World, world};
@@ -49,8 +48,7 @@ async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
 async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'static str> {
     let mut expected = BTreeMap::new();
     for (scene, (name, plant)) in scenes.iter().zip(damages) {
-        // Otherwise damage of a head would be a difference of its view too.
-        scene.redis().del::<_, ()>(keys::head(scene.author())).await.unwrap();
+        scene.without_head().await;
         let differences = plant(scene).await;
         assert!(!differences.is_empty(), "{name}");
         expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));

@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tidemark::{domain::NewPost, facts::schema, ports::Published};
+use tidemark::{
+    domain::{NewPost, Reaction},
+    facts::schema,
+    ports::Published,
+};
 use tidemark_tests::world;
 
 use super::{
@@ -17,7 +21,7 @@ use crate::notices::content;
 async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
     world(async |world| {
         let mut scenes = Vec::new();
-        for index in 1..=11 {
+        for index in 1..=13 {
             scenes.push(Scene::new(world, index * 1_000).await);
         }
         for scene in &scenes {
@@ -35,7 +39,9 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
 
         // One unreadable item in each scene.
         let wrong = || s("not what it should be");
-        let [edge, listed, head, post, pending, reads, reaction, record, notice_head, notice, notice_reads] = &scenes[..] else {
+        let [edge, listed, head, post, pending, reads, reaction, record, notice_head, notice, notice_reads, profile, liked] =
+            &scenes[..]
+        else {
             panic!()
         };
         let pair = |scene: &Scene| (scene.reader(), scene.author());
@@ -48,7 +54,7 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         };
         let key = format!("{}#publish#k", record.author());
         record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
-        let items: [(&Scene, &str, Item, &str); 10] = [
+        let items: [(&Scene, &str, Item, &str); 12] = [
             (edge, "FollowingTable", schema::edge(pair(edge).0, pair(edge).1), "since"),
             (listed, "FollowersTable", schema::follower(pair(listed).1, pair(listed).0), "since"),
             (head, "PostsTable", schema::head(head.author()), "latest_at"),
@@ -59,6 +65,8 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
             (notice_head, "NoticesTable", schema::platform_head(of(notice_head).2), "version"),
             (notice, "NoticesTable", schema::notice(tidemark::domain::NoticeId { platform: of(notice).2, seq: 1 }), "until"),
             (notice_reads, "NoticeReadsTable", schema::notice_reads(of(notice_reads).0, of(notice_reads).2), "version"),
+            (profile, "ProfilesTable", schema::profile(profile.reader()), "version"),
+            (liked, "ReactedTable", schema::reacted(liked.reader(), Reaction::Like, liked.post(2)), "at"),
         ];
         for (scene, table, key, name) in items {
             scene.update(table, key, &[(name, wrong())], &[]).await;
@@ -90,12 +98,12 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         assert_eq!(damaged(&minute).len(), 1, "{minute}");
 
         let report = walk(world, false, 0).await;
-        assert_eq!(report["found"]["item-damaged"], 10, "{report}");
+        assert_eq!(report["found"]["item-damaged"], 12, "{report}");
         assert_eq!(report["found"]["record-damaged"], 1);
-        assert_eq!(report["repaired"]["followings-count"], 22, "{report}");
+        assert_eq!(report["repaired"]["followings-count"], 26, "{report}");
         assert_eq!(report["repaired"]["item-damaged"], Value::Null, "only an operator can repair it");
         let again = walk(world, false, 0).await;
-        assert_eq!(again["found"], json!({ "item-damaged": 10 }), "{again}");
+        assert_eq!(again["found"], json!({ "item-damaged": 12 }), "{again}");
         assert_eq!(again["repaired"], json!({}));
         for text in damaged(&again) {
             println!("{text}");

@@ -108,6 +108,12 @@ impl<'w> Scene<'w> {
     pub(super) async fn delete(&self, seq: u64) {
         self.caller(self.author()).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
         self.world.idle().await;
+        self.without_head().await;
+    }
+
+    /// Removes the view of the author's head. Otherwise damage of the head would be a difference of its view too.
+    pub(super) async fn without_head(&self) {
+        self.redis().del::<_, ()>(keys::head(self.author())).await.unwrap();
     }
 
     /// Repeats a request until a key exists. A busy server may respond from facts at first.

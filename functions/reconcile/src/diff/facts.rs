@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use serde::Serialize;
 use tidemark_domain::{
-    AuthorHead, DeliveryState, Edge, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq, Timestamp,
-    UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
+    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq,
+    Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
 
 use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Subject};
@@ -57,11 +58,30 @@ pub struct StoredHead {
     pub deletions: Option<u64>,
 }
 
+/// An entry in the list of a user's likes or favorites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ListedReaction {
+    pub user: UserId,
+    pub post: PostId,
+    pub reaction: Reaction,
+}
+
+/// The handle in a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredHandle {
+    pub handle: Handle,
+    /// The version of the profile.
+    pub version: u32,
+    /// The user who has the handle.
+    pub owner: Option<UserId>,
+}
+
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
-    /// By user.
-    pub users: Vec<ReactionState>,
+    pub users: Vec<(UserId, ReactionState)>,
+    /// Those of the reactions that the users' lists have.
+    pub listed: HashSet<ListedReaction>,
     /// By post.
     pub posts: HashMap<Seq, ShardCounts>,
     /// Of all posts together.
@@ -73,6 +93,20 @@ pub struct ReactionShard {
 pub struct ShardCounts {
     pub likes: StoredCount,
     pub favorites: StoredCount,
+}
+
+impl ReactionShard {
+    /// The entries that the users' lists must have for posts of this author, each with the version of the reactions.
+    pub fn entries(&self, author: UserId) -> Vec<(ListedReaction, u32)> {
+        let mut entries = Vec::new();
+        for (user, state) in &self.users {
+            for reaction in Reaction::ALL {
+                let posts = state.of(reaction).above(0).map(|seq| PostId::new(author, seq));
+                entries.extend(posts.map(|post| (ListedReaction { user: *user, post, reaction }, state.version)));
+            }
+        }
+        entries
+    }
 }
 
 impl ShardCounts {
@@ -125,6 +159,12 @@ pub struct UserFacts {
     pub reads: Vec<(UserId, ReadState, AuthorHead)>,
     /// The reactions that the user received, by shard.
     pub reactions: Vec<Option<ReactionShard>>,
+    /// The newest entries of the user's own lists of likes and favorites.
+    pub reacted: Vec<ListedReaction>,
+    /// The user's reactions to the authors of `reacted`, by author. They were read after the lists.
+    pub given: HashMap<UserId, ReactionState>,
+    /// The handle in the user's profile.
+    pub handle: Option<StoredHandle>,
     /// The items that cannot be read.
     pub damaged: BTreeSet<DamagedItem>,
 }
@@ -144,6 +184,23 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     for (shard, reactions) in facts.reactions.iter().enumerate() {
         found.extend(reactions.iter().flat_map(|reactions| self::reactions(user, shard as u16, reactions)));
     }
+    found.extend(facts.handle.iter().filter(|stored| stored.owner != Some(user)).map(|stored| {
+        let StoredHandle { handle, version, .. } = stored.clone();
+        let correction = Correction::ClaimHandle { user, handle: handle.clone(), version };
+        Difference::new(Kind::HandleLost, Subject::Handle { user, handle: handle.to_string() }, correction)
+    }));
+    let list = |kind, of, listed, version| {
+        Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, version })
+    };
+    for shard in facts.reactions.iter().flatten() {
+        let unlisted = shard.entries(user).into_iter().filter(|(entry, _)| !shard.listed.contains(entry));
+        found.extend(unlisted.map(|(entry, version)| list(Kind::ReactionUnlisted, entry, true, version)));
+    }
+    found.extend(facts.reacted.iter().filter_map(|entry| {
+        let given = facts.given.get(&entry.post.author).cloned().unwrap_or_default();
+        let ghost = !given.of(entry.reaction).contains(entry.post.seq);
+        ghost.then(|| list(Kind::ReactionGhost, *entry, false, given.version))
+    }));
     found
 }
 
@@ -229,7 +286,7 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
     for reaction in Reaction::ALL {
         let mut right: HashMap<Seq, u64> = stored.posts.keys().map(|&seq| (seq, 0)).collect();
         let mut total = 0;
-        for seq in stored.users.iter().flat_map(|state| state.of(reaction).above(0)) {
+        for seq in stored.users.iter().flat_map(|(_, state)| state.of(reaction).above(0)) {
             *right.entry(seq).or_default() += 1;
             total += 1;
         }

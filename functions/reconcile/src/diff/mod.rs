@@ -22,6 +22,7 @@ pub mod views;
 
 use serde::Serialize;
 use tidemark_domain::{
+    Handle,
     ids::{PostId, Seq, UserId},
     notices::{NoticeId, Platform, Slot},
     reactions::Reaction,
@@ -29,7 +30,7 @@ use tidemark_domain::{
 };
 use tidemark_views::keys::View;
 
-use crate::diff::facts::StoredRecord;
+use crate::diff::facts::{ListedReaction, StoredRecord};
 pub use kinds::Kind;
 
 /// A difference. Two looks found the same difference if all of it is equal. A report shows the kind and the subject.
@@ -74,6 +75,8 @@ pub enum Subject {
     Count(Recount),
     LivePosts { author: UserId, seen: Option<u64>, right: u64 },
     Post { post: PostId },
+    Reaction(ListedReaction),
+    Handle { user: UserId, handle: String },
     PostInHead { post: PostId, deleted: bool },
     FanOut { post: PostId, pages: usize },
     FanOuts { posts: u64 },
@@ -133,6 +136,11 @@ pub enum Correction {
     SetDeleted { post: PostId, deleted: bool },
     /// Cuts a read state at the author's latest post, as the next version.
     CutReads { user: UserId, author: UserId },
+    /// Adds a reaction to the list of the user, as old as the post, or removes it, if the user's reactions to the author
+    /// have this version.
+    ListReaction { of: ListedReaction, listed: bool, version: u32 },
+    /// Gives the handle in a profile of this version to its user, if no other user has it.
+    ClaimHandle { user: UserId, handle: Handle, version: u32 },
     /// Adds a post to the index of unfinished fan-outs, from where it is resumed, or removes it.
     SetUnfinished { post: PostId, unfinished: bool },
     /// Deletes the body of a deleted post.
@@ -175,7 +183,9 @@ impl Correction {
                 vec![Remedy::SyncNotices { platform, user: None }]
             }
             Self::CutNoticeReads { user, platform } => vec![Remedy::SyncNotices { platform, user: Some(user) }],
-            Self::SetUnfinished { .. }
+            Self::ListReaction { .. }
+            | Self::ClaimHandle { .. }
+            | Self::SetUnfinished { .. }
             | Self::DeleteBody { .. }
             | Self::DeleteRecord(_)
             | Self::DeleteTombstone { .. }

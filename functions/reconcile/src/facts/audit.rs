@@ -9,7 +9,7 @@ use std::{
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
-    Edge, NoticeId, PostId, ReadState, Relation, Timestamp, UserId,
+    Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
@@ -18,10 +18,14 @@ use tidemark_facts::{
     followers::read_follower,
     item::{Attribute, Count, Item, read, string},
     notices::noticed,
+    people::{read_handle, read_profile},
     posts::post_of,
     reactions::read_reactions,
     reads::read_reads,
-    schema::{self, BodyItem, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactionCountsItem, RecordItem, WalkItem},
+    schema::{
+        self, BodyItem, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem,
+        RecordItem, WalkItem,
+    },
     unavailable,
     write::{Write, below, count_queried, is, is_not_of_type, queried, still},
 };
@@ -31,7 +35,10 @@ use super::StoredFacts;
 use crate::{
     diff::{
         DamagedItem,
-        facts::{Answered, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHead, StoredPost, StoredRecord},
+        facts::{
+            Answered, ListedReaction, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHandle, StoredHead, StoredPost,
+            StoredRecord,
+        },
     },
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
@@ -140,9 +147,70 @@ impl StoredFacts {
                 None => shard.total = counts,
             }
         }
-        let Decoded { found, damaged } = listing(users, |item| read_reactions(item).map(|(_, _, state)| state))?;
+        let Decoded { found, damaged } = listing(users, |item| read_reactions(item).map(|(user, _, state)| (user, state)))?;
         shard.users = found;
         Ok(Some(Decoded { found: shard, damaged }))
+    }
+
+    /// Those of these entries that the users' lists have.
+    pub async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
+        let keys = entries.iter().map(|&ListedReaction { user, post, reaction }| schema::reacted(user, reaction, post));
+        let items = self.get("listed_reactions", &self.tables.reacted, keys.collect()).await?;
+        let found: HashSet<(String, String)> = items
+            .iter()
+            .map(|item| Ok((ReactedItem::user.read(item)?, ReactedItem::post.read(item)?)))
+            .collect::<Result<_, StoreError>>()?;
+        let is_found = |entry: &&ListedReaction| {
+            found.contains(&(schema::reacted_by(entry.user, entry.reaction), schema::reacted_post(entry.post)))
+        };
+        Ok(entries.iter().filter(is_found).copied().collect())
+    }
+
+    /// The newest entries of a user's list of likes or favorites, at most `limit`.
+    pub async fn reacted_by(
+        &self,
+        user: UserId,
+        reaction: Reaction,
+        limit: usize,
+    ) -> Result<Decoded<Vec<ListedReaction>>, StoreError> {
+        let query = self.query(&self.tables.reacted, [is(ReactedItem::user, string(schema::reacted_by(user, reaction)))]);
+        let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
+        let items = queried("reacted_by", newest.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        listing(items, |item| {
+            let key =
+                schema::reaction_of(&ReactedItem::at.read::<String>(&item)?).ok_or_else(|| ReactedItem::at.damaged(&item))?;
+            Ok(ListedReaction { user, post: key.post, reaction })
+        })
+    }
+
+    /// A user's reactions to these authors.
+    pub async fn given_to(
+        &self,
+        user: UserId,
+        authors: &[UserId],
+    ) -> Result<Decoded<HashMap<UserId, ReactionState>, UserId>, StoreError> {
+        let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
+        let items = self.get("given_to", &self.tables.reactions, keys).await?;
+        let shard = ReactionItem::shard;
+        let author = |item: &Item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item));
+        by_key(items, author, |item| read_reactions(item).map(|(_, _, state)| state))
+    }
+
+    /// The handle in a user's profile, if there is one.
+    pub async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
+        let profiles = listing(self.get("handle_of", &self.tables.profiles, vec![schema::profile(user)]).await?, read_profile)?;
+        let mut handles = Decoded { found: Vec::new(), damaged: profiles.damaged };
+        for profile in profiles.found {
+            let Some(handle) = profile.content.card.handle else { continue };
+            let items = self.get("handle_of", &self.tables.handles, vec![schema::handle(&handle)]).await?;
+            let owner = listing(items, read_handle)?;
+            if owner.damaged.is_empty() {
+                let owner = owner.found.into_iter().flatten().next();
+                handles.found.push(StoredHandle { handle, version: profile.version, owner });
+            }
+            handles.damaged.extend(owner.damaged);
+        }
+        Ok(handles)
     }
 
     /// The posts with these ids. Unknown posts are left out.

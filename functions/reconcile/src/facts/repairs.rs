@@ -2,19 +2,24 @@
 //! look found them.
 
 use tidemark_app::ports::{Posts, Reads, StoreError};
-use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, UserId, invariants};
+use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, Timestamp, UserId, invariants};
 use tidemark_facts::{
     item::{Attribute, Item, flag, number, string},
     posts::{read_head, unfinished_shard},
     reactions::counted,
-    schema::{self, CounterItem, EdgeItem, HeadItem, PostItem, ReactionCountsItem, RecordItem},
+    schema::{
+        self, CounterItem, EdgeItem, HeadItem, PostItem, ProfileItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
+    },
     windows::Layout,
     write::{Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
 };
 
 use super::StoredFacts;
 use crate::{
-    diff::{Correction, Counter, Recount, facts::StoredRecord},
+    diff::{
+        Correction, Counter, Recount,
+        facts::{ListedReaction, StoredRecord},
+    },
     facts::audit::said,
 };
 
@@ -59,6 +64,12 @@ impl StoredFacts {
             Correction::SetCount(count @ Recount { of: Counter::AuthorReactions { author, shard, reaction }, .. }) => {
                 let (key, counts) = (schema::author_reactions(author, shard), (counted(reaction), ReactionCountsItem::changes));
                 self.recount(&self.tables.reactions, key, counts, count).await
+            }
+            Correction::ListReaction { of, listed, version } => self.list_reaction(of, listed, version).await,
+            Correction::ClaimHandle { user, ref handle, version } => {
+                let same =
+                    Write::check(&self.tables.profiles, schema::profile(user)).when(is(ProfileItem::version, number(version)));
+                self.send_all(OPERATION, vec![same, self.claim(user, handle, Timestamp::from_ms(0))]).await
             }
             Correction::SetUnfinished { post, unfinished: false } => {
                 let update = self.live_post_in(post, DeliveryState::Done).remove([PostItem::unfinished]);
@@ -158,6 +169,22 @@ impl StoredFacts {
             check.when(present(PostItem::item)).when(absent(PostItem::tombstone)).when(absent(PostItem::archived))
         };
         self.send_all(OPERATION, [layout.writes(update), vec![check]].concat()).await
+    }
+
+    /// Adds an entry to a list of reactions, or removes it. The time of an older reaction is not stored, so the entry
+    /// gets the time of the post.
+    async fn list_reaction(&self, of: ListedReaction, listed: bool, version: u32) -> Result<bool, StoreError> {
+        let ListedReaction { user, post, reaction } = of;
+        let reacted = &self.tables.reacted;
+        let check = Write::check(&self.tables.reactions, schema::reaction(user, post.author));
+        let check = check.when(still_number(ReactionItem::version, version));
+        let write = if listed {
+            let Some(post) = self.posts(&[post]).await?.remove(&post) else { return Ok(false) };
+            Write::put(reacted, schema::reacted_item(user, reaction, post.key())).when(absent(ReactedItem::user))
+        } else {
+            Write::delete(reacted, schema::reacted(user, reaction, post))
+        };
+        self.send_all(OPERATION, vec![check, write]).await
     }
 
     /// Cuts a read state at the author's latest post, as the next version.

@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures::future::try_join_all;
 
 use tidemark_app::ports::{CardVersion, List};
-use tidemark_domain::{PostId, Relation, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{PostId, Reaction, Relation, Timestamp, UserId, ids::SHARDS};
 use tidemark_views::keys::View;
 
 use super::{Reconcile, ReconcileError, Target};
 use crate::{
     diff::{
         DamagedItem, Difference, Stored,
-        facts::{self, ListedShard, UserFacts},
+        facts::{self, ListedReaction, ListedShard, UserFacts},
         notices,
         reader::{self, Followed, ReaderFacts, StoredReader},
         views::{self, StoredKey, StoredList},
@@ -43,12 +43,15 @@ impl Reconcile {
         let audit = &self.facts;
         let (own, shards) = ([user], || 0..SHARDS);
         let (counts, mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
-        let (following, posts, reads, followers, reactions) = futures::try_join!(
+        let (following, posts, reads, followers, mut reactions, likes, favorites, handle) = futures::try_join!(
             audit.followed_by(user),
             audit.newest_posts(user, MOST_POSTS),
             audit.stored_reads(user),
             try_join_all(shards().map(|shard| audit.listed_followers(user, shard, MOST_IN_SHARD))),
             try_join_all(shards().map(|shard| audit.reactions_in(user, shard, MOST_IN_SHARD))),
+            audit.reacted_by(user, Reaction::Like, MOST_POSTS),
+            audit.reacted_by(user, Reaction::Favorite, MOST_POSTS),
+            audit.handle_of(user),
         )?;
         let followed: Vec<UserId> = following.found.iter().map(|edge| edge.author).collect();
         let listed = followers.iter().flatten().flat_map(|shard| &shard.found);
@@ -63,7 +66,16 @@ impl Reconcile {
             audit.bodies(&tombstones),
         )?;
         let unsure: HashSet<UserId> = live.damaged.iter().map(|(follower, _)| *follower).collect();
+        for shard in reactions.iter_mut().flatten() {
+            let entries: Vec<ListedReaction> = shard.found.entries(user).into_iter().map(|(entry, _)| entry).collect();
+            shard.found.listed = audit.listed_reactions(&entries).await?;
+        }
         let mut damaged = BTreeSet::new();
+        let mut reacted: Vec<ListedReaction> =
+            [likes, favorites].into_iter().flat_map(|list| readable(list, &mut damaged)).collect();
+        let authors: Vec<UserId> = reacted.iter().map(|entry| entry.post.author).collect();
+        let given = audit.given_to(user, &authors).await?;
+        reacted.retain(|entry| given.damaged.iter().all(|(author, _)| *author != entry.post.author));
         let followers = followers.into_iter().map(|shard| listed_shard(shard, &unsure, &mut damaged)).collect();
         let reactions = reactions.into_iter().map(|shard| {
             let shard = shard?;
@@ -94,6 +106,9 @@ impl Reconcile {
             bodies,
             reads: reads.filter_map(|(author, reads)| Some((author, reads, read_heads.remove(&author)?.head))).collect(),
             reactions,
+            reacted,
+            given: readable(given, &mut damaged),
+            handle: readable(handle, &mut damaged).pop(),
             damaged,
         })
     }

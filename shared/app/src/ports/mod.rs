@@ -560,7 +560,7 @@ pub struct KnownReader {
     pub reactions: KnownReactions,
     /// The posts that the reader has marked read, if it is known that the reader does not follow the author.
     pub marks: Option<SeqSet>,
-    /// Whether the reader has followed, unfollowed or reacted within the last seconds.
+    /// Whether a change of the reader was noted within the last seconds ([`RelationViews::changed_lately`]).
     pub changed_lately: bool,
 }
 
@@ -578,9 +578,10 @@ pub trait PostViews: Send + Sync {
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
     /// Returns what Redis knows for a page, in one round trip.
     async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError>;
-    /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip. Without `post` it
-    /// reads only the reader's part.
-    async fn post(&self, reader: UserId, id: PostId, post: bool) -> Result<(KnownPost, KnownReader), StoreError>;
+    /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip.
+    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError>;
+    /// Returns what Redis knows of a reader and an author.
+    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError>;
     /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError>;
     /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
@@ -665,7 +666,9 @@ pub trait RelationViews: Send + Sync {
     async fn lease(&self, list: List, token: u64) -> Result<(), StoreError>;
     /// Stores a list that is complete from `low` on, if the caller still has the lease.
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError>;
-    /// Returns whether `apply` or `forget_counters` noted a change of the user within the last seconds.
+    /// Notes that the user made a change.
+    async fn note_change(&self, user: UserId) -> Result<(), StoreError>;
+    /// Returns whether a change of the user was noted within the last seconds.
     async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;
     /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
     /// a change.

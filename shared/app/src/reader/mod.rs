@@ -15,9 +15,8 @@ mod timeline;
 
 use std::{collections::HashMap, sync::Arc};
 
+use tidemark_domain::{AuthorHead, AuthorState, Edge, PostId, ReadState, ReaderState, UserId};
 use tracing::warn;
-
-use crate::error::StoreError;
 
 pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
@@ -26,8 +25,12 @@ pub use post::{Body, PostDetails};
 pub use reacted_page::ReactedPage;
 pub use timeline::{Lane, Merge};
 
-use crate::{Stores, error::Store, outage::Outage};
-use tidemark_domain::{AuthorHead, AuthorState, Edge, ReadState, ReaderState, UserId};
+use crate::{
+    Hot, Stores,
+    error::{Store, StoreError},
+    outage::Outage,
+    ports::KnownPost,
+};
 
 /// Use cases of one reader. Clones share the stores.
 #[derive(Clone)]
@@ -35,6 +38,8 @@ pub struct Readers {
     pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
+    /// What Redis knows of hot posts.
+    pub hot_posts: Hot<PostId, KnownPost>,
 }
 
 /// The source of a snapshot.

@@ -47,12 +47,20 @@ impl Readers {
     }
 
     /// Returns a live post; `None` if it is deleted or unknown. A post that is read often costs one round trip to Redis.
+    /// A hot post may be a second old, except for its author and for a caller who has made a change in the meantime.
     pub async fn post(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
-        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.post(reader, id, true));
-        let found = match outage.and(known) {
-            Ok((post, known)) => self.known_post(reader, id, post, &known).boxed().await,
-            Err(error) => Err(error),
+        let hot = self.hot_posts.is_hot(&id) && reader != id.author;
+        let mut found = match hot.then(|| self.hot_posts.get(&id)).flatten() {
+            Some(kept) => self.hot_post(reader, id, kept).boxed().await,
+            None => Ok(None),
         };
+        if let Ok(None) = found {
+            found = self.cached_post(reader, id).boxed().await;
+            if hot && let Ok(Some(PostDetails { post, text, counts, cards, .. })) = &found {
+                let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
+                self.hot_posts.put(id, KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card });
+            }
+        }
         match found {
             Err(error) if error.store() == Store::Views => {
                 warn!(%id, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
@@ -60,6 +68,21 @@ impl Readers {
             }
             found => found,
         }
+    }
+
+    /// Returns a post from memory; `None` if the reader has made a change.
+    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> Result<Option<PostDetails>, StoreError> {
+        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.of_reader(reader, id.author));
+        match outage.and(known)? {
+            known if known.changed_lately => Ok(None),
+            known => self.known_post(reader, id, kept, &known).await,
+        }
+    }
+
+    async fn cached_post(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
+        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.post(reader, id));
+        let (post, known) = outage.and(known)?;
+        self.known_post(reader, id, post, &known).await
     }
 
     /// Completes what Redis knows.

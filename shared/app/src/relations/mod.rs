@@ -4,23 +4,17 @@
 //! lease from a process that fills the list, and a fill without its lease is not stored. So no order of changes and
 //! fills leaves a stale list.
 
-mod first_pages;
-
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{
-    Stores,
-    error::{Store, StoreError},
-};
-
-pub use first_pages::FirstPages;
+use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
 use tracing::warn;
 
 use crate::{
+    Hot, Stores,
+    error::{Store, StoreError},
     outage::Outage,
     ports::{List, ListSlice, Start},
 };
-use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
 
 /// The newest followers that a cached list contains. Older pages come from the facts.
 pub const FANS_CAP: usize = 1_000;
@@ -50,7 +44,8 @@ pub struct Relations {
     pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
-    pub first_pages: FirstPages,
+    /// First pages of hot lists, each of a list and a number of entries.
+    pub first_pages: Hot<(List, usize), RelationPage>,
 }
 
 impl Relations {
@@ -60,15 +55,16 @@ impl Relations {
         if start != Start::Below(None) {
             return self.fresh_page(caller, list, start, limit).await;
         }
-        let hot = self.first_pages.is_hot(list, limit);
-        if let Some(page) = hot.then(|| self.first_pages.get(list, limit)).flatten()
+        let key = (list, limit);
+        let hot = self.first_pages.is_hot(&key);
+        if let Some(page) = hot.then(|| self.first_pages.get(&key)).flatten()
             && matches!(self.stores.relation_views.changed_lately(caller).await, Ok(false))
         {
             return Ok(page);
         }
         let page = self.fresh_page(caller, list, start, limit).await?;
         if hot && !page.degraded {
-            self.first_pages.put(list, limit, page.clone());
+            self.first_pages.put(key, page.clone());
         }
         Ok(page)
     }

@@ -356,6 +356,12 @@ pub fn reacted(user: UserId, reaction: Reaction, post: PostId) -> Item {
     key([(ReactedItem::user, string(reacted_by(user, reaction))), (ReactedItem::post, string(reacted_post(post)))])
 }
 
+/// reacted: one reaction with its time.
+pub fn reacted_item(user: UserId, reaction: Reaction, key: FeedKey) -> Item {
+    let (user, post, at) = (reacted_by(user, reaction), reacted_post(key.post), reacted_at(key.at, key.post));
+    encode(&ReactedItem { user, post, at })
+}
+
 /// reacted: the sort key of the index by time.
 pub fn reacted_at(at: Timestamp, post: PostId) -> String {
     format!("{:015}#{}", at.ms(), reacted_post(post))
