@@ -37,7 +37,16 @@ pub struct Model {
     reactions: BTreeSet<(u64, Post, Kind)>,
     /// Live posts in the order of publication.
     order: Vec<Post>,
+    /// Titles and revisions of edited posts.
+    edits: BTreeMap<Post, (String, u64)>,
+    /// Name and handle of each user with a profile.
+    profiles: BTreeMap<u64, (String, Option<String>)>,
+    /// The last user of each handle.
+    handles: BTreeMap<String, u64>,
 }
+
+/// The title of posts that are not edited.
+pub const TITLE: &str = "x";
 
 impl Model {
     pub fn follow(&mut self, user: u64, author: u64) {
@@ -62,6 +71,40 @@ impl Model {
         posts.live.insert(posts.latest);
         self.order.push((author, posts.latest));
         posts.latest
+    }
+
+    /// Replaces the title of a live post.
+    pub fn edit(&mut self, post: Post, title: &str) {
+        let (known, revision) = self.title(post);
+        if self.is_live(post) && known != title {
+            self.edits.insert(post, (title.to_owned(), revision + 1));
+        }
+    }
+
+    /// Title and revision of a post.
+    pub fn title(&self, post: Post) -> (String, u64) {
+        self.edits.get(&post).cloned().unwrap_or((TITLE.to_owned(), 1))
+    }
+
+    /// Replaces a profile. Returns whether the handle is free for the user.
+    pub fn set_profile(&mut self, user: u64, name: &str, handle: Option<&str>) -> bool {
+        let free = handle.is_none_or(|handle| self.handles.get(handle).is_none_or(|owner| *owner == user));
+        if free {
+            self.handles.extend(handle.map(|handle| (handle.to_owned(), user)));
+            self.profiles.insert(user, (name.to_owned(), handle.map(str::to_owned)));
+        }
+        free
+    }
+
+    /// Name and handle of a user with a profile.
+    pub fn profile(&self, user: u64) -> Option<&(String, Option<String>)> {
+        self.profiles.get(&user)
+    }
+
+    /// The live posts with a reaction of `user`.
+    pub fn reacted(&self, user: u64, kind: Kind) -> BTreeSet<Post> {
+        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && self.is_live(*post));
+        given.map(|(_, post, _)| *post).collect()
     }
 
     pub fn delete(&mut self, post: Post) {

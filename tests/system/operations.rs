@@ -1,13 +1,16 @@
 //! Random operations of a few users through the API, and a comparison of everything that the API shows a reader with
 //! the model.
 
-use std::sync::{Arc, Mutex, atomic::AtomicUsize};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, atomic::AtomicUsize},
+};
 
 use futures::future::join_all;
 use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{Answer, Kind, Model, User, World};
+use tidemark_tests::{Answer, Kind, Model, TITLE, User, World};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -48,6 +51,9 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     let author = users[rng.random_range(0..users.len())];
     let seq = rng.random_range(1..=model.latest(author).max(1));
     let caller = callers.user(user);
+    if rng.random_ratio(1, 8) {
+        return present(callers, rng, model, user, (author, seq), users).await;
+    }
     match dice {
         0..16 if user != author => {
             caller.put(&format!("/v1/following/{author}")).await.ok();
@@ -105,11 +111,40 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
+/// A change of a title or of a profile, or a deletion by a moderator.
+async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
+    let caller = callers.user(user);
+    match rng.random_range(0..10) {
+        0..5 => {
+            let post = (user, rng.random_range(1..=model.latest(user).max(1)));
+            let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
+            let answer = caller.send(Method::PUT, &path, &[], Some(json!({ "title": title }).to_string())).await;
+            callers.check((answer.status == 200) == model.is_live(post), || format!("{path}: {} {}", answer.status, answer.body));
+            model.edit(post, &title);
+        }
+        5..9 => {
+            let name = format!("name {}", rng.random_range(0..3));
+            let handle = rng.random::<bool>().then(|| format!("handle_{}_{}", users[0], rng.random_range(0..3)));
+            let profile = json!({ "name": name, "handle": handle }).to_string();
+            let answer = caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await;
+            let free = model.set_profile(user, &name, handle.as_deref());
+            callers.check((answer.status == 200) == free, || format!("profile of {user}: {} {}", answer.status, answer.body));
+        }
+        _ => {
+            let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
+            let path = format!("/v1/posts/{}-{}", post.0, post.1);
+            let (answer, known) = (moderator.delete(&path).await, post.1 <= model.latest(post.0));
+            callers.check((answer.status == 204) == known, || format!("moderation of {path}: {} {}", answer.status, answer.body));
+            model.delete(post);
+        }
+    }
+}
+
 /// Publishes a post, with or without an `Idempotency-Key`. A request without a key is not repeated if it has no
 /// response. The number of the next post, which has a key, shows whether it was published.
 async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64) {
     let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
-    let (caller, body) = (callers.user(user), json!({ "title": "x" }).to_string());
+    let (caller, body) = (callers.user(user), json!({ "title": TITLE }).to_string());
     let seq = |answer: Answer| {
         let id = answer.ok()["id"].as_str().unwrap().to_owned();
         id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
@@ -197,7 +232,18 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     let unread_of_feed: Vec<&Value> = feed.iter().filter(|item| item["read"] == false).collect();
     assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
-    assert_reactions(&feed, model, user, seed);
+    assert_items(&feed, model, user, seed);
+    let page_of_feed = caller.get("/v1/feed?limit=100").await.ok();
+    let shown: BTreeSet<u64> = feed.iter().take(100).map(|item| post_of(item).0).collect();
+    assert_profiles(&page_of_feed, model, shown, seed);
+    for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
+        let items = caller.walk(&format!("/v1/me/{list}"), page).await;
+        let posts: Vec<(u64, u64)> = items.iter().map(post_of).collect();
+        let expected = model.reacted(user, kind);
+        assert_eq!(posts.len(), expected.len(), "seed {seed}, {list} of {user}: {posts:?}");
+        assert_eq!(BTreeSet::from_iter(posts), expected, "seed {seed}, {list} of {user}");
+        assert_items(&items, model, user, seed);
+    }
     let counters = caller.get(&format!("/v1/users/{user}/counters")).await.ok();
     let expected = json!({
         "followings": model.following(user).len(),
@@ -211,14 +257,15 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
         let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
         assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
-        assert_reactions(&[post], model, user, seed);
+        assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
+        assert_items(&[post], model, user, seed);
     }
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
         assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
         for status in ["all", "unread"] {
             let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
-            assert_reactions(page["items"].as_array().unwrap(), model, user, seed);
+            assert_items(page["items"].as_array().unwrap(), model, user, seed);
             let unread = status == "unread";
             let of_author: Vec<_> =
                 page["items"].as_array().unwrap().iter().map(|item| (post_of(item), item["read"] == true)).collect();
@@ -229,10 +276,22 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     }
 }
 
-fn assert_reactions(items: &[Value], model: &Model, user: u64, seed: u64) {
+/// Compares the profiles on a page that names these users.
+fn assert_profiles(page: &Value, model: &Model, users: BTreeSet<u64>, seed: u64) {
+    let profile = |user: u64| Some((user, model.profile(user)?));
+    let expected = users.into_iter().filter_map(profile);
+    let expected =
+        expected.map(|(user, (name, handle))| (user.to_string(), json!({ "name": name, "handle": handle, "picture": null })));
+    let expected: serde_json::Map<String, Value> = expected.collect();
+    assert_eq!(page["profiles"], Value::Object(expected), "seed {seed}");
+}
+
+/// Compares titles and the reader's reactions.
+fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     for item in items {
         let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
         assert_eq!(json!([item["liked"], item["favorited"]]), json!(expected), "seed {seed}, {} for {user}", item["id"]);
+        assert_eq!(item["title"], model.title(post_of(item)).0, "seed {seed}, {} for {user}", item["id"]);
     }
 }
 
