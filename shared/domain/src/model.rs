@@ -214,6 +214,9 @@ impl PostSummary {
 
 impl From<Post> for PostSummary {
     fn from(post: Post) -> Self {
+        if post.deleted {
+            return Self::tombstone(post.key());
+        }
         let Post { id, title, created_at, revision, deleted, .. } = post;
         Self { id, title, created_at, revision, deleted }
     }
