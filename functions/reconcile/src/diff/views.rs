@@ -120,24 +120,27 @@ pub fn of_reactions(
 }
 
 pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
-    let is_right = *stored == Stored::Absent || stored.present() == Some(&right.for_views());
-    (!is_right).then(|| Difference::new(Kind::HeadWrong, Subject::Author { author }, Remedy::Forget(View::Head(author))))
+    let difference = Difference::new(Kind::HeadWrong, Subject::Author { author }, Remedy::Forget(View::Head(author)));
+    let version = right.latest_seq + u64::from(right.deletions());
+    is_wrong(stored, &right.for_views()).then(|| difference.in_version(version))
 }
 
 pub fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
-    is_wrong(stored, right).then(|| Difference::new(Kind::CardWrong, Subject::User { user }, Remedy::Forget(View::Card(user))))
+    let difference = Difference::new(Kind::CardWrong, Subject::User { user }, Remedy::Forget(View::Card(user)));
+    is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
 }
 
 /// Compares marks, of which the versions are known too.
 pub fn of_marks(user: UserId, author: UserId, stored: &Stored<(u64, SeqSet)>, right: &ReadState) -> Option<Difference> {
     let right = (right.version.into(), right.read.clone());
-    let subject = Subject::Pair { user, author };
-    is_wrong(stored, &right).then(|| Difference::new(Kind::MarksWrong, subject, Remedy::Forget(View::Marks(user, author))))
+    let difference =
+        Difference::new(Kind::MarksWrong, Subject::Pair { user, author }, Remedy::Forget(View::Marks(user, author)));
+    is_wrong(stored, &right).then(|| difference.in_version(right.0))
 }
 
 pub fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
-    is_wrong(stored, right)
-        .then(|| Difference::new(Kind::CountsWrong, Subject::Post { post }, Remedy::Forget(View::Counts(post))))
+    let difference = Difference::new(Kind::CountsWrong, Subject::Post { post }, Remedy::Forget(View::Counts(post)));
+    is_wrong(stored, right).then(|| difference.in_version(right.version))
 }
 
 /// Compares a text. An earlier revision is never shown, so it is no difference.
@@ -149,7 +152,8 @@ pub fn of_text(post: PostId, stored: &Stored<(u32, PostText)>, right: Option<&(P
         }
         (Stored::Damaged, _) | (Stored::Present(_), None) => false,
     };
-    (!is_right).then(|| Difference::new(Kind::TextWrong, Subject::Post { post }, Remedy::Forget(View::Text(post))))
+    let difference = Difference::new(Kind::TextWrong, Subject::Post { post }, Remedy::Forget(View::Text(post)));
+    (!is_right).then(|| difference.in_version(right.map_or(0, |(right, _)| right.revision.into())))
 }
 
 fn is_wrong<T: PartialEq>(stored: &Stored<T>, right: &T) -> bool {
@@ -172,5 +176,6 @@ pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&Sto
         (Stored::Present(summary), Some(right)) if *summary == PostSummary::from(right.post.clone()) => return None,
         (Stored::Present(_), Some(_)) => (Kind::SummaryWrong, forget),
     };
-    Some(Difference::new(kind, Subject::Post { post }, remedy))
+    let version = right.map_or(0, |right| right.post.revision.into());
+    Some(Difference::new(kind, Subject::Post { post }, remedy).in_version(version))
 }
