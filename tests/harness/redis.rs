@@ -227,6 +227,11 @@ impl World {
         self.command_stats("usec").await.get(name).copied().unwrap_or(0)
     }
 
+    /// The time that all commands took, in microseconds, summed over all nodes.
+    pub async fn redis_time(&self) -> u64 {
+        self.command_stats("usec").await.into_values().sum()
+    }
+
     async fn command_stats(&self, wanted: &str) -> BTreeMap<String, u64> {
         let mut stats = BTreeMap::new();
         for info in self.redis_info("commandstats").await {

@@ -35,5 +35,6 @@ mod silence;
 mod storms;
 mod traffic;
 mod views;
+mod warm;
 mod weather;
 mod windows;

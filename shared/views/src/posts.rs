@@ -80,8 +80,13 @@ impl PostViews for Redis {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
+        let left = redis::cmd("PTTL").arg(&counts).clone();
         commands.extend([keys::post(id), keys::text(id), counts, card].map(Cmd::get));
+        commands.push(left);
         let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
+        let left: i64 = answers.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
+        // Counts from before a reaction live for a moment only.
+        let counts_in_motion = u128::try_from(left).is_ok_and(|left| left <= keys::CHANGED_COUNTS_LIFETIME.as_millis());
         let records = answers.split_off(READER_COMMANDS);
         let mut records = records.into_iter().map(|(value, epoch)| {
             let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
@@ -93,7 +98,7 @@ impl PostViews for Redis {
         let text = text.zip(summary.as_ref()).and_then(|(text, summary)| decode_text(summary.revision, &text));
         let counts = counts.and_then(|counts| decode_counts(&counts)).map(|known| known.counts);
         let card = card.and_then(|card| people::decode(&card)).map(|card| card.card);
-        Ok((KnownPost { summary, text, counts, card }, known_reader(id.author, answers)?))
+        Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, answers)?))
     }
 
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError> {

@@ -133,8 +133,7 @@ pub fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) 
 /// Compares marks, of which the versions are known too.
 pub fn of_marks(user: UserId, author: UserId, stored: &Stored<(u64, SeqSet)>, right: &ReadState) -> Option<Difference> {
     let right = (right.version.into(), right.read.clone());
-    let difference =
-        Difference::new(Kind::MarksWrong, Subject::Pair { user, author }, Remedy::Forget(View::Marks(user, author)));
+    let difference = Difference::new(Kind::MarksWrong, Subject::Pair { user, author }, Remedy::Forget(View::Marks(user, author)));
     is_wrong(stored, &right).then(|| difference.in_version(right.0))
 }
 

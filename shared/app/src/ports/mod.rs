@@ -547,6 +547,8 @@ pub struct KnownPost {
     /// The text in the revision of the summary.
     pub text: Option<PostText>,
     pub counts: Option<ReactionCounts>,
+    /// Whether the counts may lack reactions of this moment.
+    pub counts_in_motion: bool,
     /// The author's card, if it is known that there is one or none.
     pub card: Option<Option<Card>>,
 }

@@ -58,7 +58,10 @@ impl Readers {
             found = self.cached_post(reader, id).boxed().await;
             if hot && let Ok(Some(PostDetails { post, text, counts, cards, .. })) = &found {
                 let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
-                self.hot_posts.put(id, KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card });
+                self.hot_posts.put(
+                    id,
+                    KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card, ..KnownPost::default() },
+                );
             }
         }
         match found {
@@ -93,7 +96,7 @@ impl Readers {
         known: KnownPost,
         of_reader: &KnownReader,
     ) -> Result<Option<PostDetails>, StoreError> {
-        let KnownPost { summary, text, counts, card } = known;
+        let KnownPost { summary, text, counts, counts_in_motion, card } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
         let (post, text) = match summary.zip(text) {
@@ -113,7 +116,7 @@ impl Readers {
         let seqs = [id.seq];
         let (counts, sight, reactions) = futures::try_join!(
             // A reader who has just reacted sees the exact counts.
-            self.counts_of(id, counts.filter(|_| !of_reader.changed_lately)),
+            self.counts_of(id, counts.filter(|_| !(counts_in_motion && of_reader.changed_lately))),
             self.sight(reader, id.author, of_reader, &seqs),
             self.reactions_of_page(reader, std::slice::from_ref(&post), Some(of_reader.reactions.clone()))
         )?;
