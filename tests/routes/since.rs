@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::join_all;
 use serde_json::json;
-use tidemark_tests::world;
+use tidemark_tests::{until, world};
 
 #[tokio::test]
 async fn since_lists_what_is_newer_once_and_ends() {
@@ -51,6 +52,55 @@ async fn since_lists_what_is_newer_once_and_ends() {
         assert_eq!(next.get("first_cursor"), None, "only a first page has it");
         assert_eq!(reader.get(&format!("/v1/feed?since={}", firsts[2])).await.field(), "since");
         assert_eq!(reader.get("/v1/authors/1/posts?since=%21").await.field(), "since");
+    })
+    .await;
+}
+
+/// Pages through what is newer again and again, while posts arrive.
+#[tokio::test]
+async fn each_arriving_post_is_listed_once() {
+    const POSTS: usize = 200;
+    world(async |world| {
+        let reader = world.user(7);
+        for author in 1..=4 {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+        }
+        world.user(1).publish("first").await;
+        world.idle().await;
+        let first = async |path: &str| reader.get(path).await.ok()["first_cursor"].as_str().unwrap().to_owned();
+        let (start, mut since) = (first("/v1/feed").await, first("/v1/authors/1/posts").await);
+        let arriving = join_all((1..=4).map(async |author| {
+            let mut published = Vec::new();
+            for _ in 0..POSTS / 4 {
+                published.push(world.user(author).publish("x").await);
+            }
+            published
+        }));
+        let walks = async {
+            let mut listed = Vec::new();
+            until("all posts of an author are listed", async || {
+                let path = format!("/v1/authors/1/posts?limit=3&since={since}");
+                let mut page = reader.get(&path).await.ok();
+                let next = page["first_cursor"].as_str().unwrap().to_owned();
+                loop {
+                    let items = page["items"].as_array().unwrap();
+                    listed.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+                    let Some(cursor) = page["next_cursor"].as_str() else { break };
+                    page = reader.get(&format!("{path}&cursor={cursor}")).await.ok();
+                }
+                since = next;
+                listed.len() >= POSTS / 4
+            })
+            .await;
+            listed
+        };
+        let (published, listed) = futures::join!(arriving, walks);
+        let of_author: BTreeSet<&String> = published[0].iter().collect();
+        assert_eq!((listed.len(), listed.iter().collect::<BTreeSet<_>>()), (of_author.len(), of_author));
+        world.idle().await;
+        let all = reader.walk(&format!("/v1/feed?since={start}"), 7).await;
+        let ids: BTreeSet<&str> = all.iter().map(|item| item["id"].as_str().unwrap()).collect();
+        assert_eq!((all.len(), ids), (POSTS, published.iter().flatten().map(String::as_str).collect()));
     })
     .await;
 }

@@ -4,6 +4,7 @@
 
 mod cells;
 mod chaos;
+mod claims;
 mod cluster;
 mod cost;
 mod damage;
