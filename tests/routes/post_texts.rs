@@ -152,6 +152,26 @@ async fn a_warm_post_and_timeline_are_fresh_for_whoever_changed_them() {
 }
 
 #[tokio::test]
+async fn marks_of_an_author_are_right_after_a_follow_and_an_unfollow() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        author.publish("a").await;
+        // The reader's marks of the author are cached, before the reader follows.
+        assert_eq!(reader.get("/v1/posts/1-1").await.ok()["read"], false);
+        reader.put("/v1/following/1").await.ok();
+        author.publish("b").await;
+        world.idle().await;
+        reader.put("/v1/posts/1-2/read").await.ok();
+        reader.delete("/v1/following/1").await.ok();
+        world.idle().await;
+        let items = reader.get("/v1/authors/1/posts").await.ok()["items"].clone();
+        assert_eq!((&items[0]["id"], &items[0]["read"]), (&json!("1-2"), &json!(true)));
+        assert_eq!(reader.get("/v1/posts/1-2").await.ok()["read"], true);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_hot_post_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
     world(async |world| {
         let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));

@@ -12,7 +12,9 @@ async fn every_function_accepts_its_sample_events() {
         let legacy = LegacyRedis::start().await;
         world.user(1).put("/v1/following/2").await.ok();
         world.user(1).feed_ids().await;
-        world.user(2).publish("for the samples").await;
+        for author in [1, 2] {
+            world.user(author).publish("for the samples").await;
+        }
         for path in samples() {
             let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
             let mut event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -34,11 +36,12 @@ async fn every_function_accepts_its_sample_events() {
     .await;
 }
 
-/// All samples. Samples that publish notices come first, samples that delete posts and notices come last.
+/// All samples. Samples that publish notices or set a profile come first, samples that delete posts and notices come last.
 fn samples() -> Vec<PathBuf> {
     let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let mut samples: Vec<PathBuf> = entries(&repository().join("events")).iter().flat_map(|dir| entries(dir)).collect();
     let deletes = |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with("delete");
-    samples.sort_by_key(|path| (deletes(path), !path.ends_with("notice/publish.json"), path.clone()));
+    let prepares = |path: &Path| path.ends_with("notice/publish.json") || path.ends_with("profile/set.json");
+    samples.sort_by_key(|path| (deletes(path), !prepares(path), path.clone()));
     samples
 }

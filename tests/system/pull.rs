@@ -27,6 +27,9 @@ async fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
             modes.push(mode(&author, &post).await);
         }
         assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that reaches the threshold is the last pushed one");
+        // No read of the feed has fetched the posts that were not pushed.
+        let unread = live.get("/v1/authors/10/posts?status=unread").await.ok();
+        assert_eq!((&unread["total"], unread["items"].as_array().unwrap().len()), (&json!(4), 4));
         for reader in [&live, &cold] {
             assert_eq!(reader.unread_total().await, 4);
             assert_eq!(reader.feed_ids().await, ["10-4", "10-3", "10-2", "10-1"]);

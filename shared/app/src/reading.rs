@@ -203,7 +203,14 @@ impl Reading {
             false => readers.snapshot_of_facts(user, Origin::Degraded).await?,
         };
         let behind: Vec<&PairFacts> = match snapshot.origin {
-            Origin::View => changes.iter().map(|change| &change.pair).filter(|pair| snapshot.lacks(pair)).collect(),
+            // The snapshot does not have the marks of authors who are not followed.
+            Origin::View => changes
+                .iter()
+                .filter(|Changed { pair, written, .. }| {
+                    snapshot.lacks(pair) || (!written && pair.live_edge().is_none() && pair.reads.version > 0)
+                })
+                .map(|change| &change.pair)
+                .collect(),
             Origin::Rebuilding | Origin::Degraded => {
                 others.into_iter().map(|change| &change.pair).filter(|pair| pair.reads.version > 0).collect()
             }

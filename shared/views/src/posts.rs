@@ -166,7 +166,9 @@ fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownRea
         let names = [META_FIELD.as_bytes().to_vec(), author.to_string().into_bytes()];
         let fields = names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
         let state = ReaderState::decode(fields).ok().flatten().filter(|state| state.meta.epoch == epoch.as_bytes());
-        known.state = state.map(|mut state| state.authors.remove(&author));
+        // A state that is being built, or a follow whose facts are not merged yet, does not say what the reader sees.
+        let complete = state.filter(|state| !state.meta.building).map(|mut state| state.authors.remove(&author));
+        known.state = complete.filter(|field| field.as_ref().is_none_or(|field| !field.opening));
     }
     if let Some((value, epoch)) = answers.next() {
         let values: Vec<Option<Vec<u8>>> = redis::from_redis_value(value).map_err(damaged)?;

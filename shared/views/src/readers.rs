@@ -143,6 +143,14 @@ impl ReaderViews for Redis {
         self.call::<u8>(Function::Replace, &keys::marks(user, author), &args).await.map(drop)
     }
 
+    async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+        if authors.is_empty() {
+            return Ok(());
+        }
+        let forget = authors.iter().map(|&author| redis::Cmd::del(keys::marks(user, author).to_vec()));
+        self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
+    }
+
     async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError> {
         let args = [
             now.ms().into(),

@@ -42,25 +42,30 @@ async fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
         let (caller, anybody) = (world.user(1), world.user(2));
         world.follow(10..20, 9).await;
         world.user(9).publish("one").await;
-        world.user(9).get("/v1/users/9/followers").await.ok();
+        world.user(9).get("/v1/users/9/followers?profiles=false").await.ok();
         world.idle().await;
         caller.put("/v1/following/9").await.ok();
         world.idle().await;
         caller.feed("all").await;
         anybody.get("/v1/users/9/counters").await.ok();
-        anybody.get("/v1/users/9/followers").await.ok();
+        anybody.get("/v1/users/9/followers?profiles=false").await.ok();
         replicas_have_heard(world).await;
 
         // The caller's own lists. After a change by the caller, also the lists of others.
         let before = read_from_replicas(world).await;
         assert_eq!(caller.get("/v1/unread").await.ok()["total"], 0);
-        for path in ["/v1/users/1/following", "/v1/users/1/counters", "/v1/users/9/followers", "/v1/users/9/counters"] {
+        for path in [
+            "/v1/users/1/following?profiles=false",
+            "/v1/users/1/counters",
+            "/v1/users/9/followers?profiles=false",
+            "/v1/users/9/counters",
+        ] {
             caller.get(path).await.ok();
         }
-        anybody.get("/v1/users/2/following").await.ok();
+        anybody.get("/v1/users/2/following?profiles=false").await.ok();
         assert_eq!(read_from_replicas(world).await, before);
         // Lists and counters of others, for a caller without changes.
-        let list = anybody.get("/v1/users/9/followers").await.ok();
+        let list = anybody.get("/v1/users/9/followers?profiles=false").await.ok();
         assert_eq!(list["items"].as_array().unwrap().len(), 11);
         assert_eq!(anybody.get("/v1/users/9/counters").await.ok()["followers"], 11);
         let after = read_from_replicas(world).await;

@@ -80,8 +80,8 @@ pub struct StoredHandle {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
     pub users: Vec<(UserId, ReactionState)>,
-    /// Those of the reactions that the users' lists have.
-    pub listed: HashSet<ListedReaction>,
+    /// Those of the reactions that the users' lists lack, each with the version of the user's reactions.
+    pub unlisted: Vec<(ListedReaction, u32)>,
     /// By post.
     pub posts: HashMap<Seq, ShardCounts>,
     /// Of all posts together.
@@ -193,8 +193,8 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
         Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, version })
     };
     for shard in facts.reactions.iter().flatten() {
-        let unlisted = shard.entries(user).into_iter().filter(|(entry, _)| !shard.listed.contains(entry));
-        found.extend(unlisted.map(|(entry, version)| list(Kind::ReactionUnlisted, entry, true, version)));
+        let unlisted = shard.unlisted.iter();
+        found.extend(unlisted.map(|&(entry, version)| list(Kind::ReactionUnlisted, entry, true, version)));
     }
     found.extend(facts.reacted.iter().filter_map(|entry| {
         let given = facts.given.get(&entry.post.author).cloned().unwrap_or_default();

@@ -34,6 +34,9 @@ const MOST_IN_SHARD: usize = 10_000;
 /// The newest posts of an author that are looked at.
 const MOST_POSTS: usize = 1_000;
 
+/// The most reactions of one shard that are looked for in the lists of their users.
+const MOST_LISTED: usize = 1_000;
+
 /// Entries of a list that are read beyond the number of cached ones.
 const MARGIN: usize = 50;
 
@@ -67,8 +70,18 @@ impl Reconcile {
         )?;
         let unsure: HashSet<UserId> = live.damaged.iter().map(|(follower, _)| *follower).collect();
         for shard in reactions.iter_mut().flatten() {
-            let entries: Vec<ListedReaction> = shard.found.entries(user).into_iter().map(|(entry, _)| entry).collect();
-            shard.found.listed = audit.listed_reactions(&entries).await?;
+            // Every day other entries are looked at, until all were.
+            let mut entries = shard.found.entries(user);
+            if !entries.is_empty() {
+                let day = (self.app.stores.clock.now().seconds() / (24 * 3600)) as usize;
+                let first = day.wrapping_mul(MOST_LISTED) % entries.len();
+                entries.rotate_left(first);
+                entries.truncate(MOST_LISTED);
+            }
+            let wanted: Vec<ListedReaction> = entries.iter().map(|(entry, _)| *entry).collect();
+            let listed = audit.listed_reactions(&wanted).await?;
+            entries.retain(|(entry, _)| !listed.contains(entry));
+            shard.found.unlisted = entries;
         }
         let mut damaged = BTreeSet::new();
         let mut reacted: Vec<ListedReaction> =

@@ -488,6 +488,8 @@ pub trait ReaderViews: Send + Sync {
     async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError>;
     /// Stores marks that were read from the facts, if the caller still has the lease. A mark takes it away.
     async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError>;
+    /// Removes marks and their leases.
+    async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError>;
     /// Replaces marks with a later version. Missing ones stay missing.
     async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError>;
     /// Extends the lifetimes of a view after a read. Removes entries below the cap and old tombstones.

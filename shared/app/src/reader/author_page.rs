@@ -92,7 +92,7 @@ impl Readers {
         let wanted = limit + 1;
         let (mut seqs, total) = match (status, &known.state) {
             (Status::All, _) => (head.listed_seqs(upto, wanted), head.posts),
-            (Status::Unread, Some(Some(state))) if state.older == 0 => {
+            (Status::Unread, Some(Some(state))) if state.older == 0 && !state.asks() => {
                 (state.unread_seqs().filter(|&seq| seq <= upto).take(wanted).collect(), state.unread())
             }
             (Status::Unread, Some(None)) => (Vec::new(), 0),
@@ -112,8 +112,14 @@ impl Readers {
             let read = sight.is_read(post.id.seq);
             FeedItem::new(post, read, &reactions)
         };
+        let mut counts = page.counts;
+        if known.changed_lately {
+            // A reader who has just reacted to a post sees its exact counts.
+            let reacted = |seq| reactions.liked.contains(seq) || reactions.favorited.contains(seq);
+            counts.retain(|post, _| !reacted(post.seq));
+        }
         let bodies = match parts.texts {
-            true => self.bodies(&mut posts, page.texts, page.counts).await?,
+            true => self.bodies(&mut posts, page.texts, counts).await?,
             false => HashMap::new(),
         };
         let items = posts.into_iter().map(item).collect();
@@ -139,9 +145,9 @@ impl Readers {
             let read = flags.is_read(post.id.seq);
             FeedItem::new(post.into(), read, &reactions)
         };
-        let posts: Vec<Post> = posts.into_iter().filter(|post| !post.deleted).collect();
+        let mut posts: Vec<Post> = posts.into_iter().filter(|post| !post.deleted).collect();
         let bodies = match parts.texts {
-            true => self.bodies_of_facts(&posts.iter().map(|post| post.id).collect::<Vec<_>>()).await?,
+            true => self.bodies_of_facts(&mut posts).await?,
             false => HashMap::new(),
         };
         let items = posts.into_iter().map(item).collect();

@@ -204,7 +204,11 @@ impl Readers {
             let wanted =
                 |key: &&FeedKey| page.is_inside(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
             let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(page.missing()).copied().collect();
-            let mut again = keys.is_empty() && !view.whole;
+            // Whether all entries above `since` are in the view.
+            let reached = page.since.is_some_and(|since| {
+                state.meta.low.is_none_or(|low| low <= since) && (view.whole || view.entries.iter().any(|key| *key <= since))
+            });
+            let mut again = keys.is_empty() && !view.whole && !reached;
             if let Some(last) = keys.last() {
                 page.bound = Some(*last);
                 let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
@@ -224,8 +228,7 @@ impl Readers {
                     self.sync_reads(user, author).await?;
                 }
                 again |= !promised.is_empty();
-            } else if page.since.is_some_and(|since| state.meta.low.is_none_or(|low| low <= since)) {
-                // All entries above `since` are in the view.
+            } else if reached {
                 page.ended = true;
             } else if view.whole {
                 page.ended = match status {

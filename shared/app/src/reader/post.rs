@@ -41,9 +41,12 @@ const PARALLEL: usize = 16;
 impl Readers {
     /// Returns those of these posts that are live, in order.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>, StoreError> {
-        let found: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.post(reader, id).boxed()).collect();
-        let found: Vec<Option<PostDetails>> = stream::iter(found).buffered(PARALLEL).try_collect().await?;
-        Ok(found.into_iter().flatten().collect())
+        let Some((&first, rest)) = ids.split_first() else { return Ok(Vec::new()) };
+        // The first post rebuilds the reader's view, if it is missing. All others use it.
+        let first = self.post(reader, first).boxed().await?;
+        let rest: Vec<BoxFuture<'_, _>> = rest.iter().map(|&id| self.post(reader, id).boxed()).collect();
+        let rest: Vec<Option<PostDetails>> = stream::iter(rest).buffered(PARALLEL).try_collect().await?;
+        Ok(first.into_iter().chain(rest.into_iter().flatten()).collect())
     }
 
     /// Returns a live post; `None` if it is deleted or unknown. A post that is read often costs one round trip to Redis.
@@ -191,12 +194,20 @@ impl Readers {
     }
 
     /// The same from the facts alone.
-    pub(super) async fn bodies_of_facts(&self, ids: &[PostId]) -> Result<HashMap<PostId, Body>, StoreError> {
-        let texts = self.stores.posts.with_texts(ids).await?;
+    pub(super) async fn bodies_of_facts(&self, posts: &mut [Post]) -> Result<HashMap<PostId, Body>, StoreError> {
+        let ids: Vec<PostId> = posts.iter().map(|post| post.id).collect();
+        let mut found = self.stores.posts.with_texts(&ids).await?;
+        let mut texts = HashMap::with_capacity(ids.len());
+        for post in posts {
+            if let Some((of_text, text)) = found.remove(&post.id).filter(|(found, _)| !found.deleted) {
+                texts.insert(post.id, text);
+                *post = of_text;
+            }
+        }
         let counted: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.stores.reactions.counts(id)).collect();
         let counted: Vec<CountsVersion> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
-        let text = |id| texts.get(id).map(|(_, text)| text.clone()).unwrap_or_default();
-        Ok(ids.iter().zip(counted).map(|(id, counts)| (*id, Body { text: text(id), counts: counts.counts })).collect())
+        let mut body = |id, counts: CountsVersion| Body { text: texts.remove(&id).unwrap_or_default(), counts: counts.counts };
+        Ok(ids.into_iter().zip(counted).map(|(id, counts)| (id, body(id, counts))).collect())
     }
 
     /// Returns the counts of a post, also if Redis is unavailable.

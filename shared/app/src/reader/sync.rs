@@ -23,7 +23,10 @@ impl Readers {
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
     pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
+            let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
+            // The marks of an author are a view while the reader does not follow the author. Later ones do not change it.
+            self.stores.reader_views.forget_marks(user, &authors).await?;
             for tombstone in &gone {
                 self.stores.reader_views.drop_author(tombstone).await?;
             }
@@ -58,6 +61,9 @@ impl Readers {
     pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
+            if pair.live_edge().is_none() {
+                self.stores.reader_views.replace_marks(user, author, &pair.reads).await?;
+            }
             if self.seed_reads(user, &[&pair]).await?.is_empty() {
                 return Ok(());
             }
