@@ -2,8 +2,10 @@
 //! with the facts.
 
 use futures::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{ReadState, UserId};
+use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{User, World, world};
 
 /// A reader with a live view of two authors with ten posts each.
@@ -165,6 +167,34 @@ async fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
         .await;
         assert_eq!(marks.iter().filter(|status| **status != 200).count(), 0, "{marks:?}");
         assert_eq!(reader.unread_total().await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        let put = async |path: &str, body: Value| author.send_once(Method::PUT, path, &[], Some(body.to_string())).await;
+        author.publish("before").await;
+        put("/v1/me/profile", json!({ "name": "Before" })).await.ok();
+        let seen = async || {
+            let post = reader.get("/v1/posts/1-1").await.ok();
+            (post["title"].clone(), post["profiles"]["1"]["name"].clone())
+        };
+        assert_eq!(seen().await, (json!("before"), json!("Before")));
+        world.idle().await;
+        for (function, table, path, body) in [
+            ("publish", "PostsTable", "/v1/posts/1-1", json!({ "title": "after" })),
+            ("profile", "ProfilesTable", "/v1/me/profile", json!({ "name": "After" })),
+        ] {
+            let fault = Fault::new("TransactWriteItems", FaultAction::Kill).of(function).on(table);
+            let planted = world.stack.faults().add(fault);
+            assert!(put(path, body).await.status >= 500);
+            drop(planted);
+        }
+        world.idle().await;
+        assert_eq!(seen().await, (json!("after"), json!("After")));
     })
     .await;
 }

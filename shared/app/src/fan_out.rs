@@ -150,6 +150,8 @@ impl FanOuts {
     /// Starts a fan-out. The number of reads and sends is bounded, independent of the number of followers.
     ///
     /// After an error some pages may not be sent. The post stays listed as unfinished, and reconcile sends them.
+    ///
+    /// If its pages cannot be sent, reconcile resumes it. Fails if neither the views nor the queue learn of it.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages == 0 {
             return match self.finish(fan_out, 0).await {
@@ -165,7 +167,10 @@ impl FanOuts {
             }
         };
         let (told, sent) = futures::join!(told, self.send_pages(fan_out));
-        sent.and(told)
+        if let Err(error) = sent {
+            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "pages are left to reconcile");
+        }
+        told
     }
 
     /// Leaves `tell` and the head to a worker.

@@ -21,6 +21,9 @@ use crate::{
     ports::Task,
 };
 
+/// The delay of a task that is left in advance. The fact is written before.
+const IN_ADVANCE: Duration = Duration::from_secs(5);
+
 /// How long a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
@@ -137,6 +140,14 @@ impl Later {
     pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
         warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         self.sync(tasks).await
+    }
+
+    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its view.
+    /// Without the queue only the same request repeats the update.
+    pub async fn in_advance(&self, task: Task) {
+        if let Err(error) = self.stores.queue.send_after(&[task], IN_ADVANCE).await {
+            warn!(error = &error as &dyn std::error::Error, "no task was left in advance");
+        }
     }
 
     /// Sends a failed task again with a delay, if it has had fewer than `most` attempts of its own. A message that the

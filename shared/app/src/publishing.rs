@@ -61,11 +61,11 @@ impl Publishing {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
         match &published {
-            Published::Created(post, head) => self.start(FanOut::of(post, head), head).await,
+            Published::Created(post, head) => self.start_delivery(FanOut::of(post, head), head).await,
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
-                self.start(FanOut::of(post, &head), &head).await;
+                self.start_delivery(FanOut::of(post, &head), &head).await;
             }
             Published::Repeated(_) | Published::KeyReused | Published::Full => {}
         }
@@ -80,7 +80,8 @@ impl Publishing {
         }
         let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
-            Deleted::Deleted(post, head) => self.start(FanOut::of(&post, &head), &head).await,
+            // Views may show the post until they know of the deletion.
+            Deleted::Deleted(post, head) => self.start(FanOut::of(&post, &head), &head).await?,
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
@@ -92,9 +93,9 @@ impl Publishing {
         Ok(Removal::Deleted)
     }
 
-    /// Starts the fan-out of a post that is a fact already. If a store is unavailable, the fan-out stays pending, and
-    /// reconcile resumes it.
-    async fn start(&self, fan_out: FanOut, head: &AuthorHead) {
+    /// Starts the fan-out of a post that is a fact already. If the queue is unavailable, the fan-out stays pending, and
+    /// reconcile resumes it. Fails if neither the views of the author and the post nor the queue accept the change.
+    async fn start(&self, fan_out: FanOut, head: &AuthorHead) -> Result<(), StoreError> {
         // The author's timeline is served from the head in Redis.
         let shown = async {
             match self.stores.head_views.store_head(fan_out.post.author, head).await {
@@ -103,7 +104,12 @@ impl Publishing {
             }
         };
         let (started, shown) = futures::join!(self.fan_outs.start(fan_out), shown);
-        if let Err(error) = started.and(shown) {
+        started.and(shown)
+    }
+
+    /// The same for a new post. It is published although its followers and counters do not know of it yet.
+    async fn start_delivery(&self, fan_out: FanOut, head: &AuthorHead) {
+        if let Err(error) = self.start(fan_out, head).await {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }
@@ -116,6 +122,7 @@ impl Publishing {
             let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
             return Ok(if live { Edited::NotAuthor } else { Edited::Unknown });
         }
+        self.fan_outs.sync.later.in_advance(Task::Post { post: id, tries: 0 }).await;
         let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
         // Also if the facts had the text before: an earlier request may have ended before it updated the view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))]).await;
