@@ -51,7 +51,7 @@ impl Answer {
 
     /// Returns true if the response is final. A caller repeats all other requests.
     pub fn is_final(&self) -> bool {
-        !matches!(self.status, 409 | 429 | 500..)
+        !matches!(self.status, 429 | 500..)
     }
 
     /// The status and the problem type.
