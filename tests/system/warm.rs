@@ -115,7 +115,8 @@ async fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_
         }
         let units = proxy.meter().units;
         println!("{reads} reads beside an edit, a like and a deletion: {units} units, the writes included");
-        assert!(units <= reads as f64 * COLD_UNITS / 100.0, "{units} units for {reads} reads");
+        // The number of reads depends on the machine. A change makes at most one read of each reader cold.
+        assert!(units <= 3.0 * READERS as f64 * COLD_UNITS, "{units} units for {reads} reads");
     })
     .await;
 }
