@@ -49,13 +49,13 @@ impl People {
 
     /// Replaces a profile. Fails if the facts fail, or if neither Redis nor the queue accepts the new card.
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet, StoreError> {
-        self.later.in_advance(Task::Card { user, tries: 0 }).await;
+        self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
         // Also if the facts had the content before: an earlier request may have ended before it updated the view.
         if let ProfileSet::Stands(profile) = &set
             && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
-            self.later.instead(&error, &[Task::Card { user, tries: 0 }]).await?;
+            self.later.instead(&error, &[Task::Card { user, in_advance: false, tries: 0 }]).await?;
         }
         Ok(set)
     }

@@ -284,12 +284,18 @@ pub enum Task {
     /// A changed profile did not reach its view: replace the user's card.
     Card {
         user: UserId,
+        /// Whether the task was left before the change, whose request updates the view itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_advance: bool,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
     /// An edit did not reach its view: store the post and its text.
     Post {
         post: PostId,
+        /// Whether the task was left before the change, whose request updates the view itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_advance: bool,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
@@ -348,12 +354,8 @@ impl Task {
     pub fn is_missed_by_views(&self) -> bool {
         match self {
             Self::Batch { .. } | Self::List { .. } => false,
-            Self::Tell { .. }
-            | Self::Sync { .. }
-            | Self::Rebuild { .. }
-            | Self::Card { .. }
-            | Self::Post { .. }
-            | Self::Notices { .. } => true,
+            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
+            Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }
     }
 
