@@ -7,7 +7,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Deployed functions are built with `release`, which is slow to build; the stack and its tools are built with `local`.
-BIN := $(TARGET)/local
+# `make run PROFILE=measured` builds an optimised stack, which takes three times as long.
+PROFILE = local
+bench big-author: PROFILE = measured
+BIN = $(TARGET)/$(PROFILE)
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
 comma := ,
@@ -40,13 +43,13 @@ help: ## list the targets
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
 
-build: setup ## build the local stack, optimised
-	@echo "== cargo build --profile local $(packages)"
-	@cargo build --profile local $(packages)
+build: setup ## build the local stack
+	@echo "== cargo build --profile $(PROFILE) $(packages)"
+	@cargo build --profile $(PROFILE) $(packages)
 
 tools: build ## build the local stack and its tools
-	@echo "== cargo build --profile local -p tidemark-tools"
-	@cargo build --profile local -p tidemark-tools
+	@echo "== cargo build --profile $(PROFILE) -p tidemark-tools"
+	@cargo build --profile $(PROFILE) -p tidemark-tools
 
 run: build ## build and run the local stack
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
@@ -98,11 +101,11 @@ migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
-	@cargo build --profile local -p tidemark-bench
+	@cargo build --profile $(PROFILE) -p tidemark-bench
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
 
 bench: setup ## measure views and fan-out, and the designs that they replace, on a separate Redis; writes docs/benchmarks
-	@cargo build --profile local -p tidemark-bench
+	@cargo build --profile $(PROFILE) -p tidemark-bench
 	@exec "$(BIN)/bench" $(ARGS)
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
@@ -141,8 +144,8 @@ sam-check: ## lint the template, call every function with every event, as proces
 	@local/setup.sh sam
 	@echo "== cargo build --release (the functions, as deployed but for this machine)"
 	@cargo build --release
-	@echo "== cargo build --profile local -p tidemark-local"
-	@cargo build --profile local -p tidemark-local --bin tidemark-local
+	@echo "== cargo build --profile $(PROFILE) -p tidemark-local"
+	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
 	@exec python3 local/sam/check.py --binaries "$(TARGET)/release" --stack "$(BIN)/tidemark-local" --target "$(TARGET)"
 
 sam-invoke: ## call one function through SAM, with the running Docker and stack: FUNCTION=PublishFunction EVENT=events/publish/publish.json
@@ -158,7 +161,7 @@ sam-api: ## serve the API through SAM on port 3001, with the running Docker and 
 
 binaries: ## measure the functions' binaries: size, cold start with and without TLS to Redis, time per request
 	@local/setup.sh sam
-	@cargo build --profile local -p tidemark-local --bin tidemark-local
+	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
 	@exec python3 local/sam/binaries.py --stack "$(BIN)/tidemark-local" --target "$(TARGET)" $(ARGS)
 
 clean: ## remove cargo's builds; the local stack's data stays
