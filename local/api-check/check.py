@@ -37,6 +37,8 @@ WITHOUT_REDIS = {"without Redis": ("1 notices:write", 0.25)}
 LISTS = {
     "/v1/feed": "/v1/feed?limit=2",
     "/v1/authors/{author}/posts": "/v1/authors/2/posts?limit=2",
+    "/v1/me/likes": "/v1/me/likes?limit=1",
+    "/v1/me/favorites": "/v1/me/favorites?limit=1",
     "/v1/users/{user}/followers": "/v1/users/2/followers?limit=1",
     "/v1/users/{user}/following": "/v1/users/2/following?limit=1",
     "/v1/notices": "/v1/notices?platform=1&limit=2",
@@ -193,7 +195,9 @@ def seed(url):
     for number in range(25):
         admin("POST", "/v1/notices", {"platforms": [1, 2, 65535], "title": f"Notice {number}"})
     for user, call in calls.items():
-        call("PUT", f"/v1/posts/{posts[0]}/like")
+        for post in posts[:3]:
+            call("PUT", f"/v1/posts/{post}/like")
+            call("PUT", f"/v1/posts/{post}/favorite")
         call("PUT", f"/v1/posts/{posts[0]}/read")
         for path in ("/v1/feed", "/v1/unread", f"/v1/unread/{users[0]}", "/v1/notices/unread?platform=1"):
             tags.append(call("GET", path)[1]["ETag"])
@@ -204,22 +208,25 @@ def seed(url):
 
 
 def cursors(call, path):
-    """The first cursors of a list. For the feed, waits until its posts are delivered."""
-    given, deadline = [], time.monotonic() + 60
+    """The first cursors of a list, by parameter. For the feed, waits until its posts are delivered."""
+    given, since, deadline = [], [], time.monotonic() + 60
     while len(given) < 2:
         page, _ = call("GET", path + "".join(f"&cursor={cursor}" for cursor in given[-1:]))
         given += [page["next_cursor"]] if page["next_cursor"] else []
+        since += [page["first_cursor"]] if "first_cursor" in page else []
         if time.monotonic() > deadline:
             sys.exit(f"{path} has no second page")
-    return given
+    return {"cursor": given, "since": since}
 
 
 def given_out(root, known):
     """The document in which each list accepts only the cursors that it has returned."""
     for path, values in known.items():
         parameters = root["paths"][path]["get"]["parameters"]
-        place = next(index for index, parameter in enumerate(parameters) if parameter.get("$ref", "").endswith("/cursor"))
-        parameters[place] = {**resolved(root, parameters[place]), "schema": {"type": "string", "enum": values}}
+        for place, parameter in enumerate(parameters):
+            parameter = resolved(root, parameter)
+            if parameter["name"] in values:
+                parameters[place] = {**parameter, "schema": {"type": "string", "enum": values[parameter["name"]]}}
     return root
 
 

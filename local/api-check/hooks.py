@@ -18,6 +18,7 @@ SAID_IN_WORDS = {
     ("expires_at", "must lie in the future"),
     ("body", "must have at most 65536 bytes"),
     ("all", "must be true"),
+    ("picture", "must be an https URL"),
 }
 
 

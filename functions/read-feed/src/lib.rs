@@ -131,14 +131,24 @@ async fn shown(
     };
     let item = |FeedItem { post, read, liked, favorited }: FeedItem| {
         let PostId { author, seq } = post.id;
-        let content = bodies.remove(&post.id).map(|Body { text, counts }| ItemContent {
-            body: text.body,
-            data: raw(text.data),
-            revision: post.revision.into(),
-            likes: counts.likes,
-            favorites: counts.favorites,
-        });
-        PostItem { id: post.id, author, seq, title: post.title, created_at: post.created_at, read, liked, favorited, content }
+        let revision = post.revision.into();
+        let (content, counts) = bodies.remove(&post.id).map(|Body { text, counts }| (text, counts)).unzip();
+        let (body, data) = content.map(|text| (text.body, raw(text.data))).unzip();
+        PostItem {
+            id: post.id,
+            author,
+            seq,
+            title: post.title,
+            created_at: post.created_at,
+            read,
+            liked,
+            favorited,
+            revision: body.is_some().then_some(revision),
+            body,
+            data,
+            likes: counts.map(|counts| counts.likes),
+            favorites: counts.map(|counts| counts.favorites),
+        }
     };
     let items = items.into_iter().map(item).collect();
     let degraded = cards.as_ref().is_some_and(|cards| cards.degraded);

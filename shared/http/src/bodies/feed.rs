@@ -20,24 +20,24 @@ pub struct PostItem {
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
-    /// Only with `include=body`, as the fields below.
-    #[serde(flatten)]
-    pub content: Option<ItemContent>,
-}
-
-/// What an item has with `include=body`.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ItemContent {
-    pub body: Option<String>,
+    /// Only with `include=body`, as all fields below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub data: Option<Box<RawValue>>,
+    pub data: Option<Option<Box<RawValue>>>,
     /// 1 when the post was published; every edit raises it by one.
-    #[schema(minimum = 1)]
-    pub revision: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, nullable = false)]
+    pub revision: Option<u64>,
     /// The number of users who like it.
-    pub likes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub likes: Option<u64>,
     /// The number of users who have it as a favorite.
-    pub favorites: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub favorites: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -47,6 +47,8 @@ pub struct ItemContent {
         "read": false, "liked": false, "favorited": false,
     }],
     "next_cursor": null,
+    "first_cursor": "AgAAAAAAAAAH",
+    "profiles": { "2": { "name": "Ada", "handle": "ada", "picture": null } },
     "unread_total": 1,
 })))]
 pub struct FeedPage {
@@ -67,7 +69,7 @@ pub struct FeedPage {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "items": [], "next_cursor": null, "total": 0 })))]
+#[schema(examples(json!({ "items": [], "next_cursor": null, "first_cursor": "AgAAAAAAAAAH", "profiles": {}, "total": 0 })))]
 pub struct TimelinePage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
@@ -85,7 +87,7 @@ pub struct TimelinePage {
 
 /// Posts that the caller likes, or has as favorites.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "items": [], "next_cursor": null })))]
+#[schema(examples(json!({ "items": [], "next_cursor": null, "profiles": {} })))]
 pub struct ReactedPage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,

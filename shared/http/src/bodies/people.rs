@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use fluent_uri::Uri;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemark_domain::{self as domain, Handle, Timestamp, UserId};
@@ -28,11 +29,12 @@ impl From<domain::Card> for Card {
 }
 
 /// The users on a page who have a profile, by user id.
-pub type Profiles = BTreeMap<String, Card>;
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Profiles(BTreeMap<String, Card>);
 
 /// Renders cards.
 pub fn profiles(cards: HashMap<UserId, domain::Card>) -> Profiles {
-    cards.into_iter().map(|(user, card)| (user.to_string(), card.into())).collect()
+    Profiles(cards.into_iter().map(|(user, card)| (user.to_string(), card.into())).collect())
 }
 
 /// A profile replaces the one before as a whole: what is absent becomes null.
@@ -48,7 +50,7 @@ pub struct ProfileRequest {
     #[schema(value_type = Option<String>, pattern = "^[a-z0-9_]{3,30}$")]
     pub handle: Option<Handle>,
     /// An `https` URL.
-    #[schema(max_length = 2_048, pattern = "^https://")]
+    #[schema(max_length = 2_048, format = "uri", pattern = "^https://")]
     pub picture: Option<String>,
     #[schema(max_length = 500)]
     pub bio: Option<String>,
@@ -73,9 +75,9 @@ impl RequestBody for ProfileRequest {
     }
 }
 
-fn is_https(url: &str) -> bool {
-    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
-    host.is_some_and(|host| !host.is_empty()) && url.chars().all(|char| !char.is_whitespace() && !char.is_control())
+fn is_https(text: &str) -> bool {
+    let host = |url: Uri<&str>| url.authority().is_some_and(|authority| !authority.host().is_empty());
+    text.starts_with("https://") && Uri::parse(text).is_ok_and(host)
 }
 
 impl From<ProfileRequest> for domain::ProfileContent {
