@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemark_local::RedisData;
 use tidemark_tests::{Answer, User, until, world};
 
 async fn edit(user: &User, post: &str, body: Value) -> Answer {
@@ -218,6 +219,48 @@ async fn a_timeline_of_more_than_a_thousand_posts_shows_each_once() {
         let walked = reader.walk("/v1/authors/1/posts", 100).await;
         let seqs: Vec<u64> = walked.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
         assert_eq!(seqs, (1..=1_050).rev().collect::<Vec<_>>());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn long_texts_make_pages_short_and_no_response_exceeds_six_megabytes() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        reader.put("/v1/following/1").await.ok();
+        // JSON inside JSON makes four bytes of a quotation mark.
+        let long = "\"".repeat(65_536);
+        for seq in 1..=30 {
+            author.post("/v1/posts", &json!({ "title": format!("Post {seq}"), "body": long })).await.ok();
+            author.put(&format!("/v1/posts/1-{seq}/like")).await.ok();
+        }
+        world.idle().await;
+        let wanted: Vec<String> = (1..=30).rev().map(|seq| format!("1-{seq}")).collect();
+        let walks = [(&reader, "/v1/feed"), (&reader, "/v1/authors/1/posts"), (&author, "/v1/me/likes")];
+        for without_redis in [false, true] {
+            if without_redis {
+                world.stack.stop_redis(RedisData::Lose).await.unwrap();
+            }
+            for (caller, path) in walks {
+                let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+                loop {
+                    let page = caller.get(&format!("{path}?include=body&limit=100{cursor}")).await.ok();
+                    let payload = json!({ "body": page.to_string() }).to_string();
+                    assert!(payload.len() < 6_000_000, "{path}: {} bytes", payload.len());
+                    let items = page["items"].as_array().unwrap();
+                    assert!(items.iter().all(|item| item["body"] == long.as_str()), "{path}");
+                    seen.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+                    pages += 1;
+                    let Some(next) = page["next_cursor"].as_str() else { break };
+                    cursor = format!("&cursor={next}");
+                }
+                assert_eq!((&seen, pages), (&wanted, 3), "{path}, without Redis: {without_redis}");
+            }
+            let many = |posts: &[String]| format!("/v1/posts?post={}", posts.join("&post="));
+            let refused = reader.get(&many(&wanted)).await;
+            assert_eq!(refused.problem(), (422, "/problems/too-much-text"));
+            assert_eq!(reader.get(&many(&wanted[..12])).await.ok()["items"].as_array().unwrap().len(), 12);
+        }
     })
     .await;
 }

@@ -45,6 +45,7 @@ routes!(|app: &App, request| [
             .returns::<Posts>("The posts in the order of the request. Deleted and unknown posts are left out.")
             .parameter("posts")
             .parameter("profiles")
+            .refuses(Kind::TooMuchText, "the texts of these posts have more than 800 KiB together: ask for fewer posts")
             .degradable(),
     ),
     (

@@ -8,7 +8,7 @@ use tidemark::{
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction},
     http::{Answer, Problem, Request, bodies::*},
     ports::Published,
-    reader::PostDetails,
+    reader::{MOST_TEXT, PostDetails},
 };
 
 /// The most posts in one `GET /v1/posts`.
@@ -67,6 +67,9 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Answer, Pro
     let ids: Vec<PostId> = request.many("post", MAX_POSTS)?;
     let with_profiles = request.wants_profiles()?;
     let mut found = app.readers.posts(caller, &ids).await?;
+    if found.iter().map(|details| details.text.bytes()).sum::<usize>() > MOST_TEXT {
+        return Err(Problem::too_much_text(MOST_TEXT));
+    }
     let known: HashMap<_, _> = found.iter_mut().flat_map(|details| std::mem::take(&mut details.cards)).collect();
     let authors = found.iter().map(|details| details.post.id.author).collect();
     let cards = if with_profiles { Some(app.people.complete(authors, known).await?) } else { None };

@@ -128,9 +128,9 @@ impl StoredViews {
 
     pub async fn of_post(&self, post: PostId) -> Result<StoredPostViews, StoreError> {
         let keys = self.found(keys::of_post(post)).await?;
-        let [counts, ..] = keys::counts(post);
+        let ([summary, _], [counts, ..]) = (keys::post(post), keys::counts(post));
         let get = |key: String| redis::cmd("GET").arg(readable(&keys, key)).clone();
-        let [summary, text, counts] = [keys::post(post), keys::text(post), counts].map(get);
+        let [summary, text, counts] = [summary, keys::text(post), counts].map(get);
         let commands = vec![redis::cmd("MULTI"), summary, text, counts, redis::cmd("EXEC")];
         type All = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
         let ((summary, text, counts), epoch): (All, _) =

@@ -359,7 +359,7 @@ impl FanOuts {
         let author = fan_out.post.author;
         self.sync.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
-            self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)]).await?;
+            self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)], None).await?;
         }
         if fan_out.modes.is_push_alone() { Ok(()) } else { self.refresh_head(author).await }
     }

@@ -125,7 +125,7 @@ impl Publishing {
         self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true, tries: 0 }).await;
         let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
         // Also if the facts had the text before: an earlier request may have ended before it updated the view.
-        let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))]).await;
+        let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false, tries: 0 }]).await?;
         Ok(Edited::Stands(post))
     }

@@ -66,8 +66,8 @@ impl ViewSync {
     pub async fn post(&self, id: PostId) -> Result<(), StoreError> {
         let stores = &self.readers.stores;
         let found = stores.posts.with_texts(&[id]).await?.remove(&id);
-        let stored: Vec<_> = found.into_iter().map(|(post, text)| (post.into(), Some(text))).collect();
-        stores.post_views.remember(&stored).await
+        let stored: Vec<_> = found.into_iter().map(|(post, text)| (post.into(), text)).collect();
+        stores.post_views.remember(&stored, None).await
     }
 
     /// Updates all views of one pair from the current facts. May be repeated after an error.

@@ -249,6 +249,13 @@ pub struct PostText {
     pub data: Option<String>,
 }
 
+impl PostText {
+    /// Returns the length of body and data in UTF-8.
+    pub fn bytes(&self) -> usize {
+        [&self.body, &self.data].into_iter().flatten().map(String::len).sum()
+    }
+}
+
 /// How a post reaches its readers. `push`: workers write it to live views. `pull`: the view fetches it when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

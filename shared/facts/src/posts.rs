@@ -11,6 +11,7 @@ use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published, Store
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Timestamp, UserId,
 };
+use tracing::error;
 
 use super::{
     DynamoFacts, attempts, distinct,
@@ -96,8 +97,9 @@ impl Posts for DynamoFacts {
         items.into_iter().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }
 
-    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, PostText)>, StoreError> {
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError> {
         let mut left = distinct(posts);
+        let mut different = HashMap::new();
         let mut found = HashMap::with_capacity(left.len());
         let mut attempts = attempts("with_texts");
         while !left.is_empty() {
@@ -105,16 +107,34 @@ impl Posts for DynamoFacts {
             let keys = left.iter().flat_map(|&post| [schema::post(post), schema::body(post)]).collect();
             let items = self.get("with_texts", &self.tables.posts, keys).await?;
             let (posts, texts): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| post_of(item).is_ok());
-            let texts: HashMap<PostId, (u32, PostText)> = texts.into_iter().map(read_text).collect::<Result<_, _>>()?;
+            let mut damaged = HashMap::new();
+            let mut texts = texts.into_iter().map(|text| {
+                let id = body_of(&text)?;
+                Ok((id, read_text(text).map_err(|error| damaged.insert(id, error)).ok()))
+            });
+            let mut texts: HashMap<PostId, Option<(u32, PostText)>> = texts.by_ref().collect::<Result<_, StoreError>>()?;
             left.clear();
             for post in posts {
                 let post = read_post(post)?;
-                let (revision, text) = texts.get(&post.id).cloned().unwrap_or((1, PostText::default()));
-                // The two items may be from before and after an edit.
-                if post.deleted || post.revision == revision {
-                    found.insert(post.id, (post, text));
-                } else {
-                    left.push(post.id);
+                let (id, revision) = (post.id, post.revision);
+                if post.deleted {
+                    found.insert(id, (post, Some(PostText::default())));
+                    continue;
+                }
+                match texts.remove(&id).unwrap_or_else(|| Some((1, PostText::default()))) {
+                    Some((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
+                    // The two items may be from before and after an edit. The same difference twice is damage: items are
+                    // read consistently, so the second read has the edit.
+                    Some((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
+                    Some((of, _)) => {
+                        error!(%id, revision, of, "the text of a post is of another revision");
+                        found.insert(id, (post, None));
+                    }
+                    None => {
+                        let error = damaged.get(&id).map(|error| error as &dyn std::error::Error);
+                        error!(%id, error, "the text of a post cannot be read");
+                        found.insert(id, (post, None));
+                    }
                 }
             }
         }
@@ -127,7 +147,7 @@ impl Posts for DynamoFacts {
             attempts.next().await?;
             let found = self.with_texts(&[id]).await?.remove(&id).filter(|(post, _)| !post.deleted);
             let Some((post, known)) = found else { return Ok(None) };
-            if post.title == title && known == *text {
+            if post.title == title && known.as_ref() == Some(text) {
                 return Ok(Some(post));
             }
             attempts.outcome()?;
@@ -412,11 +432,9 @@ fn text_item(post: PostId, text: &PostText, revision: Option<u32>) -> BodyItem {
     BodyItem { author: post.author.into(), item: schema::body_sort_key(post.seq), body, data, revision }
 }
 
-fn read_text(item: Item) -> Result<(PostId, (u32, PostText)), StoreError> {
-    read(item, |BodyItem { author, item, body, data, revision }| {
-        let seq = schema::body_seq(&item).ok_or(BodyItem::item)?;
-        Ok((PostId::new(author.into(), seq), (revision.unwrap_or(1), PostText { body, data })))
-    })
+/// Returns a text and its revision.
+fn read_text(item: Item) -> Result<(u32, PostText), StoreError> {
+    read(item, |BodyItem { body, data, revision, .. }| Ok((revision.unwrap_or(1), PostText { body, data })))
 }
 
 impl From<HeadItem> for AuthorHead {
@@ -478,6 +496,12 @@ impl TryFrom<PostItem> for Post {
 
 pub fn read_post(item: Item) -> Result<Post, StoreError> {
     read(item, |post: PostItem| post.try_into())
+}
+
+/// The post in the key of a body's item.
+pub fn body_of(item: &Item) -> Result<PostId, StoreError> {
+    let seq = schema::body_seq(&BodyItem::item.read::<String>(item)?).ok_or_else(|| BodyItem::item.damaged(item))?;
+    Ok(PostId::new(BodyItem::author.read::<NonZeroU64>(item)?.into(), seq))
 }
 
 /// The post in the key of an item.

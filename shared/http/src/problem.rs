@@ -109,6 +109,7 @@ kinds! {
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
+    TooMuchText: 422, "too-much-text", "The response would be too large";
     KeyReused: 422, "idempotency-key-reused", "The idempotency key was used for another request";
     Internal: 500, "internal", "Internal error";
     Unavailable: 503, "unavailable", "The service is unavailable";
@@ -169,6 +170,10 @@ impl Problem {
     }
 
     /// 422: the idempotency key was used with another body.
+    pub fn too_much_text(limit: usize) -> Self {
+        Self::new(Kind::TooMuchText, format!("the texts of these posts have more than {limit} bytes: ask for fewer posts"))
+    }
+
     pub fn key_reused() -> Self {
         Self::new(Kind::KeyReused, "the Idempotency-Key was used with another body")
     }

@@ -12,6 +12,7 @@
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
 //! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
+//! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
 //! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
@@ -56,6 +57,7 @@ pub enum View {
     Card(UserId),
     /// The user's marks of an author whom the user does not follow, and their lease.
     Marks(UserId, UserId),
+    /// The post's summary and its lease.
     Summary(PostId),
     Text(PostId),
     /// The post's reaction counts, their lease, and the number of recent reactions.
@@ -158,8 +160,10 @@ pub fn reactions(user: UserId) -> String {
     format!("{{{}}}:x:{user}", user.bucket())
 }
 
-pub fn post(post: PostId) -> String {
-    format!("{{{}}}:p:{post}", post.author.bucket())
+/// The summary of a post, and the lease for storing the post.
+pub fn post(post: PostId) -> [String; 2] {
+    let key = format!("{{{}}}:p:{post}", post.author.bucket());
+    [key.clone(), format!("{key}:lease")]
 }
 
 /// The text of a post.
@@ -264,7 +268,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
         View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
-        View::Summary(id) => vec![(post(*id), KeyType::String)],
+        View::Summary(id) => post(*id).map(|key| (key, KeyType::String)).to_vec(),
         View::Marks(user, author) => marks(*user, *author).map(|key| (key, KeyType::String)).to_vec(),
         View::Text(id) => vec![(text(*id), KeyType::String)],
         View::Counts(id) => counts(*id).map(|key| (key, KeyType::String)).to_vec(),
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(feed(user), "{831}:f:1042");
         assert_eq!(head(user), "{831}:h:1042");
         assert_eq!(reactions(user), "{831}:x:1042");
-        assert_eq!(super::post(post), "{831}:p:1042-7");
+        assert_eq!(super::post(post), ["{831}:p:1042-7", "{831}:p:1042-7:lease"]);
         assert_eq!(text(post), "{831}:b:1042-7");
         assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease", "{831}:q:1042-7:recent"]);
         assert_eq!(

@@ -81,7 +81,8 @@ impl PostViews for Redis {
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
         let left = redis::cmd("PTTL").arg(&counts).clone();
-        commands.extend([keys::post(id), keys::text(id), counts, card].map(Cmd::get));
+        let [summary, _] = keys::post(id);
+        commands.extend([summary, keys::text(id), counts, card].map(Cmd::get));
         commands.push(left);
         let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
         let left: i64 = answers.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
@@ -112,11 +113,21 @@ impl PostViews for Redis {
         Ok((head, known_reader(author, answers)?))
     }
 
-    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)]) -> Result<(), StoreError> {
+    async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError> {
+        let call = |&post: &PostId| {
+            let [_, lease] = keys::post(post);
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()])
+        };
+        self.each::<Value>("lease", posts.iter().map(call).collect()).await.map(drop)
+    }
+
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError> {
         let call = |(post, text): &(PostSummary, Option<PostText>)| {
             let text = text.as_ref().map(|text| encode_text(post.revision, text)).unwrap_or_default();
-            let args = [encode(post).into(), text.into(), ms(keys::POST_LIFETIME)];
-            fcall(Function::Remember, &[keys::post(post.id), keys::text(post.id)], &args)
+            let token = lease.map_or_else(|| "".into(), token_arg);
+            let [summary, of_post] = keys::post(post.id);
+            let args = [encode(post).into(), text.into(), ms(keys::POST_LIFETIME), token];
+            fcall(Function::Remember, &[summary, keys::text(post.id), of_post], &args)
         };
         self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(|_| ())
     }
@@ -185,7 +196,7 @@ fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownRea
 }
 
 fn post_keys(posts: &[PostId]) -> Vec<String> {
-    posts.iter().map(|&post| keys::post(post)).collect()
+    posts.iter().map(|&post| keys::post(post)[0].clone()).collect()
 }
 
 /// A summary that cannot be read counts as unknown and comes from the facts, until its lifetime ends.

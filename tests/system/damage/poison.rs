@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{NewPost, Reaction},
+    domain::{NewPost, PostText, Reaction},
     facts::schema,
     ports::Published,
 };
@@ -21,7 +21,7 @@ use crate::notices::content;
 async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
     world(async |world| {
         let mut scenes = Vec::new();
-        for index in 1..=13 {
+        for index in 1..=15 {
             scenes.push(Scene::new(world, index * 1_000).await);
         }
         for scene in &scenes {
@@ -39,8 +39,23 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
 
         // One unreadable item in each scene.
         let wrong = || s("not what it should be");
-        let [edge, listed, head, post, pending, reads, reaction, record, notice_head, notice, notice_reads, profile, liked] =
-            &scenes[..]
+        let [
+            edge,
+            listed,
+            head,
+            post,
+            pending,
+            reads,
+            reaction,
+            record,
+            notice_head,
+            notice,
+            notice_reads,
+            profile,
+            liked,
+            text,
+            other_text,
+        ] = &scenes[..]
         else {
             panic!()
         };
@@ -54,7 +69,7 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         };
         let key = format!("{}#publish#k", record.author());
         record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
-        let items: [(&Scene, &str, Item, &str); 12] = [
+        let items: [(&Scene, &str, Item, &str); 13] = [
             (edge, "FollowingTable", schema::edge(pair(edge).0, pair(edge).1), "since"),
             (listed, "FollowersTable", schema::follower(pair(listed).1, pair(listed).0), "since"),
             (head, "PostsTable", schema::head(head.author()), "latest_at"),
@@ -67,9 +82,15 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
             (notice_reads, "NoticeReadsTable", schema::notice_reads(of(notice_reads).0, of(notice_reads).2), "version"),
             (profile, "ProfilesTable", schema::profile(profile.reader()), "version"),
             (liked, "ReactedTable", schema::reacted(liked.reader(), Reaction::Like, liked.post(2)), "at"),
+            (text, "PostsTable", schema::body(text.post(3)), "revision"),
         ];
         for (scene, table, key, name) in items {
             scene.update(table, key, &[(name, wrong())], &[]).await;
+        }
+        // A text of another revision than its post.
+        other_text.update("PostsTable", schema::body(other_text.post(3)), &[("revision", n(9))], &[]).await;
+        for scene in [text, other_text] {
+            shows_all_but_the_text(scene).await;
         }
         // And one repairable damage in each scene, of the same users.
         for scene in &scenes {
@@ -98,16 +119,46 @@ async fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         assert_eq!(damaged(&minute).len(), 1, "{minute}");
 
         let report = walk(world, false, 0).await;
-        assert_eq!(report["found"]["item-damaged"], 12, "{report}");
+        assert_eq!(report["found"]["item-damaged"], 14, "{report}");
         assert_eq!(report["found"]["record-damaged"], 1);
-        assert_eq!(report["repaired"]["followings-count"], 26, "{report}");
+        assert_eq!(report["repaired"]["followings-count"], 30, "{report}");
         assert_eq!(report["repaired"]["item-damaged"], Value::Null, "only an operator can repair it");
         let again = walk(world, false, 0).await;
-        assert_eq!(again["found"], json!({ "item-damaged": 12 }), "{again}");
+        assert_eq!(again["found"], json!({ "item-damaged": 14 }), "{again}");
         assert_eq!(again["repaired"], json!({}));
         for text in damaged(&again) {
             println!("{text}");
         }
+    })
+    .await;
+}
+
+/// Only the third post's text cannot be read.
+async fn shows_all_but_the_text(scene: &Scene<'_>) {
+    let (reader, post) = (scene.caller(scene.reader()), scene.post(3));
+    let page = reader.get(&format!("/v1/authors/{}/posts?include=body", scene.author())).await.ok();
+    for item in page["items"].as_array().unwrap() {
+        let damaged = item["id"] == post.to_string();
+        assert_eq!(item.get("body").is_none(), damaged, "{item}");
+        assert_eq!(item.get("likes").is_none(), damaged, "{item}");
+    }
+    let one = reader.get(&format!("/v1/posts/{post}")).await;
+    assert_eq!(one.problem(), (500, "/problems/internal"));
+    let many = reader.get(&format!("/v1/posts?post={post}&post={}", scene.post(2))).await.ok();
+    let ids: Vec<&Value> = many["items"].as_array().unwrap().iter().map(|item| &item["id"]).collect();
+    assert_eq!(ids, [&json!(scene.post(2))]);
+}
+
+#[tokio::test]
+async fn an_edit_replaces_a_damaged_text() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        let post = scene.post(3);
+        scene.update("PostsTable", schema::body(post), &[("revision", n(9))], &[]).await;
+        let text = PostText { body: Some("Whole again".to_owned()), data: None };
+        scene.app.publishing.edit(scene.author(), post, "Third", &text).await.unwrap();
+        let seen = scene.caller(scene.reader()).get(&format!("/v1/posts/{post}")).await.ok();
+        assert_eq!((&seen["body"], &seen["title"], &seen["revision"]), (&json!("Whole again"), &json!("Third"), &json!(2)));
     })
     .await;
 }

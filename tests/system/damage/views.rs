@@ -29,13 +29,13 @@ fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Vec<Value> {
 }
 
 async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
-    scene.redis().del::<_, ()>(keys::post(post)).await.unwrap();
+    scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
     let created_at = match scene.app.stores.posts.posts(&[post]).await.unwrap().get(&post) {
         Some(post) => post.created_at,
         None => scene.app.stores.clock.now(),
     };
     let summary = PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, deleted: false };
-    scene.app.readers.stores.post_views.remember(&[(summary, None)]).await.unwrap();
+    scene.app.readers.stores.post_views.remember(&[(summary, None)], None).await.unwrap();
 }
 
 /// Replaces the reactions to the author in the reader's view.
@@ -166,7 +166,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a live post with the summary of a deleted one", |scene| {
         Box::pin(async move {
             let key = scene.fact(scene.post(2)).await.key();
-            scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)]).await.unwrap();
+            scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
             vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
         })
     }),
@@ -178,7 +178,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("an unreadable summary", |scene| {
         Box::pin(async move {
-            scene.redis().set_ex::<_, _, ()>(keys::post(scene.post(1)), "x", 3_600).await.unwrap();
+            scene.redis().set_ex::<_, _, ()>(&keys::post(scene.post(1))[0], "x", 3_600).await.unwrap();
             vec![json!({ "kind": "summary-damaged", "post": scene.post(1) })]
         })
     }),
@@ -186,7 +186,7 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             let views = &scene.app.stores.post_views;
             let text = PostText { body: Some("never written".to_owned()), data: None };
-            views.remember(&[(scene.fact(scene.post(2)).await.into(), Some(text))]).await.unwrap();
+            views.remember(&[(scene.fact(scene.post(2)).await.into(), Some(text))], None).await.unwrap();
             vec![json!({ "kind": "text-wrong", "post": scene.post(2) })]
         })
     }),

@@ -19,12 +19,12 @@ use tidemark_facts::{
     item::{Attribute, Count, Item, read, string},
     notices::noticed,
     people::{read_handle, read_profile},
-    posts::post_of,
+    posts::{body_of, post_of},
     reactions::read_reactions,
     reads::read_reads,
     schema::{
-        self, BodyItem, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem,
-        RecordItem, WalkItem,
+        self, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
+        WalkItem,
     },
     unavailable,
     write::{Write, below, count_queried, is, is_not_of_type, queried, still},
@@ -275,12 +275,7 @@ impl StoredFacts {
     pub async fn bodies(&self, posts: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::body).collect();
         let items = self.get("bodies", &self.tables.posts, keys).await?;
-        let key = BodyItem::item;
-        let ids = items.iter().map(|item| {
-            let seq = schema::body_seq(&key.read::<String>(item)?).ok_or_else(|| key.damaged(item))?;
-            Ok(PostId::new(user(BodyItem::author, item)?, seq))
-        });
-        ids.collect()
+        items.iter().map(body_of).collect()
     }
 
     /// A part of all edges by follower, tombstones included. The edges of one user are consecutive.

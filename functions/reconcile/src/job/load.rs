@@ -6,6 +6,10 @@ use futures::future::try_join_all;
 
 use tidemark_app::ports::{CardVersion, List};
 use tidemark_domain::{PostId, Reaction, Relation, Timestamp, UserId, ids::SHARDS};
+use tidemark_facts::{
+    item::Stored as _,
+    schema::{self, BodyItem},
+};
 use tidemark_views::keys::View;
 
 use super::{Reconcile, ReconcileError, Target};
@@ -37,6 +41,9 @@ const MOST_POSTS: usize = 1_000;
 /// The most reactions of one shard that are looked for in the lists of their users.
 const MOST_LISTED: usize = 1_000;
 
+/// The live posts of an author whose texts are read. A text may have 64 KiB, that is 16 read units.
+const MOST_TEXTS: usize = 50;
+
 /// Entries of a list that are read beyond the number of cached ones.
 const MARGIN: usize = 50;
 
@@ -62,28 +69,27 @@ impl Reconcile {
         let read: Vec<UserId> = reads.found.keys().copied().collect();
         let tombstones: Vec<PostId> =
             posts.found.iter().filter(|stored| stored.post.deleted).map(|stored| stored.post.id).collect();
-        let (listed, live, read_heads, bodies) = futures::try_join!(
+        let mut with_text: Vec<PostId> =
+            posts.found.iter().filter(|stored| !stored.post.deleted).map(|stored| stored.post.id).collect();
+        self.only_todays(&mut with_text, MOST_TEXTS);
+        let (listed, live, read_heads, bodies, texts) = futures::try_join!(
             audit.listed_by(user, &followed),
             audit.live_followers(user, &listed),
             audit.stored_heads(&read),
             audit.bodies(&tombstones),
+            self.app.stores.posts.with_texts(&with_text),
         )?;
         let unsure: HashSet<UserId> = live.damaged.iter().map(|(follower, _)| *follower).collect();
         for shard in reactions.iter_mut().flatten() {
-            // Every day other entries are looked at, until all were.
             let mut entries = shard.found.entries(user);
-            if !entries.is_empty() {
-                let day = (self.app.stores.clock.now().seconds() / (24 * 3600)) as usize;
-                let first = day.wrapping_mul(MOST_LISTED) % entries.len();
-                entries.rotate_left(first);
-                entries.truncate(MOST_LISTED);
-            }
+            self.only_todays(&mut entries, MOST_LISTED);
             let wanted: Vec<ListedReaction> = entries.iter().map(|(entry, _)| *entry).collect();
             let listed = audit.listed_reactions(&wanted).await?;
             entries.retain(|(entry, _)| !listed.contains(entry));
             shard.found.unlisted = entries;
         }
-        let mut damaged = BTreeSet::new();
+        let mut damaged =
+            texts.values().filter(|(_, text)| text.is_none()).map(|(post, _)| damaged_text(post.id)).collect::<BTreeSet<_>>();
         let mut reacted: Vec<ListedReaction> =
             [likes, favorites].into_iter().flat_map(|list| readable(list, &mut damaged)).collect();
         let authors: Vec<UserId> = reacted.iter().map(|entry| entry.post.author).collect();
@@ -126,6 +132,16 @@ impl Reconcile {
         })
     }
 
+    /// Leaves the entries that are looked at today, at most `most`. Every day these are others, until all were.
+    fn only_todays<T>(&self, entries: &mut Vec<T>, most: usize) {
+        if !entries.is_empty() {
+            let day = (self.app.stores.clock.now().seconds() / (24 * 3600)) as usize;
+            let first = day.wrapping_mul(most) % entries.len();
+            entries.rotate_left(first);
+            entries.truncate(most);
+        }
+    }
+
     /// Loads both sides of a target. Compares them, unless they are facts of a user.
     pub(super) async fn load(&self, target: &Target) -> Result<Loaded, ReconcileError> {
         let now = self.app.stores.clock.now();
@@ -148,8 +164,13 @@ impl Reconcile {
                 let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
                 found.extend(views::of_summary(post, &stored.summary, right.get(&post)));
                 if stored.text != Stored::Absent {
-                    let right = self.app.stores.posts.with_texts(&ids).await?.remove(&post);
-                    found.extend(views::of_text(post, &stored.text, right.as_ref()));
+                    match self.app.stores.posts.with_texts(&ids).await?.remove(&post) {
+                        Some((_, None)) => found.push(damaged_text(post).into()),
+                        right => {
+                            let right = right.and_then(|(post, text)| Some((post, text?)));
+                            found.extend(views::of_text(post, &stored.text, right.as_ref()));
+                        }
+                    }
                 }
                 if stored.counts != Stored::Absent {
                     found.extend(views::of_counts(post, &stored.counts, &self.app.stores.reactions.counts(post).await?));
@@ -258,6 +279,11 @@ impl Reconcile {
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }
+}
+
+/// The item of a text that cannot be read or is of another revision than its post.
+fn damaged_text(post: PostId) -> DamagedItem {
+    DamagedItem { table: BodyItem::TABLE, key: schema::key_text(BodyItem::TABLE, &schema::body(post)) }
 }
 
 /// Returns the items that can be read, and adds the others to `damaged`.

@@ -46,7 +46,7 @@ impl Reconcile {
             Remedy::Touch { user } => views.touch(user, stores.clock.now()).await?,
             Remedy::StoreTombstone { post } => {
                 let tombstone = PostSummary::tombstone(self.post(post).await?.0);
-                stores.post_views.remember(&[(tombstone, None)]).await?;
+                stores.post_views.remember(&[(tombstone, None)], None).await?;
             }
             Remedy::Forget(ref view) => self.views.forget(view).await?,
         }

@@ -136,9 +136,11 @@ pub trait Posts: Send + Sync {
     async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError>;
     /// Returns these posts, tombstones included. Unknown posts are left out.
     async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError>;
-    /// Returns these posts, tombstones included, each with the text of the same revision. Unknown posts are left out.
-    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, PostText)>, StoreError>;
+    /// Returns these posts, tombstones included, each with the text of the same revision; `None` instead of a text that
+    /// cannot be read or is of another revision. Unknown posts are left out.
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError>;
     /// Replaces title and text of a live post: post and body in one transaction. Writes nothing if they are equal.
+    /// Replaces a damaged text too.
     /// Returns the post after it; `None` if there is no such live post.
     async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError>;
     /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
@@ -590,9 +592,12 @@ pub trait PostViews: Send + Sync {
     async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError>;
     /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError>;
+    /// Takes the leases for storing these posts. Redis must have them when the posts are stored.
+    async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError>;
     /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
-    /// revision or knows that the post is deleted.
-    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)]) -> Result<(), StoreError>;
+    /// revision or knows that the post is deleted. `lease` is the token with which a reader leased the posts before it
+    /// read the facts; `None` if the caller has just changed the post.
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError>;
     /// Takes the lease for storing the counts of a post. A reaction takes it away.
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError>;
     /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored

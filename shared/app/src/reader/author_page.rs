@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use futures::FutureExt;
-use tidemark_domain::{AuthorHead, Card, Post, PostId, PostSummary, Seq, UserId};
+use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, Seq, UserId};
 use tracing::warn;
 
 use super::{Body, FeedItem, Readers, Status};
@@ -101,7 +101,7 @@ impl Readers {
         seqs.retain(|&seq| since.is_none_or(|since| seq > since));
         let more = seqs.len() > limit;
         seqs.truncate(limit);
-        let next = seqs.last().copied().filter(|_| more);
+        let mut next = seqs.last().copied().filter(|_| more);
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
         let page = self.stores.post_views.page(reader, &ids, parts).await?;
         let (mut posts, _) = self.complete(&ids, page.summaries).await?;
@@ -118,10 +118,13 @@ impl Readers {
             let reacted = |seq| reactions.liked.contains(seq) || reactions.favorited.contains(seq);
             counts.retain(|post, _| !reacted(post.seq));
         }
-        let bodies = match parts.texts {
+        let (bodies, shortened) = match parts.texts {
             true => self.bodies(&mut posts, page.texts, counts).await?,
-            false => HashMap::new(),
+            false => Default::default(),
         };
+        if shortened {
+            next = posts.last().map(|post| post.id.seq);
+        }
         let items = posts.into_iter().map(item).collect();
         Ok(Some(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false }))
     }
@@ -139,17 +142,20 @@ impl Readers {
         seqs.retain(|&seq| since.is_none_or(|since| seq > since));
         let more = seqs.len() > limit;
         seqs.truncate(limit);
-        let next = seqs.last().copied().filter(|_| more);
+        let mut next = seqs.last().copied().filter(|_| more);
         let posts = self.stores.posts.posts_of(author, &seqs).await?;
-        let item = |post: Post| {
+        let item = |post: PostSummary| {
             let read = flags.is_read(post.id.seq);
-            FeedItem::new(post.into(), read, &reactions)
+            FeedItem::new(post, read, &reactions)
         };
-        let mut posts: Vec<Post> = posts.into_iter().filter(|post| !post.deleted).collect();
-        let bodies = match parts.texts {
+        let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
+        let (bodies, shortened) = match parts.texts {
             true => self.bodies_of_facts(&mut posts).await?,
-            false => HashMap::new(),
+            false => Default::default(),
         };
+        if shortened {
+            next = posts.last().map(|post| post.id.seq);
+        }
         let items = posts.into_iter().map(item).collect();
         Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded })
     }

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashMap};
 use tidemark_domain::{
     AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId, feed::FEED_CAP,
 };
-use tracing::warn;
 
 use super::{Body, Lane, Merge, Origin, Readers, Snapshot};
 use crate::{
@@ -138,7 +137,11 @@ impl Readers {
         }
         let more = page.missing() == 0;
         page.posts.truncate(limit);
-        let next = page.posts.last().filter(|_| more).map(PostSummary::key);
+        let (bodies, shortened) = match parts.texts {
+            true => self.bodies(&mut page.posts, page.texts, page.counts).await?,
+            false => Default::default(),
+        };
+        let next = page.posts.last().filter(|_| more || shortened).map(PostSummary::key);
         let reactions = self.reactions_of_page(user, &page.posts, page.reactions).await?;
         let nothing = ReactionState::default();
         let counted: BTreeSet<UserId> =
@@ -149,10 +152,6 @@ impl Readers {
             let read = !state.is_some_and(|state| state.is_unread(post.id.seq));
             let reactions = reactions.get(&post.id.author).unwrap_or(&nothing);
             FeedItem::new(post, read, reactions)
-        };
-        let bodies = match parts.texts {
-            true => self.bodies(&mut page.posts, page.texts, page.counts).await?,
-            false => HashMap::new(),
         };
         let items = page.posts.into_iter().map(item).collect();
         let unread_total = snapshot.state.unread_total();
@@ -284,11 +283,10 @@ impl Readers {
     ) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
+            let lease = self.lease_posts(&unknown).await;
             let found: Vec<PostSummary> = self.stores.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
             let filled: Vec<_> = found.iter().map(|post| (post.clone(), None)).collect();
-            if let Err(error) = self.stores.post_views.remember(&filled).await {
-                warn!(error = &error as &dyn std::error::Error, "summaries not stored");
-            }
+            self.store_posts(&filled, lease).await;
             posts.extend(found.into_iter().map(|post| (post.id, post)));
         }
         let (deleted, live): (Vec<PostSummary>, Vec<PostSummary>) =

@@ -21,7 +21,7 @@ use tracing::warn;
 pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
-pub use post::{Body, PostDetails};
+pub use post::{Body, MOST_TEXT, PostDetails};
 pub use reacted_page::ReactedPage;
 pub use timeline::{Lane, Merge};
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
-use tidemark_domain::{Card, Post, PostId, PostSummary, PostText, ReactionCounts, UserId};
-use tracing::warn;
+use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, UserId};
+use tracing::{error, warn};
 
 use super::Readers;
 use crate::{
@@ -38,15 +38,40 @@ pub struct Body {
 /// How many posts are read in parallel.
 const PARALLEL: usize = 16;
 
+/// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
+pub const MOST_TEXT: usize = 800 * 1024;
+
+/// Ends a page where its texts become longer than [`MOST_TEXT`]. No single text is. Returns whether posts were removed.
+fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> bool {
+    let (before, mut bytes) = (posts.len(), 0);
+    let fit = posts.iter().take_while(|post| {
+        bytes += texts.get(&post.id).map_or(0, PostText::bytes);
+        bytes <= MOST_TEXT
+    });
+    let fit = fit.count();
+    posts.truncate(fit);
+    fit < before
+}
+
 impl Readers {
-    /// Returns those of these posts that are live, in order.
+    /// Returns those of these posts that are live, in order. Damaged posts are left out.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>, StoreError> {
         let Some((&first, rest)) = ids.split_first() else { return Ok(Vec::new()) };
         // The first post rebuilds the reader's view, if it is missing. All others use it.
-        let first = self.post(reader, first).boxed().await?;
-        let rest: Vec<BoxFuture<'_, _>> = rest.iter().map(|&id| self.post(reader, id).boxed()).collect();
+        let first = self.post_unless_damaged(reader, first).boxed().await?;
+        let rest: Vec<BoxFuture<'_, _>> = rest.iter().map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
         let rest: Vec<Option<PostDetails>> = stream::iter(rest).buffered(PARALLEL).try_collect().await?;
         Ok(first.into_iter().chain(rest.into_iter().flatten()).collect())
+    }
+
+    async fn post_unless_damaged(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
+        match self.post(reader, id).await {
+            Err(error @ StoreError::DamagedItem { .. }) => {
+                error!(%id, error = &error as &dyn std::error::Error, "a damaged post is left out");
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     /// Returns a live post; `None` if it is deleted or unknown. A post that is read often costs one round trip to Redis.
@@ -105,11 +130,9 @@ impl Readers {
         let (post, text) = match summary.zip(text) {
             Some(known) => known,
             None => {
+                let lease = self.lease_posts(&[id]).await;
                 let Some((post, text)) = self.fact_of(id).await? else { return Ok(None) };
-                let post = PostSummary::from(post);
-                if let Err(error) = self.stores.post_views.remember(&[(post.clone(), Some(text.clone()))]).await {
-                    warn!(%id, error = &error as &dyn std::error::Error, "post not stored");
-                }
+                self.store_posts(&[(post.clone(), Some(text.clone()))], lease).await;
                 (post, text)
             }
         };
@@ -144,7 +167,7 @@ impl Readers {
             self.stores.reactions.counts(id)
         )?;
         Ok(Some(PostDetails {
-            post: post.into(),
+            post,
             text,
             read: flags.is_read(id.seq),
             liked: reactions.liked.contains(id.seq),
@@ -156,58 +179,95 @@ impl Readers {
     }
 
     /// Returns a post or its tombstone, with the text of the same revision, from the facts.
-    async fn fact_of(&self, id: PostId) -> Result<Option<(Post, PostText)>, StoreError> {
-        Ok(self.stores.posts.with_texts(&[id]).await?.remove(&id))
+    async fn fact_of(&self, id: PostId) -> Result<Option<(PostSummary, PostText)>, StoreError> {
+        let Some((post, text)) = self.stores.posts.with_texts(&[id]).await?.remove(&id) else { return Ok(None) };
+        let damaged = || StoreError::DamagedItem { table: "posts", key: id.to_string(), detail: "text".to_owned() };
+        Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of live posts. Redis has returned some of them already. A post that was edited in the
-    /// meantime gets its new title.
+    /// Returns texts and counts of a page's live posts. Redis has returned some of them already. A post that was edited in
+    /// the meantime gets its new title. A post with a damaged text has none.
+    ///
+    /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(
         &self,
-        posts: &mut [PostSummary],
+        posts: &mut Vec<PostSummary>,
         mut texts: HashMap<PostId, PostText>,
         counts: HashMap<PostId, ReactionCounts>,
-    ) -> Result<HashMap<PostId, Body>, StoreError> {
+    ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
         let missing: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| !texts.contains_key(id)).collect();
         if !missing.is_empty() {
-            let mut found = self.stores.posts.with_texts(&missing).await?;
-            let stored: Vec<(PostSummary, Option<PostText>)> =
-                found.values().map(|(post, text)| (PostSummary::from(post.clone()), Some(text.clone()))).collect();
-            if let Err(error) = self.stores.post_views.remember(&stored).await {
-                warn!(error = &error as &dyn std::error::Error, "posts not stored");
-            }
-            for post in posts.iter_mut() {
-                if let Some((found, text)) = found.remove(&post.id).filter(|(found, _)| !found.deleted) {
-                    *post = found.into();
-                    texts.insert(post.id, text);
-                }
-            }
+            let lease = self.lease_posts(&missing).await;
+            let read = self.load_texts(&missing, posts, &mut texts).await?;
+            self.store_posts(&read, lease).await;
         }
-        let known: Vec<(PostId, Option<ReactionCounts>)> =
-            posts.iter().map(|post| (post.id, counts.get(&post.id).copied())).collect();
-        let counted =
-            known.into_iter().map(|(id, known)| async move { Ok((id, self.counts_or_exact(id, known).await?)) }.boxed());
-        let counted: Vec<(PostId, ReactionCounts)> =
-            stream::iter(counted.collect::<Vec<BoxFuture<'_, _>>>()).buffered(PARALLEL).try_collect().await?;
-        let body = |(id, counts)| (id, Body { text: texts.remove(&id).unwrap_or_default(), counts });
-        Ok(counted.into_iter().map(body).collect())
+        let shortened = shorten(posts, &texts);
+        let counted: Vec<BoxFuture<'_, _>> = posts
+            .iter()
+            .map(|&PostSummary { id, .. }| {
+                let known = counts.get(&id).copied();
+                async move { Ok((id, self.counts_or_exact(id, known).await?)) }.boxed()
+            })
+            .collect();
+        let counted: Vec<(PostId, ReactionCounts)> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
+        Ok((
+            counted.into_iter().filter_map(|(id, counts)| Some((id, Body { text: texts.remove(&id)?, counts }))).collect(),
+            shortened,
+        ))
     }
 
     /// The same from the facts alone.
-    pub(super) async fn bodies_of_facts(&self, posts: &mut [Post]) -> Result<HashMap<PostId, Body>, StoreError> {
-        let ids: Vec<PostId> = posts.iter().map(|post| post.id).collect();
-        let mut found = self.stores.posts.with_texts(&ids).await?;
-        let mut texts = HashMap::with_capacity(ids.len());
+    pub(super) async fn bodies_of_facts(
+        &self,
+        posts: &mut Vec<PostSummary>,
+    ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
+        let (ids, mut texts) = (posts.iter().map(|post| post.id).collect::<Vec<_>>(), HashMap::new());
+        self.load_texts(&ids, posts, &mut texts).await?;
+        let shortened = shorten(posts, &texts);
+        let counted: Vec<BoxFuture<'_, _>> = posts.iter().map(|post| self.stores.reactions.counts(post.id)).collect();
+        let counted: Vec<CountsVersion> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
+        let body = |(post, counts): (&PostSummary, CountsVersion)| {
+            Some((post.id, Body { text: texts.remove(&post.id)?, counts: counts.counts }))
+        };
+        Ok((posts.iter().zip(counted).filter_map(body).collect(), shortened))
+    }
+
+    /// Takes the leases for storing posts that are read from the facts next; `None` if Redis does not give them.
+    pub(super) async fn lease_posts(&self, ids: &[PostId]) -> Option<u64> {
+        let token = (self.stores.random)();
+        let leased = self.stores.post_views.lease(ids, token).await;
+        if let Err(error) = &leased {
+            warn!(error = error as &dyn std::error::Error, "posts not leased");
+        }
+        leased.ok().map(|()| token)
+    }
+
+    /// Stores leased posts. Without it, the next reader reads them from the facts again.
+    pub(super) async fn store_posts(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) {
+        if lease.is_some()
+            && let Err(error) = self.stores.post_views.remember(posts, lease).await
+        {
+            warn!(error = &error as &dyn std::error::Error, "posts not stored");
+        }
+    }
+
+    /// Reads texts from the facts, with the summaries of the same revisions. Returns what was read.
+    async fn load_texts(
+        &self,
+        ids: &[PostId],
+        posts: &mut [PostSummary],
+        texts: &mut HashMap<PostId, PostText>,
+    ) -> Result<Vec<(PostSummary, Option<PostText>)>, StoreError> {
+        let found = self.stores.posts.with_texts(ids).await?;
+        let found: HashMap<PostId, (PostSummary, Option<PostText>)> =
+            found.into_iter().map(|(id, (post, text))| (id, (post.into(), text))).collect();
         for post in posts {
-            if let Some((of_text, text)) = found.remove(&post.id).filter(|(found, _)| !found.deleted) {
-                texts.insert(post.id, text);
-                *post = of_text;
+            if let Some((summary, text)) = found.get(&post.id).filter(|(summary, _)| !summary.deleted) {
+                *post = summary.clone();
+                texts.extend(text.clone().map(|text| (post.id, text)));
             }
         }
-        let counted: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.stores.reactions.counts(id)).collect();
-        let counted: Vec<CountsVersion> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
-        let mut body = |id, counts: CountsVersion| Body { text: texts.remove(&id).unwrap_or_default(), counts: counts.counts };
-        Ok(ids.into_iter().zip(counted).map(|(id, counts)| (id, body(id, counts))).collect())
+        Ok(found.into_values().collect())
     }
 
     /// Returns the counts of a post, also if Redis is unavailable.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tidemark_domain::{Card, FeedKey, PostId, Reaction, UserId};
 use tracing::warn;
 
-use super::{Body, FeedItem, Readers};
+use super::{Body, FeedItem, Origin, Readers};
 use crate::{
     error::{Store, StoreError},
     ports::{KnownPage, PageParts},
@@ -39,7 +39,7 @@ impl Readers {
         let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
         let more = keys.len() > limit;
         keys.truncate(limit);
-        let next = keys.last().copied().filter(|_| more);
+        let mut next = keys.last().copied().filter(|_| more);
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.page(reader, &ids, parts));
         let (known, degraded) = match outage.and(known) {
@@ -53,11 +53,15 @@ impl Readers {
         let KnownPage { summaries, reactions, cards, texts, counts } = known;
         let (mut posts, _) = self.complete(&ids, summaries).await?;
         let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
-        let bodies = match parts.texts {
+        let (bodies, shortened) = match parts.texts {
             true => self.bodies(&mut posts, texts, counts).await?,
-            false => HashMap::new(),
+            false => Default::default(),
         };
+        if shortened {
+            next = keys.into_iter().find(|key| posts.last().is_some_and(|post| post.id == key.post));
+        }
         let snapshot = self.snapshot(reader).await?;
+        let degraded = degraded || snapshot.origin == Origin::Degraded;
         let mut items = Vec::with_capacity(posts.len());
         for post in posts {
             let PostId { author, seq } = post.id;

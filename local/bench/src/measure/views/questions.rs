@@ -113,7 +113,7 @@ impl Followers {
             revision: 1,
             deleted: false,
         };
-        views.remember(&self.newest.iter().map(|post| (summary(post), None)).collect::<Vec<_>>()).await?;
+        views.remember(&self.newest.iter().map(|post| (summary(post), None)).collect::<Vec<_>>(), None).await?;
         let title = |post: &FeedKey| redis::cmd("HSET").arg(source_post(post)).arg("title").arg(TITLE).clone();
         let mut commands: Vec<Cmd> = self.newest.iter().map(title).collect();
         for &user in &self.world.readers {
@@ -164,7 +164,7 @@ impl Readers {
                 pipeline.cmd("LRANGE").arg(keys::feed(user)).arg(-(NEWEST_FIRST as i64)).arg(-1);
                 let (state, entries): (Vec<Value>, Vec<Value>) = pipeline.query_async(plain).await?;
                 ensure!(state.len() == 2 * kind.authors + 2 && entries.len() == NEWEST_FIRST, "a wrong first page");
-                let posts: Vec<String> = first.iter().map(|post| keys::post(post.post)).collect();
+                let posts: Vec<String> = first.iter().map(|post| keys::post(post.post)[0].clone()).collect();
                 let titles: Vec<Vec<u8>> = redis::cmd("MGET").arg(posts).query_async(plain).await?;
                 ensure!(titles.len() == PAGE, "titles are missing");
             }
