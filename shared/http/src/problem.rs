@@ -169,11 +169,12 @@ impl Problem {
         Self::new(Kind::PostLimit, format!("an author can publish {LAST_POST} posts; nothing was published"))
     }
 
-    /// 422: the idempotency key was used with another body.
+    /// 422: the response would have more than `limit` bytes of text.
     pub fn too_much_text(limit: usize) -> Self {
         Self::new(Kind::TooMuchText, format!("the texts of these posts have more than {limit} bytes: ask for fewer posts"))
     }
 
+    /// 422: the idempotency key was used with another body.
     pub fn key_reused() -> Self {
         Self::new(Kind::KeyReused, "the Idempotency-Key was used with another body")
     }

@@ -385,7 +385,7 @@ mod tests {
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
         assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 15]);
-        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 9]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 10]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);
