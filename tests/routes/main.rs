@@ -6,6 +6,7 @@ mod errors;
 mod feed;
 mod following;
 mod health;
+mod limits;
 mod notices;
 mod openapi;
 mod people;

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 
 use crate::ports::{
-    CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, NoticeViews, Notices, Outages, PostViews, Posts, Profiles,
-    ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
+    CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, NoticeViews, Notices, Outages, PostViews, Posts,
+    Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
 };
 
 /// Facts, views, queue, clock, random numbers and sleep. Clones share the adapters.
@@ -28,6 +28,7 @@ pub struct Stores {
     pub notice_views: Arc<dyn NoticeViews>,
     pub card_views: Arc<dyn CardViews>,
     pub identity_views: Arc<dyn IdentityViews>,
+    pub limit_views: Arc<dyn LimitViews>,
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
     pub clock: Arc<dyn Clock>,
@@ -57,6 +58,7 @@ impl Stores {
             + NoticeViews
             + CardViews
             + IdentityViews
+            + LimitViews
             + ProgressViews
             + 'static,
     {
@@ -77,6 +79,7 @@ impl Stores {
             notice_views: views.clone(),
             card_views: views.clone(),
             identity_views: views.clone(),
+            limit_views: views.clone(),
             progress: views,
             queue,
             clock,

@@ -1,7 +1,10 @@
 //! Errors in HTTP responses: RFC 9457 problem details.
 
 use serde::Serialize;
-use tidemark_app::ports::{Source, StoreError};
+use tidemark_app::{
+    OverLimit,
+    ports::{Source, StoreError},
+};
 use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
 use utoipa::ToSchema;
 
@@ -25,6 +28,8 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     cause: Option<Source>,
+    /// The limit that the request exceeds.
+    over: Option<OverLimit>,
 }
 
 /// Problem details (RFC 9457).
@@ -111,13 +116,14 @@ kinds! {
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
     TooMuchText: 422, "too-much-text", "The response would be too large";
     KeyReused: 422, "idempotency-key-reused", "The idempotency key was used for another request";
+    TooManyRequests: 429, "too-many-requests", "Too many requests";
     Internal: 500, "internal", "Internal error";
     Unavailable: 503, "unavailable", "The service is unavailable";
 }
 
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None }
+        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None, over: None }
     }
 
     /// 400 with the name of the field.
@@ -169,11 +175,12 @@ impl Problem {
         Self::new(Kind::PostLimit, format!("an author can publish {LAST_POST} posts; nothing was published"))
     }
 
-    /// 422: the idempotency key was used with another body.
+    /// 422: the response would have more than `limit` bytes of text.
     pub fn too_much_text(limit: usize) -> Self {
         Self::new(Kind::TooMuchText, format!("the texts of these posts have more than {limit} bytes: ask for fewer posts"))
     }
 
+    /// 422: the idempotency key was used with another body.
     pub fn key_reused() -> Self {
         Self::new(Kind::KeyReused, "the Idempotency-Key was used with another body")
     }
@@ -205,7 +212,14 @@ impl Problem {
             request_id,
             errors: &self.errors,
         };
-        let answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
+        let mut answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
+        if let Some(OverLimit { budget, per_minute, wait }) = &self.over {
+            let (name, wait) = (budget.name(), wait.as_millis().div_ceil(1_000));
+            answer = answer
+                .header("retry-after", &wait.to_string())
+                .header("ratelimit", &format!("\"{name}\";r=0;t={wait}"))
+                .header("ratelimit-policy", &format!("\"{name}\";q={per_minute};w=60"));
+        }
         match self.status() {
             401 => answer.header("www-authenticate", "Bearer"),
             503 => answer.header("retry-after", "1"),
@@ -215,6 +229,13 @@ impl Problem {
 
     fn caused(kind: Kind, detail: &str, cause: Source) -> Self {
         Self { cause: Some(cause), ..Self::new(kind, detail) }
+    }
+}
+
+impl From<OverLimit> for Problem {
+    fn from(over: OverLimit) -> Self {
+        let detail = format!("a user may send {} requests a minute of the kind {}", over.per_minute, over.budget.name());
+        Self { over: Some(over), ..Self::new(Kind::TooManyRequests, detail) }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
 //! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
+//! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min | spend | |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
@@ -53,6 +54,8 @@ pub enum View {
     Counters(UserId),
     Reactions(UserId),
     Head(UserId),
+    /// The user's token buckets.
+    Limits(UserId),
     /// The user's card and its lease.
     Card(UserId),
     /// The user's marks of an author whom the user does not follow, and their lease.
@@ -210,6 +213,11 @@ pub fn marks(user: UserId, author: UserId) -> [String; 2] {
     [key.clone(), format!("{key}:lease")]
 }
 
+/// The token buckets of a user.
+pub fn limits(user: UserId) -> String {
+    format!("{{{}}}:l:{user}", user.bucket())
+}
+
 /// The note that a user has recently changed an edge or a reaction.
 pub fn changed(user: UserId) -> String {
     format!("{{{}}}:changed:{user}", user.bucket())
@@ -267,6 +275,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
+        View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
         View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Summary(id) => post(*id).map(|key| (key, KeyType::String)).to_vec(),
         View::Marks(user, author) => marks(*user, *author).map(|key| (key, KeyType::String)).to_vec(),
@@ -281,7 +290,8 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
 
 /// Every view that may belong to a user.
 pub fn of_user(user: UserId) -> Vec<View> {
-    let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head, View::Card];
+    let kinds =
+        [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head, View::Card, View::Limits];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
 }
 
@@ -303,7 +313,7 @@ pub fn owner(key: &str) -> Option<Owner> {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
     };
     match name {
-        "r" | "f" | "x" | "h" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "r" | "f" | "x" | "h" | "l" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
         "following" | "fans" | "counters" | "u" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))

@@ -7,6 +7,7 @@ mod connection;
 pub mod heads;
 pub mod keys;
 mod library;
+mod limits;
 pub mod notices;
 pub mod people;
 pub mod posts;

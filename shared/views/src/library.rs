@@ -27,12 +27,13 @@ pub(crate) enum Function {
     Remember,
     Count,
     Outdate,
+    Spend,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -53,6 +54,7 @@ impl Function {
         Self::Remember,
         Self::Count,
         Self::Outdate,
+        Self::Spend,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -78,6 +80,7 @@ impl Function {
             Self::Remember => ("remember", include_str!("lua/remember.lua")),
             Self::Count => ("count", include_str!("lua/count.lua")),
             Self::Outdate => ("outdate", include_str!("lua/outdate.lua")),
+            Self::Spend => ("spend", include_str!("lua/spend.lua")),
         }
     }
 

@@ -18,6 +18,7 @@ use tidemark_domain::{
 };
 
 pub use crate::error::{Source, Store, StoreError};
+use crate::limits::Budget;
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
 
@@ -628,6 +629,13 @@ pub struct Progress {
     pub pages_done: u64,
     /// Followers handled in these pages.
     pub handled: u64,
+}
+
+/// Buckets of [`RequestLimits`](crate::RequestLimits).
+#[async_trait]
+pub trait LimitViews: Send + Sync {
+    /// Takes a request from a bucket that holds `per_minute` of them. Returns how long the user must wait if it is empty.
+    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Option<Duration>, StoreError>;
 }
 
 #[async_trait]
