@@ -32,6 +32,8 @@ struct Follow {
 pub struct Model {
     authors: BTreeMap<u64, Author>,
     follows: BTreeMap<(u64, u64), Follow>,
+    /// User and muted author.
+    mutes: BTreeSet<(u64, u64)>,
     read: BTreeSet<(u64, Post)>,
     through: BTreeMap<(u64, u64), u64>,
     reactions: BTreeSet<(u64, Post, Kind)>,
@@ -62,6 +64,10 @@ impl Model {
 
     pub fn unfollow(&mut self, user: u64, author: u64) {
         self.follows.remove(&(user, author));
+    }
+
+    pub fn mute(&mut self, user: u64, author: u64, muted: bool) {
+        if muted { self.mutes.insert((user, author)) } else { self.mutes.remove(&(user, author)) };
     }
 
     /// Publishes a post of `author`. Returns its sequence number.
@@ -197,7 +203,10 @@ impl Model {
 
     /// The feed of `user`, newest first: each post, and true if it is read.
     pub fn feed(&self, user: u64) -> Vec<(Post, bool)> {
-        let shown = |post: &&Post| self.follows.get(&(user, post.0)).is_some_and(|follow| post.1 > follow.floor);
+        let shown = |post: &&Post| {
+            let follow = self.follows.get(&(user, post.0)).filter(|_| !self.mutes.contains(&(user, post.0)));
+            follow.is_some_and(|follow| post.1 > follow.floor)
+        };
         self.order.iter().rev().filter(shown).map(|&post| (post, !self.is_unread(user, post))).collect()
     }
 
@@ -218,6 +227,7 @@ impl Model {
     }
 
     pub fn unread_total(&self, user: u64) -> u64 {
-        self.following(user).into_iter().map(|author| self.unread_of(user, author)).sum()
+        let heard = self.following(user).into_iter().filter(|author| !self.mutes.contains(&(user, *author)));
+        heard.map(|author| self.unread_of(user, author)).sum()
     }
 }

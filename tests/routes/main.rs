@@ -7,6 +7,7 @@ mod feed;
 mod following;
 mod health;
 mod limits;
+mod mutes;
 mod notices;
 mod openapi;
 mod people;

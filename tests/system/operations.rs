@@ -111,10 +111,16 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
-/// A change of a title or of a profile, or a deletion by a moderator.
+/// A change of a title, a profile or a mute, or a deletion by a moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..10) {
+    match rng.random_range(0..14) {
+        10.. if user != post.0 => {
+            let (path, muted) = (format!("/v1/mutes/{}", post.0), rng.random_bool(0.6));
+            let answer = if muted { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(answer.body["muted"] == muted, || format!("{path}: {} {}", answer.status, answer.body));
+            model.mute(user, post.0, muted);
+        }
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));

@@ -1,10 +1,10 @@
-//! `PUT`, `DELETE` and `POST /v1/following…`.
+//! `PUT`, `DELETE` and `POST /v1/following…`; `PUT` and `DELETE /v1/mutes/{user}`.
 
 use tidemark::{
-    App, Follow,
+    App, Follow, MOST_MUTED,
     http::{
         Answer, Problem, Request,
-        bodies::{FollowManyRequest, FollowResult, FollowResults, Following, NotFollowing},
+        bodies::{FollowManyRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
 };
 
@@ -35,6 +35,19 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, 
         Err(problem) => FollowResult { author, following: false, since: None, created: None, error: Some(problem.of_item()) },
     });
     Ok(Answer::json(200, &FollowResults { results: results.collect() }))
+}
+
+/// `PUT` and `DELETE /v1/mutes/{user}`.
+pub(crate) async fn mute(app: &App, request: &Request, muted: bool) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let user = request.user_parameter("user")?;
+    if user == caller {
+        return Err(Problem::invalid("user", "must be another user"));
+    }
+    match app.following.set_muted(caller, user, muted).await? {
+        true => Ok(Answer::json(200, &Muted { muted })),
+        false => Err(Problem::mute_limit(MOST_MUTED)),
+    }
 }
 
 fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {

@@ -49,6 +49,7 @@ routes!(|app: &App, request| [
         lists::page(app, &request, List::Following),
         operation("relations", "listFollowing", "List the authors that a user follows, newest first")
             .returns::<RelationPage>("A page.")
+            .parameter("profiles")
             .page()
             .parameter("offset")
             .degradable(),
@@ -59,6 +60,7 @@ routes!(|app: &App, request| [
         operation("relations", "listFollowers", "List a user's followers, newest first")
             .describe("The list is complete for any number of followers.")
             .returns::<RelationPage>("A page.")
+            .parameter("profiles")
             .page()
             .parameter("offset")
             .degradable(),
@@ -84,5 +86,33 @@ routes!(|app: &App, request| [
             .returns::<Relations>("One item for each user, in the order of the request.")
             .parameter("users")
             .parameter("only"),
+    ),
+    (
+        "PUT /v1/mutes/{user}",
+        edges::mute(app, &request, true),
+        operation("relations", "mute", "Mute a user")
+            .describe(
+                "Feeds and unread counts leave out the user's posts, at once. The user sees nothing of it. A follow stays as it \
+                is; it may also begin or end while the user is muted."
+            )
+            .returns::<Muted>("The caller mutes the user.")
+            .refuses(Kind::MuteLimit, "the caller mutes 1,000 users, the maximum; nothing has changed")
+            .link("unmute", "user", "$request.path.user"),
+    ),
+    (
+        "DELETE /v1/mutes/{user}",
+        edges::mute(app, &request, false),
+        operation("relations", "unmute", "End a mute")
+            .describe("The user's posts since the follow come back, with their read state.")
+            .returns::<Muted>("The caller does not mute the user. The response is the same if there was no mute."),
+    ),
+    (
+        "GET /v1/mutes",
+        lists::muted(app, &request),
+        operation("relations", "listMutes", "List the users whom the caller mutes, newest first")
+            .returns::<RelationPage>("A page. `since` is the time of the mute.")
+            .parameter("profiles")
+            .page()
+            .degradable(),
     ),
 ]);

@@ -1,8 +1,8 @@
-//! `GET /v1/users/{user}/following` and `/followers`.
+//! `GET /v1/users/{user}/following` and `/followers`, and `GET /v1/mutes`.
 
 use tidemark::{
     App,
-    domain::{Cursor, UserId, ids::parse_decimal},
+    domain::{Cursor, Relation, UserId, ids::parse_decimal},
     http::{
         Answer, Page, Problem, Request,
         bodies::{RelationEntry, RelationPage, profiles as profiles_of},
@@ -26,14 +26,38 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     };
     let profiles = request.wants_profiles()?;
     let found = app.relations.page(caller, list(user), start, page.limit).await?;
+    rendered(app, request, found.items, found.next, found.degraded, profiles).await
+}
+
+/// `GET /v1/mutes`.
+pub(crate) async fn muted(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let page = Page::of(request)?;
+    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
+    let profiles = request.wants_profiles()?;
+    let mut items = app.following.muted(caller, below).await?;
+    let more = items.len() > page.limit;
+    items.truncate(page.limit);
+    let next = items.last().copied().filter(|_| more);
+    rendered(app, request, items, next, false, profiles).await
+}
+
+async fn rendered(
+    app: &App,
+    request: &Request,
+    items: Vec<Relation>,
+    next: Option<Relation>,
+    degraded: bool,
+    profiles: bool,
+) -> Result<Answer, Problem> {
     let cards = match profiles {
-        true => Some(app.people.cards(found.items.iter().map(|relation| relation.user).collect()).await?),
+        true => Some(app.people.cards(items.iter().map(|relation| relation.user).collect()).await?),
         false => None,
     };
-    let degraded = found.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
+    let degraded = degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles_of(cards.of));
-    let items = found.items.iter().map(|relation| RelationEntry { user: relation.user, since: relation.since }).collect();
-    let next = found.next.map(Cursor::Relation);
+    let items = items.iter().map(|relation| RelationEntry { user: relation.user, since: relation.since }).collect();
+    let next = next.map(Cursor::Relation);
     let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
     Ok(answer.degraded(degraded))
 }

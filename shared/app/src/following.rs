@@ -6,7 +6,7 @@ use crate::{
     Stores, ViewSync,
     ports::{Followed, StoreError},
 };
-use tidemark_domain::{Edge, Timestamp, UserId};
+use tidemark_domain::{Edge, Relation, Timestamp, UserId};
 
 /// Use cases of a follower. Clones share the stores.
 #[derive(Clone)]
@@ -15,6 +15,9 @@ pub struct Following {
     /// Updates the views of edges.
     pub sync: ViewSync,
 }
+
+/// The most users whom one user mutes. The mutes of a user are read together.
+pub const MOST_MUTED: usize = 1_000;
 
 /// The outcome of a request to follow one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,5 +75,30 @@ impl Following {
             None => edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
         };
         self.sync.edges(caller, tombstone.as_slice()).await.map(|_| ())
+    }
+
+    /// Mutes an author or ends that. Returns false, and changes nothing, if the caller mutes [`MOST_MUTED`] users.
+    pub async fn set_muted(&self, caller: UserId, author: UserId, muted: bool) -> Result<bool, StoreError> {
+        let edges = &self.stores.edges;
+        if muted {
+            let known = edges.muted(caller).await?;
+            if known.len() >= MOST_MUTED && known.iter().all(|edge| edge.author != author) {
+                return Ok(false);
+            }
+        }
+        let edge = edges.set_muted(caller, author, muted, self.stores.clock.now()).await?;
+        // Also if the fact said so before: an earlier request may have ended between its fact and the view.
+        self.sync.edges(caller, edge.as_slice()).await?;
+        Ok(true)
+    }
+
+    /// Returns the users whom the caller mutes, newest first, below `below`.
+    pub async fn muted(&self, caller: UserId, below: Option<Relation>) -> Result<Vec<Relation>, StoreError> {
+        let muted = self.stores.edges.muted(caller).await?.into_iter();
+        let mut muted: Vec<Relation> =
+            muted.filter_map(|edge| Some(Relation { since: edge.muted?, user: edge.author })).collect();
+        muted.retain(|relation| below.is_none_or(|below| *relation < below));
+        muted.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(muted)
     }
 }

@@ -26,7 +26,7 @@ pub mod retry;
 mod stores;
 mod view_sync;
 
-pub use following::{Follow, Following};
+pub use following::{Follow, Following, MOST_MUTED};
 pub use hot::Hot;
 pub use limits::{Budget, OverLimit, PerMinute, RequestLimits};
 pub use people::{Callers, Cards, People};

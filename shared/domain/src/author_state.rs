@@ -5,7 +5,7 @@
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow, 32 muted |
 //! | 4 | rev | revision of the follow edge |
 //! | 4 | version | version of the read state that `read` comes from |
 //! | 4 | deletions | greatest known number of the author's deletions |
@@ -37,6 +37,7 @@ const OPENING: u8 = 2;
 const BITMAPS: u8 = 4;
 const MODES: u8 = 8;
 const OLDER: u8 = 16;
+const MUTED: u8 = 32;
 const HEADER: usize = 31;
 const MODES_BYTES: usize = 16;
 const OLDER_BYTES: usize = 8;
@@ -68,6 +69,8 @@ pub struct AuthorState {
     pub live: bool,
     /// A follow opened the gate, and its facts are not merged yet.
     pub opening: bool,
+    /// The reader mutes the author: feeds and counts leave the author out. Deliveries do not.
+    pub muted: bool,
     pub rev: u32,
     /// Version of the read state that `read` comes from.
     pub version: u32,
@@ -121,6 +124,7 @@ impl AuthorState {
         Self {
             live: true,
             opening: true,
+            muted: edge.muted.is_some(),
             rev: edge.rev,
             floor: edge.floor,
             base: edge.base / 8 * 8,
@@ -147,6 +151,7 @@ impl AuthorState {
         Self {
             live: true,
             opening: true,
+            muted: edge.muted.is_some(),
             rev: edge.rev,
             version: reads.version,
             deletions: head.deletions(),
@@ -273,7 +278,14 @@ impl AuthorState {
         let some = bitmaps.iter().any(|bitmap| !bitmap.is_empty());
         let mut bytes = Vec::with_capacity(HEADER);
         let modes = !self.modes.is_push_alone();
-        let flags = [(self.live, LIVE), (self.opening, OPENING), (some, BITMAPS), (modes, MODES), (self.older > 0, OLDER)];
+        let flags = [
+            (self.live, LIVE),
+            (self.opening, OPENING),
+            (some, BITMAPS),
+            (modes, MODES),
+            (self.older > 0, OLDER),
+            (self.muted, MUTED),
+        ];
         bytes.push(flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum());
         for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -302,7 +314,7 @@ impl AuthorState {
         let damaged = || DecodeAuthorStateError(bytes.len());
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
-        if header[0] & !(LIVE | OPENING | BITMAPS | MODES | OLDER) != 0 {
+        if header[0] & !(LIVE | OPENING | BITMAPS | MODES | OLDER | MUTED) != 0 {
             return Err(damaged());
         }
         let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
@@ -328,6 +340,7 @@ impl AuthorState {
         Ok(Self {
             live: header[0] & LIVE != 0,
             opening: header[0] & OPENING != 0,
+            muted: header[0] & MUTED != 0,
             rev: small(1..5),
             version: small(5..9),
             deletions: small(9..13),
@@ -391,7 +404,7 @@ mod tests {
 
     fn edge(base: Seq, floor: Seq) -> Edge {
         let user = |id| UserId::new(id).unwrap();
-        Edge { user: user(1), author: user(2), following: true, since: Timestamp::default(), rev: 7, base, floor }
+        Edge { user: user(1), author: user(2), following: true, since: Timestamp::default(), rev: 7, base, floor, muted: None }
     }
 
     proptest! {

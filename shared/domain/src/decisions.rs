@@ -32,7 +32,8 @@ impl NewFollow {
     /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.
     pub fn edge(&self, user: UserId, known: Option<&Edge>, now: Timestamp) -> Edge {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
-        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor }
+        let muted = known.and_then(|edge| edge.muted);
+        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor, muted }
     }
 }
 
@@ -41,6 +42,12 @@ impl Edge {
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
         Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
+    }
+
+    /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.
+    pub fn with_mute(user: UserId, author: UserId, known: Option<&Self>, muted: Option<Timestamp>, now: Timestamp) -> Self {
+        let stranger = Self { user, author, following: false, since: Timestamp::default(), rev: 0, base: 0, floor: 0, muted };
+        Self { rev: next_rev(known, now), muted, ..known.cloned().unwrap_or(stranger) }
     }
 }
 

@@ -100,34 +100,35 @@ impl ReaderState {
         !self.meta.building && self.authors.values().all(|state| !state.opening)
     }
 
-    /// Returns the number of unread posts of all authors.
-    pub fn unread_total(&self) -> u64 {
-        self.authors.values().map(AuthorState::unread).sum()
+    /// Returns the followed authors whom the reader does not mute. Feeds and counts have only these.
+    pub fn heard(&self) -> impl Iterator<Item = (UserId, &AuthorState)> {
+        self.authors.iter().filter(|(_, state)| !state.muted).map(|(author, state)| (*author, state))
     }
 
-    /// Returns the number of unread posts of one author; zero if the reader does not follow the author.
+    /// Returns the number of unread posts of all authors who are not muted.
+    pub fn unread_total(&self) -> u64 {
+        self.heard().map(|(_, state)| state.unread()).sum()
+    }
+
+    /// Returns the number of unread posts of one author; zero if the reader does not follow the author, or mutes them.
     pub fn unread_of(&self, author: UserId) -> u64 {
-        self.authors.get(&author).map_or(0, AuthorState::unread)
+        self.authors.get(&author).filter(|state| !state.muted).map_or(0, AuthorState::unread)
     }
 
     /// Returns the authors with unread posts and the number of these posts. The author with the most recent post comes
     /// first.
     pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
-        let mut authors: Vec<_> = self
-            .authors
-            .iter()
-            .map(|(id, state)| (state.newest_at, *id, state.unread()))
-            .filter(|(_, _, unread)| *unread > 0)
-            .collect();
+        let mut authors: Vec<_> =
+            self.heard().map(|(id, state)| (state.newest_at, id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();
         authors.sort_unstable_by(|a, b| b.cmp(a));
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
 
-    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author,
-    /// and the author's state shows it.
+    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author and
+    /// does not mute them, and the author's state shows it.
     pub fn shows(&self, key: &FeedKey) -> bool {
         self.meta.low.is_none_or(|low| *key >= low)
-            && self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
+            && self.authors.get(&key.post.author).is_some_and(|state| !state.muted && state.shows(key.post.seq))
     }
 
     /// Returns whether the state knows if the post is unread (see [`AuthorState::knows`]).

@@ -83,6 +83,29 @@ impl Edges for DynamoFacts {
         }
     }
 
+    async fn muted(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
+        let items = self.of_user("muted", &self.tables.following, user).await?;
+        let muted = items.into_iter().filter(|item| EdgeItem::muted_at.of(item).is_some());
+        muted.map(read_edge).collect()
+    }
+
+    async fn set_muted(&self, user: UserId, author: UserId, muted: bool, now: Timestamp) -> Result<Option<Edge>, StoreError> {
+        let mut attempts = attempts("set_muted");
+        loop {
+            attempts.next().await?;
+            let known = self.edges(user, &[author]).await?.remove(&author);
+            if known.as_ref().is_some_and(|edge| edge.muted.is_some()) == muted {
+                return Ok(known);
+            }
+            attempts.outcome()?;
+            let next = Edge::with_mute(user, author, known.as_ref(), muted.then_some(now), now);
+            let written = self.transact("set_muted", vec![self.put_edge(&next, known.map(|edge| edge.rev))]).await;
+            if attempts.done(written) {
+                return Ok(Some(next));
+            }
+        }
+    }
+
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
         let mut counts = [0; 16];
@@ -264,9 +287,10 @@ fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now
 }
 
 pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
-    read(item, |EdgeItem { user, author, following, since, rev, base, floor, .. }| {
+    read(item, |EdgeItem { user, author, following, since, rev, base, floor, muted_at, .. }| {
         let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
-        Ok(Edge { user, author, following: following.unwrap_or(false), since, rev, base, floor })
+        let (following, muted) = (following.unwrap_or(false), muted_at.map(Timestamp::from_ms));
+        Ok(Edge { user, author, following, since, rev, base, floor, muted })
     })
 }
 

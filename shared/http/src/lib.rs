@@ -48,7 +48,7 @@ fn budget(route: &str) -> Budget {
         _ if method == "GET" => Budget::Reads,
         Some("like" | "favorite") => Budget::Reactions,
         Some("read" | "reads") => Budget::Marks,
-        _ if path.starts_with("/v1/following") => Budget::Follows,
+        _ if ["/v1/following", "/v1/mutes"].iter().any(|prefix| path.starts_with(prefix)) => Budget::Follows,
         _ => Budget::Posts,
     }
 }

@@ -112,6 +112,7 @@ kinds! {
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
+    MuteLimit: 422, "mute-limit", "The caller mutes the maximum number of users";
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
     TooMuchText: 422, "too-much-text", "The response would be too large";
@@ -162,6 +163,11 @@ impl Problem {
     /// 422: the caller follows the maximum number of authors.
     pub fn following_limit(limit: u64) -> Self {
         Self::new(Kind::FollowingLimit, format!("a user can follow at most {limit} authors"))
+    }
+
+    /// 422: the caller mutes the maximum number of users.
+    pub fn mute_limit(limit: usize) -> Self {
+        Self::new(Kind::MuteLimit, format!("a user can mute at most {limit} users"))
     }
 
     /// 422: the platform has the maximum number of live notices.

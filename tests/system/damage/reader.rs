@@ -114,6 +114,12 @@ pub(super) const ALL: &[Damage] = &[
             field(scene, "floor-wrong")
         })
     }),
+    ("an author hidden who is not muted", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.muted = true).await;
+            field(scene, "mute-wrong")
+        })
+    }),
     ("a deleted post without its bit", |scene| {
         Box::pin(async move {
             scene.delete(3).await;

@@ -341,7 +341,8 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
 pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
     let Edge { user, author, rev, .. } = *edge;
-    let expired = !edge.following && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
+    let expired =
+        !edge.following && edge.muted.is_none() && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
     let delete = Correction::DeleteTombstone { user, author, rev };
     expired.then(|| Difference::new(Kind::TombstoneExpired, Subject::Pair { user, author }, delete))
 }

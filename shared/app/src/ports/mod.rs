@@ -56,6 +56,10 @@ pub trait Edges: Send + Sync {
     ) -> Result<Vec<Followed>, StoreError>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
+    /// Returns the edges and tombstones of the authors whom the user mutes.
+    async fn muted(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
+    /// Mutes or unmutes an author. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
+    async fn set_muted(&self, user: UserId, author: UserId, muted: bool, now: Timestamp) -> Result<Option<Edge>, StoreError>;
     /// Returns the exact number of followers in each shard.
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.

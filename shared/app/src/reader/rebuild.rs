@@ -107,7 +107,7 @@ impl Readers {
     /// Returns the newest entries of a reader's feed from the facts, at most the cap, and the lowest of them if there
     /// are older posts.
     async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), StoreError> {
-        let mut merge = Merge::new(&*self.stores.posts, Lane::of_feed(snapshot), None);
+        let mut merge = Merge::new(&*self.stores.posts, Lane::of_view(snapshot), None);
         let mut entries: Vec<FeedKey> = Vec::new();
         while let Some(post) = merge.next().await? {
             if entries.len() == FEED_CAP {

@@ -19,6 +19,12 @@ pub struct Following {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "muted": true })))]
+pub struct Muted {
+    pub muted: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "following": false })))]
 pub struct NotFollowing {
     /// Always false.

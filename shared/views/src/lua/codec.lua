@@ -5,7 +5,7 @@ local BUILDING, FEED = 1, 2
 -- Positions in the meta: the newest entry's time, the epoch, and the end of the fixed part.
 local NEWEST, EPOCH, META_BYTES = 22, 28, 31
 
-local LIVE, OPENING, BITMAPS, MODES, OLDER = 1, 2, 4, 8, 16
+local LIVE, OPENING, BITMAPS, MODES, OLDER, MUTED = 1, 2, 4, 8, 16, 32
 local AUTHOR = '<BI4I4I4I4I4I4I6'
 local AUTHOR_BYTES = 31
 local MODE_NUMBERS = '<I4I4I4I4'
@@ -36,7 +36,7 @@ local function unpack_author(value)
   e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
   e.base = e.base * 8
   local flags = e.flags
-  e.flags = bit.band(flags, LIVE + OPENING)
+  e.flags = bit.band(flags, LIVE + OPENING + MUTED)
   if bit.band(flags, MODES) ~= 0 then
     e.changes, e.pulled, e.asked, e.asked_deletions, at = struct.unpack(MODE_NUMBERS, value, at)
   end
