@@ -21,7 +21,7 @@ use tidemark_local::{Options, Stack};
 pub use api::{Answer, User};
 pub use legacy::LegacyRedis;
 pub use model::{Kind, Model, Post, TITLE};
-pub use redis::{Away, Connection, Hang, setup as redis_setup};
+pub use redis::{Connection, Hang, RedisOutage, setup as redis_setup};
 
 /// How long a test waits for a condition. The limit is generous, because the machine may be slow or busy. It checks
 /// nothing.

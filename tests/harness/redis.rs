@@ -136,14 +136,14 @@ impl Refusal {
 }
 
 /// An outage of Redis for the functions.
-pub enum Away {
+pub enum RedisOutage {
     /// Redis refuses its clients and keeps its views.
     Refusing(Refusal),
     /// Redis is stopped and loses its views.
     Stopped,
 }
 
-impl Away {
+impl RedisOutage {
     /// Ends the outage.
     pub async fn end(self, world: &World) {
         match self {
@@ -155,12 +155,12 @@ impl Away {
 
 impl World {
     /// Makes Redis unavailable. `survives` decides whether it keeps its views.
-    pub async fn redis_away(&self, views_survive: bool) -> Away {
+    pub async fn redis_outage(&self, views_survive: bool) -> RedisOutage {
         if views_survive {
-            return Away::Refusing(self.refuse_redis().await);
+            return RedisOutage::Refusing(self.refuse_redis().await);
         }
         self.stack.stop_redis(RedisData::Lose).await.expect("Redis stops");
-        Away::Stopped
+        RedisOutage::Stopped
     }
 
     /// Returns true if Redis is one node.

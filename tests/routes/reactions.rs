@@ -186,7 +186,7 @@ async fn reactions_work_without_redis_and_reach_a_surviving_view() {
             assert!(flags(&reader, "/v1/feed").await[1].1);
             assert_eq!(received(world, 10).await, (json!(1), json!(0)));
 
-            let away = world.redis_away(true).await;
+            let outage = world.redis_outage(true).await;
             assert_eq!(reader.put("/v1/posts/10-2/like").await.ok(), json!({ "liked": true }));
             reader.delete("/v1/posts/10-1/like").await.ok();
             reader.put("/v1/posts/10-1/favorite").await.ok();
@@ -199,7 +199,7 @@ async fn reactions_work_without_redis_and_reach_a_surviving_view() {
             assert_eq!(post(&reader, "10-1").await, (false, true, 0, 1));
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
 
-            away.end(world).await;
+            outage.end(world).await;
             world.idle().await;
             world.redis_is_asked_again().await;
             assert_eq!(flags(&reader, "/v1/feed").await, expected);

@@ -10,7 +10,7 @@ use std::{
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use tidemark_tests::{Away, Model, World};
+use tidemark_tests::{Model, RedisOutage, World};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::{
@@ -66,7 +66,7 @@ struct Shared {
     world: RwLock<Option<World>>,
     /// True if the workers are paused. False after every start.
     held: Mutex<bool>,
-    redis_away: Mutex<Option<Away>>,
+    redis_outage: Mutex<Option<RedisOutage>>,
     /// The number of finished operations.
     done: AtomicUsize,
 }
@@ -75,7 +75,7 @@ async fn batch(world: World, first: u64) -> World {
     let shared = Shared {
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),
-        redis_away: Mutex::new(None),
+        redis_outage: Mutex::new(None),
         done: AtomicUsize::new(0),
     };
     let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
@@ -114,12 +114,12 @@ async fn disturb(shared: &Shared, seed: u64) {
         }
         reached(shared, stop).await;
         let world = shared.world.write().await;
-        *shared.redis_away.lock().await = Some(world.as_ref().unwrap().redis_away(views_survive).await);
+        *shared.redis_outage.lock().await = Some(world.as_ref().unwrap().redis_outage(views_survive).await);
         drop(world);
         reached(shared, stop + start / 4).await;
         let world = shared.world.write().await;
-        if let Some(away) = shared.redis_away.lock().await.take() {
-            away.end(world.as_ref().unwrap()).await;
+        if let Some(outage) = shared.redis_outage.lock().await.take() {
+            outage.end(world.as_ref().unwrap()).await;
         }
     };
     let restart = async {
@@ -131,7 +131,7 @@ async fn disturb(shared: &Shared, seed: u64) {
         let old = world.take().unwrap();
         *world = Some(old.restart().await);
         *shared.held.lock().await = false;
-        *shared.redis_away.lock().await = None;
+        *shared.redis_outage.lock().await = None;
     };
     futures::join!(outage, restart);
 }
@@ -164,13 +164,13 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
         }
         // A flush removes the views of all histories. If it were frequent, it would hide most errors in views.
         88..90 => {
-            let away = shared.redis_away.lock().await;
-            if away.is_none() && rng.random_range(0..TOGETHER * 2) == 0 {
+            let outage = shared.redis_outage.lock().await;
+            if outage.is_none() && rng.random_range(0..TOGETHER * 2) == 0 {
                 world.flush_redis().await;
             }
         }
         // A pause waits until the worker has finished its task. The worker cannot finish without Redis.
-        90..97 if shared.redis_away.lock().await.is_none() => {
+        90..97 if shared.redis_outage.lock().await.is_none() => {
             let mut held = shared.held.lock().await;
             for worker in WORKERS {
                 if *held { world.stack.resume(worker).unwrap() } else { world.stack.pause(worker).await.unwrap() }

@@ -177,7 +177,7 @@ async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated()
                 counts(user, 3).await.ok();
                 assert!(!list(user).await.0);
             }
-            let away = world.redis_away(views_survive).await;
+            let outage = world.redis_outage(views_survive).await;
             let answer = counts(&reader, 3).await;
             assert_eq!((answer.header("degraded"), answer.clone().ok()), (Some("redis"), json!({ "unread": 2, "read": 1 })));
             let answer = reader.put("/v1/notices/3-2/read").await;
@@ -190,7 +190,7 @@ async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated()
             assert_eq!(list(&reader).await, (true, expected.clone()));
             assert_eq!(reader.get("/v1/notices/3-2").await.ok()["read"], true);
 
-            away.end(world).await;
+            outage.end(world).await;
             world.idle().await;
             redis_is_asked_again(&reader).await;
             assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 2, "read": 1 }));

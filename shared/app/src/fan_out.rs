@@ -147,11 +147,10 @@ impl FanOut {
 }
 
 impl FanOuts {
-    /// Starts a fan-out. The number of reads and sends is bounded, independent of the number of followers.
+    /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
     ///
-    /// After an error some pages may not be sent. The post stays listed as unfinished, and reconcile sends them.
-    ///
-    /// If its pages cannot be sent, reconcile resumes it. Fails if neither the views nor the queue learn of it.
+    /// If pages cannot be sent, this still succeeds: the post stays listed as unfinished, and reconcile sends them.
+    /// Fails if neither Redis nor a task has the change of the author's counters, or the deletion.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages == 0 {
             return match self.finish(fan_out, 0).await {
@@ -354,7 +353,8 @@ impl FanOuts {
     }
 
     /// Updates Redis after a change of an author's posts: removes the author's counters, stores that a deleted post is
-    /// deleted, and stores the head if the author was ever pulled: readers of such an author read the head.
+    /// deleted, and stores the head if the author was ever pulled. [`Publishing`](crate::Publishing) stores the head of
+    /// every author itself.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.sync.relations.forget_counters(author, None).await?;

@@ -3,9 +3,9 @@
 //! A change that cannot reach its view is left to a task. Until a worker has done the task, the view is stale, even if
 //! Redis is available again. A reader of the view cannot detect that. Therefore the process that sends the task also
 //! writes the outage note to the facts. The note stands for a few seconds. Workers that fail at such a task, or that
-//! complete one, extend it. Every process reads the note at most once a second. While the note stands, responses come
-//! from the facts and are marked `Degraded`. A change is acknowledged only when the note has stood for so long that
-//! every process must have read it.
+//! complete one, extend it. No process relies on a read of the note for more than a second. While the note stands,
+//! responses come from the facts and are marked `Degraded`. A change is acknowledged only when the note has stood for
+//! so long that every process must have read it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,13 +21,15 @@ use crate::{
     ports::Task,
 };
 
-/// The delay of a task that is left in advance. The fact is written before.
+/// The delay of a task that is left in advance. Usually the fact is written within it. Under contention a write may
+/// take longer. Then the task may come too early, and only the request itself updates the view.
 const IN_ADVANCE: Duration = Duration::from_secs(5);
 
 /// How long a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// One process reads the note at most once in this time, and writes it at most once in this time.
+/// How long a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
+/// often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The outage note, as one process knows it. Clones share the state.

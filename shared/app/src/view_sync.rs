@@ -1,8 +1,9 @@
 //! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a worker
 //! and writes the outage note.
 //!
-//! A *pair* is one user and one author. Requests call `edges`, `reads` and `reaction`, which leave a task on failure. The
-//! worker calls `pair`, and the projector calls `follows`; both return the error.
+//! A *pair* is one user and one author. Requests call `edges`, `reads` and `reaction`, and the migration calls
+//! `reads_of`. These leave a task on failure. The worker calls `pair` and `post`, and the projector calls `follows`.
+//! These return the error.
 
 use crate::{
     outage::Later,

@@ -242,7 +242,7 @@ impl NewPost {
     }
 }
 
-/// The part of a post that lists leave out.
+/// The part of a post that a list has only with `include=body`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PostText {
     /// At most 64 KiB.

@@ -19,7 +19,7 @@
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
 //! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
-//! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author who is not, or was not always, pushed | 1 min | advance | head |
+//! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
 //! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version and [bitmap of posts](super::notices) | 24 h | store, replace | read facts |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, replace | |
@@ -153,7 +153,7 @@ pub fn feed(user: UserId) -> String {
     format!("{{{}}}:f:{user}", user.bucket())
 }
 
-/// The head of a pulled author.
+/// The head of an author.
 pub fn head(author: UserId) -> String {
     format!("{{{}}}:h:{author}", author.bucket())
 }
@@ -394,8 +394,8 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 15]);
-        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 9]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 16]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 10]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);

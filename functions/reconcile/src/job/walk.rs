@@ -12,7 +12,7 @@ use crate::diff::{Difference, facts};
 /// The name of the stored position of the walk over users.
 const USERS: &str = "users";
 
-/// The name of the stored position of the walk over building marks.
+/// The name of the stored position of the walk over the flags of rebuilds.
 const MARKS: &str = "marks";
 
 /// Milliseconds of a day. Each day has another sample.

@@ -121,7 +121,7 @@ impl Service {
             }
         };
         tokio::time::sleep(latency).await;
-        let left = match self.admit(&access, &mut request) {
+        let left = match self.throttle(&access, &mut request) {
             Ok(left) => left,
             Err(throttled) => return throttled.into(),
         };
@@ -135,9 +135,9 @@ impl Service {
         Outcome { response, _ongoing: Some(ongoing) }
     }
 
-    /// Accepts a request, or refuses it because a partition is exhausted. Removes unprocessed items from a batch and
-    /// returns them.
-    fn admit(&self, access: &Access, request: &mut Value) -> Result<Value, Response> {
+    /// Refuses a request if a partition is exhausted. A batch is refused only if none of its items can be processed.
+    /// Otherwise its unprocessed items are removed from the request and returned.
+    fn throttle(&self, access: &Access, request: &mut Value) -> Result<Value, Response> {
         let (conditions, write) = (&self.surroundings.conditions, access.kind.writes());
         let exhausted = |partition: &str| self.partitions.is_exhausted(partition, write, Instant::now());
         if access.kind.is_batch() {

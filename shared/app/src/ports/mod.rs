@@ -511,7 +511,7 @@ pub trait ReaderViews: Send + Sync {
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError>;
 }
 
-/// Heads of authors whose readers pull.
+/// Heads of authors. Timelines of all authors, and feeds of readers who pull, are computed from them.
 #[async_trait]
 pub trait HeadViews: Send + Sync {
     /// Returns the known heads of these authors.
@@ -608,8 +608,8 @@ pub trait PostViews: Send + Sync {
     /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored
     /// for two seconds only.
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
-    /// Notes a change of a post's counts. If there are many changes, counts that were stored within the last two seconds
-    /// are used until these are over.
+    /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
+    /// less than two seconds old stay until they are two seconds old.
     async fn expire_counts(&self, post: PostId) -> Result<(), StoreError>;
     /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;

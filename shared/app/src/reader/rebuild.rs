@@ -1,5 +1,5 @@
-//! The rebuild of a view that is in use. First the view is marked, so that deliveries, follows and marks reach it from
-//! then on. Then the facts are merged. Then the mark is removed.
+//! The rebuild of a view that is in use. First the view is flagged, so that deliveries, follows and marks reach it from
+//! then on. Then the facts are merged. Then the flag is removed.
 
 use futures::FutureExt;
 use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
@@ -60,7 +60,7 @@ impl Readers {
     }
 
     /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
-    /// round. After an error the view stays marked, and another process takes over after the deadline.
+    /// round. After an error the view stays flagged, and another process takes over after the deadline.
     pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, StoreError> {
         let token = (self.stores.random)();
         match self.stores.reader_views.begin(user, token, self.stores.clock.now(), anew).await? {

@@ -25,7 +25,8 @@ impl Readers {
         for _ in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
-            // The marks of an author are a view while the reader does not follow the author. Later ones do not change it.
+            // Redis stores marks of an author separately while the reader does not follow the author. They end here:
+            // after a follow, marks go into the author's field.
             self.stores.reader_views.forget_marks(user, &authors).await?;
             for tombstone in &gone {
                 self.stores.reader_views.drop_author(tombstone).await?;
@@ -106,9 +107,9 @@ impl Readers {
         }
     }
 
-    /// Returns the facts of one followed author; `None` if the edge has changed. The state claims only those posts as
-    /// delivered that are in the entries. If the author has older posts, the view's low end rises to the last entry,
-    /// and older posts come from the facts.
+    /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
+    /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
+    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Option<Seed>, StoreError> {
         let pair = self.pair(user, edge.author).await?;
         if pair.live_edge().is_none_or(|known| known.rev != edge.rev) {
