@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Hot, People, Publishing, Reading, RequestLimits, Stores, ViewSync,
+    Callers, Following, Hot, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -130,7 +130,8 @@ impl App {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
             platforms_claim: settings.platforms_claim.clone(),
-            limits: RequestLimits { stores: stores.clone(), per_minute: settings.limits },
+            limits: (settings.limits != PerMinute::default())
+                .then(|| RequestLimits { stores: stores.clone(), per_minute: settings.limits }),
         };
         let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {

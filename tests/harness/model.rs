@@ -67,7 +67,11 @@ impl Model {
     }
 
     pub fn mute(&mut self, user: u64, author: u64, muted: bool) {
-        if muted { self.mutes.insert((user, author)) } else { self.mutes.remove(&(user, author)) };
+        if muted {
+            self.mutes.insert((user, author))
+        } else {
+            self.mutes.remove(&(user, author))
+        };
     }
 
     /// Publishes a post of `author`. Returns its sequence number.

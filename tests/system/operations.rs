@@ -115,12 +115,6 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
     let caller = callers.user(user);
     match rng.random_range(0..14) {
-        10.. if user != post.0 => {
-            let (path, muted) = (format!("/v1/mutes/{}", post.0), rng.random_bool(0.6));
-            let answer = if muted { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check(answer.body["muted"] == muted, || format!("{path}: {} {}", answer.status, answer.body));
-            model.mute(user, post.0, muted);
-        }
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
@@ -135,6 +129,12 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
             let answer = caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await;
             let free = model.set_profile(user, &name, handle.as_deref());
             callers.check((answer.status == 200) == free, || format!("profile of {user}: {} {}", answer.status, answer.body));
+        }
+        9..13 if user != post.0 => {
+            let (path, muted) = (format!("/v1/mutes/{}", post.0), rng.random_bool(0.6));
+            let answer = if muted { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(answer.body["muted"] == muted, || format!("{path}: {} {}", answer.status, answer.body));
+            model.mute(user, post.0, muted);
         }
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));

@@ -37,8 +37,8 @@ pub struct Edge {
     pub callers: Option<Callers>,
     /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
     pub platforms_claim: Option<String>,
-    /// How many requests a user may send.
-    pub limits: RequestLimits,
+    /// How many requests a user may send; `None` if any number.
+    pub limits: Option<RequestLimits>,
 }
 
 /// The bucket from which a request of this route is taken.
@@ -56,13 +56,13 @@ fn budget(route: &str) -> Budget {
 /// Runs the handler if the caller is within the limits. A read begins at the same time as the check, so that both share a
 /// trip to Redis. It ends when it is refused.
 async fn within_limits(
-    edge: &Edge,
+    limits: &RequestLimits,
     caller: UserId,
     route: &str,
     answer: impl Future<Output = Result<Answer, Problem>>,
 ) -> Result<Answer, Problem> {
     let budget = budget(route);
-    let spent = edge.limits.spend(caller, budget);
+    let spent = limits.spend(caller, budget);
     if budget == Budget::Reads {
         let spent = async { Ok(spent.await?) };
         return try_join(spent, answer).await.map(|((), answer)| answer);
@@ -80,10 +80,9 @@ where
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let etag = request.header("if-none-match").map(str::to_owned);
     let answer = match request.identify(edge).await {
-        Ok(()) => match request.caller() {
-            Ok(caller) => within_limits(edge, caller, &route, handler(request)).await,
-            // A route without identity, or a handler that refuses the caller.
-            Err(_) => handler(request).await,
+        Ok(()) => match edge.limits.as_ref().zip(request.caller().ok()) {
+            Some((limits, caller)) => within_limits(limits, caller, &route, handler(request)).await,
+            None => handler(request).await,
         },
         Err(problem) => Err(problem),
     };

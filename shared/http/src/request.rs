@@ -373,7 +373,8 @@ mod tests {
     fn request(claims: Value, of_route: Value) -> Request {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
-        let edge = Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()) };
+        let edge =
+            Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()), limits: None };
         Request::new(serde_json::from_value(event).unwrap(), &edge)
     }
 
