@@ -5,7 +5,7 @@
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow, 32 muted |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow, 32 muted, 128 a preference follows |
 //! | 4 | rev | revision of the follow edge |
 //! | 4 | version | version of the read state that `read` comes from |
 //! | 4 | deletions | greatest known number of the author's deletions |
@@ -15,6 +15,7 @@
 //! | 6 | newest_at | time of the newest delivered post, ms |
 //! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions, see [`Asked`] |
 //! | 4, 4 | older | with flag 16: the number of unread posts up to `horizon`, and `horizon`; the view does not know which posts these are |
+//! | 1 | preference | with flag 128: from -10 to 10, not 0 |
 //! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
 //! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
 //!
@@ -38,6 +39,7 @@ const BITMAPS: u8 = 4;
 const MODES: u8 = 8;
 const OLDER: u8 = 16;
 const MUTED: u8 = 32;
+const PREFERENCE: u8 = 128;
 const HEADER: usize = 31;
 const MODES_BYTES: usize = 16;
 const OLDER_BYTES: usize = 8;
@@ -71,6 +73,8 @@ pub struct AuthorState {
     pub opening: bool,
     /// The reader mutes the author: feeds and counts leave the author out. Deliveries do not.
     pub muted: bool,
+    /// From -10 to 10. It moves the author's posts in the ranked feed.
+    pub preference: i8,
     pub rev: u32,
     /// Version of the read state that `read` comes from.
     pub version: u32,
@@ -125,6 +129,7 @@ impl AuthorState {
             live: true,
             opening: true,
             muted: edge.muted.is_some(),
+            preference: edge.preference,
             rev: edge.rev,
             floor: edge.floor,
             base: edge.base / 8 * 8,
@@ -152,6 +157,7 @@ impl AuthorState {
             live: true,
             opening: true,
             muted: edge.muted.is_some(),
+            preference: edge.preference,
             rev: edge.rev,
             version: reads.version,
             deletions: head.deletions(),
@@ -285,6 +291,7 @@ impl AuthorState {
             (modes, MODES),
             (self.older > 0, OLDER),
             (self.muted, MUTED),
+            (self.preference != 0, PREFERENCE),
         ];
         bytes.push(flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum());
         for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)] {
@@ -300,6 +307,9 @@ impl AuthorState {
             bytes.extend_from_slice(&self.older.to_le_bytes());
             bytes.extend_from_slice(&clamp(self.horizon).to_le_bytes());
         }
+        if self.preference != 0 {
+            bytes.extend_from_slice(&self.preference.to_le_bytes());
+        }
         if some {
             for bitmap in &bitmaps[..2] {
                 bytes.extend_from_slice(&clamp(bitmap.len() as u64).to_le_bytes()[..3]);
@@ -314,7 +324,7 @@ impl AuthorState {
         let damaged = || DecodeAuthorStateError(bytes.len());
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
-        if header[0] & !(LIVE | OPENING | BITMAPS | MODES | OLDER | MUTED) != 0 {
+        if header[0] & !(LIVE | OPENING | BITMAPS | MODES | OLDER | MUTED | PREFERENCE) != 0 {
             return Err(damaged());
         }
         let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
@@ -326,6 +336,7 @@ impl AuthorState {
         let (older, rest) = rest.split_at_checked(older_bytes).ok_or_else(damaged)?;
         let mut older = older.chunks_exact(4).map(number);
         let (older, horizon) = (older.next().unwrap_or_default(), older.next().unwrap_or_default());
+        let (preference, rest) = rest.split_at_checked(usize::from(header[0] & PREFERENCE != 0)).ok_or_else(damaged)?;
         if header[0] & BITMAPS == 0 && !rest.is_empty() {
             return Err(damaged());
         }
@@ -341,6 +352,7 @@ impl AuthorState {
             live: header[0] & LIVE != 0,
             opening: header[0] & OPENING != 0,
             muted: header[0] & MUTED != 0,
+            preference: preference.first().map_or(0, |byte| i8::from_le_bytes([*byte])),
             rev: small(1..5),
             version: small(5..9),
             deletions: small(9..13),
@@ -403,14 +415,14 @@ mod tests {
     use crate::{SeqSet, UserId};
 
     fn edge(base: Seq, floor: Seq) -> Edge {
-        let user = |id| UserId::new(id).unwrap();
-        Edge { user: user(1), author: user(2), following: true, since: Timestamp::default(), rev: 7, base, floor, muted: None }
+        let (user, since) = (|id| UserId::new(id).unwrap(), Timestamp::default());
+        Edge { user: user(1), author: user(2), following: true, since, rev: 7, base, floor, muted: None, preference: 0 }
     }
 
     proptest! {
         #[test]
         fn facts_imply_exactly_the_live_posts_after_the_follow_that_are_not_read(
-            base in 0..60u64, new in 0..80u64, changes in 0..3u32,
+            base in 0..60u64, new in 0..80u64, changes in 0..3u32, preference in -10..=10i8,
             read in btree_set(1..140u64, 0..60), deleted in btree_set(1..140u64, 0..40),
         ) {
             let latest = base + new;
@@ -421,7 +433,7 @@ mod tests {
                 ..Default::default()
             };
             let reads = ReadState { version: 3, through: 0, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>() };
-            let state = AuthorState::from_facts(&edge(base, 0), &head, &reads);
+            let state = AuthorState::from_facts(&Edge { preference, ..edge(base, 0) }, &head, &reads);
             let expected: Vec<u64> = (base + 1..=latest).rev().filter(|s| !read.contains(s) && !deleted.contains(s)).collect();
             prop_assert_eq!(state.unread_seqs().collect::<Vec<_>>(), expected.clone());
             prop_assert!(invariants::counts_unread(&state, &edge(base, 0), &head, &reads));
@@ -503,7 +515,7 @@ mod tests {
         modes[0] |= MODES;
         assert!(AuthorState::decode(&modes).is_err(), "the lengths begin where the modes end");
         let mut flags = bytes;
-        flags[0] = 0x80;
+        flags[0] = 0x40;
         assert!(AuthorState::decode(&flags).is_err());
     }
 }

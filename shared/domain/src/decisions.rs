@@ -2,7 +2,7 @@
 //! pages, times and revisions.
 
 use crate::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Step, Timestamp, UserId, ids::LAST_POST,
     pages::page_count,
 };
 
@@ -33,7 +33,7 @@ impl NewFollow {
     pub fn edge(&self, user: UserId, known: Option<&Edge>, now: Timestamp) -> Edge {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
         let muted = known.and_then(|edge| edge.muted);
-        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor, muted }
+        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor, muted, preference: 0 }
     }
 }
 
@@ -41,12 +41,20 @@ impl Edge {
     /// Returns the tombstone of an unfollow of this edge.
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
-        Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
+        let (since, rev) = (next_since(Some(self), now), next_rev(Some(self), now));
+        Self { following: false, since, rev, preference: 0, ..self.clone() }
+    }
+
+    /// Returns the edge with this preference. The follow stays as it is.
+    #[must_use]
+    pub fn with_preference(&self, preference: i8, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), preference, ..self.clone() }
     }
 
     /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.
     pub fn with_mute(user: UserId, author: UserId, known: Option<&Self>, muted: Option<Timestamp>, now: Timestamp) -> Self {
-        let stranger = Self { user, author, following: false, since: Timestamp::default(), rev: 0, base: 0, floor: 0, muted };
+        let since = Timestamp::default();
+        let stranger = Self { user, author, following: false, since, rev: 0, base: 0, floor: 0, muted, preference: 0 };
         Self { rev: next_rev(known, now), muted, ..known.cloned().unwrap_or(stranger) }
     }
 }
@@ -85,6 +93,7 @@ impl AuthorHead {
             revision: 1,
             edited_at: None,
             weight: new.weight,
+            step: Step::default(),
             deleted: false,
             archived: false,
             delivery: Delivery::planned(mode, followers, at),

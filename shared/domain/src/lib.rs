@@ -16,13 +16,14 @@ pub mod notices;
 pub mod openapi;
 pub mod pages;
 pub mod profile;
+pub mod rank;
 pub mod reactions;
 pub mod reader_state;
 pub mod seq_set;
 pub mod time;
 
 pub use author_state::AuthorState;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
@@ -32,6 +33,7 @@ pub use model::{
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use profile::{Card, Handle, Profile, ProfileContent};
+pub use rank::{HalfLife, Rank, Score, Step};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;

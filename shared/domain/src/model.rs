@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     feed::{BACKLOG, FeedKey},
     ids::{PostId, Seq, UserId},
+    rank::{Rank, Step},
     seq_set::SeqSet,
     time::Timestamp,
 };
@@ -30,6 +31,8 @@ pub struct Edge {
     pub floor: Seq,
     /// Since when the user mutes the author, if so. A pair that never was a follow is a tombstone from before all times.
     pub muted: Option<Timestamp>,
+    /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
+    pub preference: i8,
 }
 
 /// The head of an author.
@@ -166,6 +169,8 @@ pub struct Post {
     pub edited_at: Option<Timestamp>,
     /// From -100 to 100. It moves the post in ranked feeds.
     pub weight: i8,
+    /// What reactions add to its score in ranked feeds.
+    pub step: Step,
     /// Whether only the tombstone is left.
     pub deleted: bool,
     /// The post was migrated after its author had published something later. It keeps its time, is listed under its
@@ -179,6 +184,11 @@ impl Post {
     /// Returns the place of the post in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
+    }
+
+    /// Returns what the post adds to its score.
+    pub fn rank(&self) -> Rank {
+        Rank { weight: self.weight, step: self.step }
     }
 
     /// Returns whether feeds of the author's followers show the post.
@@ -196,6 +206,8 @@ pub struct PostSummary {
     pub created_at: Timestamp,
     /// The revision of the title.
     pub revision: u32,
+    /// What the post adds to its score in ranked feeds; nothing if it is deleted.
+    pub rank: Rank,
     /// Whether only the tombstone is left.
     pub deleted: bool,
 }
@@ -210,7 +222,7 @@ impl PostSummary {
 impl PostSummary {
     /// Returns what remains of a deleted post.
     pub fn tombstone(post: FeedKey) -> Self {
-        Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, deleted: true }
+        Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, rank: Rank::default(), deleted: true }
     }
 }
 
@@ -219,8 +231,9 @@ impl From<Post> for PostSummary {
         if post.deleted {
             return Self::tombstone(post.key());
         }
+        let rank = post.rank();
         let Post { id, title, created_at, revision, deleted, .. } = post;
-        Self { id, title, created_at, revision, deleted }
+        Self { id, title, created_at, revision, rank, deleted }
     }
 }
 

@@ -17,9 +17,10 @@ const META_HEADER: usize = 27;
 const EPOCH: usize = 4;
 const BUILDING: u8 = 1;
 const FEED: u8 = 2;
+const RANKED: u8 = 4;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
-/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline (6 bytes each, ms), token (8
+/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked), touched, deadline (6 bytes each, ms), token (8
 /// bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
@@ -27,6 +28,8 @@ pub struct ReaderMeta {
     pub building: bool,
     /// The view has a feed. If Redis has none, the feed was lost.
     pub feed: bool,
+    /// The reader has a ranked feed, or had one that has expired.
+    pub ranked: bool,
     /// When the lifetimes were last extended.
     pub touched: Timestamp,
     /// When another process may take over a rebuild.
@@ -65,6 +68,7 @@ impl ReaderMeta {
         Some(Self {
             building: header[0] & BUILDING != 0,
             feed: header[0] & FEED != 0,
+            ranked: header[0] & RANKED != 0,
             touched: Timestamp::from_ms(number(1..7)),
             deadline: Timestamp::from_ms(number(7..13)),
             token: number(13..21),

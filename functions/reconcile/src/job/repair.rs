@@ -60,7 +60,7 @@ impl Reconcile {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
-        let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0, muted: None };
+        let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0, muted: None, preference: 0 };
         Ok(self.app.stores.reader_views.drop_author(&tombstone).await?)
     }
 
