@@ -19,7 +19,7 @@ use tidemark_app::{
     reader::Readers,
     relations::Relations,
 };
-use tidemark_domain::Timestamp;
+use tidemark_domain::{HalfLife, Timestamp};
 use tidemark_facts::{DynamoFacts, Limits};
 use tidemark_http::Edge;
 use tidemark_queue::SqsTasks;
@@ -120,7 +120,8 @@ impl App {
         ));
         let outage = Outage::new(stores.clone());
         let later = Later { stores: stores.clone(), outage: outage.clone() };
-        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default() };
+        let half_life = HalfLife::new(settings.rank_half_life);
+        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default(), half_life };
         let relations = Relations { stores: stores.clone(), outage, first_pages: Hot::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };

@@ -26,6 +26,8 @@ pub struct Settings {
     pub following_limit: u64,
     /// `PULL_THRESHOLD` (1,000,000): an author with this many followers or more is pulled.
     pub pull_threshold: u64,
+    /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
+    pub rank_half_life: Duration,
     /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute of
     /// one user.
     pub limits: PerMinute,
@@ -131,6 +133,7 @@ impl Settings {
             legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
+            rank_half_life: Duration::from_secs(number("RANK_HALF_LIFE", 720)?.saturating_mul(60)),
             limits: [
                 limit("LIMIT_POSTS")?,
                 limit("LIMIT_FOLLOWS")?,

@@ -4,7 +4,7 @@ use tidemark::{
     App, Follow, MOST_MUTED,
     http::{
         Answer, Problem, Request,
-        bodies::{FollowManyRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
+        bodies::{FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
 };
 
@@ -12,7 +12,8 @@ use tidemark::{
 pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
-    let outcome = app.following.follow(caller, &[author]).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
+    let FollowRequest { preference } = request.optional_body()?;
+    let outcome = app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
     Ok(Answer::json(200, &rendered(app, outcome)?))
 }
 
@@ -27,9 +28,9 @@ pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Answer, Pro
 pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let FollowManyRequest { authors } = request.body()?;
-    let outcomes = app.following.follow(caller, &authors).await?.into_iter();
+    let outcomes = app.following.follow(caller, &authors, None).await?.into_iter();
     let results = outcomes.map(|(author, outcome)| match rendered(app, outcome) {
-        Ok(Following { following, since, created }) => {
+        Ok(Following { following, since, created, .. }) => {
             FollowResult { author, following, since: Some(since), created: Some(created), error: None }
         }
         Err(problem) => FollowResult { author, following: false, since: None, created: None, error: Some(problem.of_item()) },
@@ -52,7 +53,7 @@ pub(crate) async fn mute(app: &App, request: &Request, muted: bool) -> Result<An
 
 fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
     match outcome {
-        Follow::Following { since, created } => Ok(Following { following: true, since, created }),
+        Follow::Following { since, created, preference } => Ok(Following { following: true, since, created, preference }),
         Follow::LimitReached => Err(Problem::following_limit(app.settings.following_limit)),
         Follow::Oneself => Err(Problem::self_follow()),
     }

@@ -19,7 +19,9 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/following/{author}",
         edges::follow(app, &request),
-        operation("relations", "follow", "Follow an author")
+        operation("relations", "follow", "Follow an author, and set a preference")
+            .describe("A repetition sets another preference. Without a body it changes nothing.")
+            .may_accept::<FollowRequest>()
             .returns::<Following>("The caller follows the author, since now or since an earlier request.")
             .refuses(Kind::SelfFollow, "users cannot follow themselves")
             .refuses(

@@ -25,8 +25,22 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         (None, below) => Start::Below(below),
     };
     let profiles = request.wants_profiles()?;
-    let found = app.relations.page(caller, list(user), start, page.limit).await?;
-    rendered(app, request, found.items, found.next, found.degraded, profiles).await
+    let list = list(user);
+    let found = app.relations.page(caller, list, start, page.limit).await?;
+    // How much users like the authors whom they follow is their own business.
+    let preferences = match list {
+        List::Following(user) if user == caller => {
+            let authors: Vec<UserId> = found.items.iter().map(|relation| relation.user).collect();
+            Some(app.following.preferences(caller, &authors).await?)
+        }
+        List::Following(_) | List::Fans(_) => None,
+    };
+    let entry = |relation: &Relation| RelationEntry {
+        user: relation.user,
+        since: relation.since,
+        preference: preferences.as_ref().map(|of| of.get(&relation.user).copied().unwrap_or_default()),
+    };
+    rendered(app, request, found.items.iter().map(entry).collect(), found.next, found.degraded, profiles).await
 }
 
 /// `GET /v1/mutes`.
@@ -39,13 +53,14 @@ pub(crate) async fn muted(app: &App, request: &Request) -> Result<Answer, Proble
     let more = items.len() > page.limit;
     items.truncate(page.limit);
     let next = items.last().copied().filter(|_| more);
-    rendered(app, request, items, next, false, profiles).await
+    let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
+    rendered(app, request, items.into_iter().map(entry).collect(), next, false, profiles).await
 }
 
 async fn rendered(
     app: &App,
     request: &Request,
-    items: Vec<Relation>,
+    items: Vec<RelationEntry>,
     next: Option<Relation>,
     degraded: bool,
     profiles: bool,
@@ -56,7 +71,6 @@ async fn rendered(
     };
     let degraded = degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles_of(cards.of));
-    let items = items.iter().map(|relation| RelationEntry { user: relation.user, since: relation.since }).collect();
     let next = next.map(Cursor::Relation);
     let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
     Ok(answer.degraded(degraded))

@@ -1,6 +1,6 @@
 //! [`Following`]: follow and unfollow.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     Stores, ViewSync,
@@ -26,6 +26,7 @@ pub enum Follow {
         since: Timestamp,
         /// Whether this request created the edge.
         created: bool,
+        preference: i8,
     },
     /// The caller follows the maximum number of authors.
     LimitReached,
@@ -33,12 +34,24 @@ pub enum Follow {
     Oneself,
 }
 
+impl Follow {
+    fn of(edge: &Edge, created: bool) -> Self {
+        Self::Following { since: edge.since, created, preference: edge.preference }
+    }
+}
+
 impl Following {
-    /// Follows each of these authors independently. Returns one outcome for each element of `authors`, in order.
+    /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that exists
+    /// keeps its own. Returns one outcome for each element of `authors`, in order.
     ///
     /// Fails if the facts fail, or if neither the views nor the queue accept the change. Some authors may then be
     /// followed.
-    pub async fn follow(&self, caller: UserId, authors: &[UserId]) -> Result<Vec<(UserId, Follow)>, StoreError> {
+    pub async fn follow(
+        &self,
+        caller: UserId,
+        authors: &[UserId],
+        preference: Option<i8>,
+    ) -> Result<Vec<(UserId, Follow)>, StoreError> {
         let mut distinct: Vec<UserId> = Vec::new();
         for &author in authors {
             if author != caller && !distinct.contains(&author) {
@@ -46,7 +59,12 @@ impl Following {
             }
         }
         let heads = self.stores.posts.heads(&distinct).await?;
-        let outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
+        let mut outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
+        if let Some(preference) = preference {
+            for outcome in &mut outcomes {
+                self.set_preference(caller, outcome, preference).await?;
+            }
+        }
         // Includes edges that existed: an earlier request may have ended between its fact and the views.
         let edges: Vec<Edge> = outcomes
             .iter()
@@ -59,10 +77,29 @@ impl Following {
         let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
             None => Follow::Oneself,
             Some(Followed::LimitReached) => Follow::LimitReached,
-            Some(Followed::Created(edge)) => Follow::Following { since: edge.since, created: true },
-            Some(Followed::Existing(edge)) => Follow::Following { since: edge.since, created: false },
+            Some(Followed::Created(edge)) => Follow::of(edge, true),
+            Some(Followed::Existing(edge)) => Follow::of(edge, false),
         };
         Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
+    }
+
+    /// Sets the preference of an edge that was just written or read. If the follow has ended in the meantime, the outcome
+    /// stays as it is.
+    async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<(), StoreError> {
+        let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(()) };
+        let now = self.stores.clock.now();
+        if edge.preference != preference
+            && let Some(next) = self.stores.edges.set_preference(caller, edge.author, preference, now).await?
+        {
+            *edge = next;
+        }
+        Ok(())
+    }
+
+    /// Returns the caller's preferences for these authors. Authors whom the caller does not follow are left out.
+    pub async fn preferences(&self, caller: UserId, authors: &[UserId]) -> Result<HashMap<UserId, i8>, StoreError> {
+        let edges = self.stores.edges.edges(caller, authors).await?.into_values().filter(|edge| edge.following);
+        Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
     /// Ends a follow, if there is one. Fails if the facts fail, or if neither the views nor the queue accept the

@@ -106,6 +106,31 @@ impl Edges for DynamoFacts {
         }
     }
 
+    async fn set_preference(
+        &self,
+        user: UserId,
+        author: UserId,
+        preference: i8,
+        now: Timestamp,
+    ) -> Result<Option<Edge>, StoreError> {
+        let mut attempts = attempts("set_preference");
+        loop {
+            attempts.next().await?;
+            let Some(known) = self.edges(user, &[author]).await?.remove(&author).filter(|edge| edge.following) else {
+                return Ok(None);
+            };
+            if known.preference == preference {
+                return Ok(Some(known));
+            }
+            attempts.outcome()?;
+            let next = known.with_preference(preference, now);
+            let written = self.transact("set_preference", vec![self.put_edge(&next, Some(known.rev))]).await;
+            if attempts.done(written) {
+                return Ok(Some(next));
+            }
+        }
+    }
+
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError> {
         let keys = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
         let mut counts = [0; 16];
@@ -287,10 +312,11 @@ fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now
 }
 
 pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
-    read(item, |EdgeItem { user, author, following, since, rev, base, floor, muted_at, .. }| {
+    read(item, |EdgeItem { user, author, following, since, rev, base, floor, muted_at, preference, .. }| {
         let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
         let (following, muted) = (following.unwrap_or(false), muted_at.map(Timestamp::from_ms));
-        Ok(Edge { user, author, following, since, rev, base, floor, muted })
+        let preference = preference.unwrap_or(0);
+        Ok(Edge { user, author, following, since, rev, base, floor, muted, preference })
     })
 }
 

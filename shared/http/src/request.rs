@@ -188,6 +188,17 @@ impl Request {
         text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
+    /// The body, or the default without one.
+    ///
+    /// # Errors
+    /// As for [`Self::body`].
+    pub fn optional_body<T: RequestBody + Default>(&self) -> Result<T, Problem> {
+        match self.event.body.as_deref() {
+            None | Some("") => Ok(T::default()),
+            Some(_) => self.body(),
+        }
+    }
+
     /// The body.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ pub mod notices;
 pub mod people;
 pub mod posts;
 mod progress;
+pub mod ranks;
 mod reactions;
 mod readers;
 pub mod record;

@@ -28,12 +28,13 @@ pub(crate) enum Function {
     Count,
     Outdate,
     Spend,
+    Rank,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -55,6 +56,7 @@ impl Function {
         Self::Count,
         Self::Outdate,
         Self::Spend,
+        Self::Rank,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -81,6 +83,7 @@ impl Function {
             Self::Count => ("count", include_str!("lua/count.lua")),
             Self::Outdate => ("outdate", include_str!("lua/outdate.lua")),
             Self::Spend => ("spend", include_str!("lua/spend.lua")),
+            Self::Rank => ("rank", include_str!("lua/rank.lua")),
         }
     }
 

@@ -256,7 +256,7 @@ mod tests {
     use proptest::{collection::btree_set, prelude::*};
 
     use super::*;
-    use tidemark_domain::{Delivery, DeliveryMode, Post, Seq, invariants, reader_state::ReaderMeta};
+    use tidemark_domain::{Delivery, DeliveryMode, Post, Seq, Step, invariants, reader_state::ReaderMeta};
 
     const USER: UserId = UserId::MIN;
 
@@ -364,6 +364,7 @@ mod tests {
             revision: 1,
             edited_at: None,
             weight: 0,
+            step: Step::default(),
             deleted: false,
             archived: false,
             delivery,

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, PostText,
-    Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, SeqSet, Timestamp, UserId,
+    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, NewPost, Platform, Post, PostId, PostSummary, PostText,
+    Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet, Step, Timestamp, UserId,
 };
 
 pub use crate::error::{Source, Store, StoreError};
@@ -60,6 +60,14 @@ pub trait Edges: Send + Sync {
     async fn muted(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
     /// Mutes or unmutes an author. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
     async fn set_muted(&self, user: UserId, author: UserId, muted: bool, now: Timestamp) -> Result<Option<Edge>, StoreError>;
+    /// Sets the preference of a follow. Returns the edge after it; `None` if the user does not follow the author.
+    async fn set_preference(
+        &self,
+        user: UserId,
+        author: UserId,
+        preference: i8,
+        now: Timestamp,
+    ) -> Result<Option<Edge>, StoreError>;
     /// Returns the exact number of followers in each shard.
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
@@ -156,6 +164,11 @@ pub trait Posts: Send + Sync {
     async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError>;
     /// Returns the greatest sequence number that the author published at or before `at`; zero if there is none.
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
+    /// Returns a post or its tombstone, and the token of the last change of its step.
+    async fn ranked_by(&self, post: PostId) -> Result<Option<(Post, Option<u64>)>, StoreError>;
+    /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns
+    /// false. A repetition after a lost response returns false too; then [`Self::ranked_by`] returns this token.
+    async fn set_step(&self, post: PostId, step: Step, token: u64) -> Result<bool, StoreError>;
     /// Stores the result of a look at an unfinished fan-out. Does nothing if it is finished by now, or if the post has
     /// another one.
     async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError>;
@@ -282,6 +295,25 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
+    /// Reactions to a post: change its step if they imply another, and tell ranked feeds.
+    Rank {
+        post: PostId,
+        /// Names this task, so that its repetition knows a change that it has made.
+        token: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// The step of a post has changed: move the post in the ranked feeds of these pages of followers.
+    Rescore {
+        post: PostId,
+        /// Number of pages of the whole fan-out.
+        pages: u16,
+        from: u16,
+        /// The page after the last.
+        to: u16,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
     /// Many changes of one reader did not reach the view: rebuild it.
     Rebuild {
         user: UserId,
@@ -347,6 +379,8 @@ impl Task {
         | Self::List { tries, .. }
         | Self::Tell { tries, .. }
         | Self::Sync { tries, .. }
+        | Self::Rank { tries, .. }
+        | Self::Rescore { tries, .. }
         | Self::Rebuild { tries, .. }
         | Self::Card { tries, .. }
         | Self::Post { tries, .. }
@@ -357,10 +391,10 @@ impl Task {
     }
 
     /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
-    /// delivery status of the post shows that it is in progress.
+    /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Batch { .. } | Self::List { .. } => false,
+            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } => false,
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }
@@ -373,7 +407,7 @@ impl Task {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
                 fan_out.post.author.to_string()
             }
-            Self::Post { post, .. } => post.author.to_string(),
+            Self::Post { post, .. } | Self::Rank { post, .. } | Self::Rescore { post, .. } => post.author.to_string(),
             Self::Sync { user, .. }
             | Self::Rebuild { user, .. }
             | Self::Card { user, .. }
@@ -476,6 +510,41 @@ pub struct View {
     pub entries: Vec<FeedKey>,
     /// Whether `entries` contains all entries that the view stores.
     pub whole: bool,
+    /// The ranked feed, if it was asked for. `entries` is empty then.
+    pub ranked: Ranked,
+}
+
+/// A part of a ranked feed.
+#[derive(Debug, Clone, Default)]
+pub struct Ranked {
+    /// Highest first.
+    pub entries: Vec<(FeedKey, Score)>,
+    /// Whether `entries` contains everything below the place where it begins.
+    pub whole: bool,
+    /// Whether the ranked feed has every entry of the feed.
+    pub filled: bool,
+    /// The stamp of the last move. Stamps only grow.
+    pub stamp: u64,
+    /// The stamps of posts whose scores have changed, and of authors whose preferences have. Only below a place.
+    pub moved: HashMap<FeedKey, u64>,
+    pub moved_authors: HashMap<UserId, u64>,
+}
+
+impl Ranked {
+    /// Returns whether the post's score has changed after this stamp.
+    pub fn has_moved(&self, key: &FeedKey, since: u64) -> bool {
+        let stamps = [self.moved.get(key), self.moved_authors.get(&key.post.author)];
+        stamps.into_iter().flatten().any(|&stamp| stamp > since)
+    }
+}
+
+/// The result of [`ReaderViews::deliver`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delivered {
+    /// How many users have a view that follows the author.
+    pub reached: u64,
+    /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
+    pub ranked: Vec<UserId>,
 }
 
 /// Feeds and read states of live readers.
@@ -483,6 +552,27 @@ pub struct View {
 pub trait ReaderViews: Send + Sync {
     /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError>;
+    /// Returns the state and at most `most` entries of the ranked feed below a place, or of its top, read atomically;
+    /// `None` if there is no view.
+    async fn ranked(
+        &self,
+        user: UserId,
+        half_life: HalfLife,
+        below: Option<RankedPlace>,
+        most: usize,
+    ) -> Result<Option<View>, StoreError>;
+    /// Returns the entries of the feed that the ranked feed lacks.
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError>;
+    /// Puts posts into the ranked feeds of these users, or moves them there. Posts that a user's feed does not have are
+    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and without
+    /// a ranked feed gets one.
+    async fn rank(
+        &self,
+        users: &[UserId],
+        half_life: HalfLife,
+        posts: &[(FeedKey, Rank)],
+        create: bool,
+    ) -> Result<(), StoreError>;
     /// Starts a rebuild. With `anew` it starts even if a view exists.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
@@ -501,11 +591,11 @@ pub trait ReaderViews: Send + Sync {
     async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError>;
     /// Replaces marks with a later version. Missing ones stay missing.
     async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError>;
-    /// Extends the lifetimes of a view after a read. Removes entries below the cap and old tombstones.
-    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError>;
-    /// Adds a post to the views of these users, with its author's modes after it. Returns how many users have a view
-    /// that follows the author.
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, StoreError>;
+    /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes entries below the
+    /// cap and old tombstones.
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
+    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds.
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<Delivered, StoreError>;
     /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions. Returns
     /// how many users have a view.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError>;
@@ -610,7 +700,12 @@ pub trait PostViews: Send + Sync {
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
     /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
     /// less than two seconds old stay until they are two seconds old.
-    async fn expire_counts(&self, post: PostId) -> Result<(), StoreError>;
+    ///
+    /// Returns whether the caller has to enqueue a [`Task::Rank`]. If not, another one is enqueued that has not called
+    /// [`Self::begin_rank`] yet, or its sender was killed.
+    async fn expire_counts(&self, post: PostId) -> Result<bool, StoreError>;
+    /// Begins a look at a post's reactions: the next reaction enqueues another task.
+    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
     /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId, feed::FEED_CAP,
+    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Score, UserId, feed::FEED_CAP,
 };
 
 use super::{Body, Lane, Merge, Origin, Readers, Snapshot};
@@ -29,12 +29,15 @@ pub struct FeedItem {
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
+    /// In a ranked feed.
+    pub score: Option<Score>,
 }
 
 impl FeedItem {
     pub fn new(post: PostSummary, read: bool, reactions: &ReactionState) -> Self {
         let seq = post.id.seq;
-        Self { post, read, liked: reactions.liked.contains(seq), favorited: reactions.favorited.contains(seq) }
+        let (liked, favorited) = (reactions.liked.contains(seq), reactions.favorited.contains(seq));
+        Self { post, read, liked, favorited, score: None }
     }
 }
 
@@ -68,10 +71,10 @@ pub struct FeedPage {
 }
 
 /// Entries that are read in addition to a page, because some entries may not be shown.
-const MARGIN: usize = 10;
+pub(super) const MARGIN: usize = 10;
 
 /// Entries that are read if the newest are not enough. No view stores more.
-const ALL: usize = 2 * FEED_CAP;
+pub(super) const ALL: usize = 2 * FEED_CAP;
 
 /// A page that is being collected.
 struct Collected {
@@ -170,7 +173,7 @@ impl Readers {
     }
 
     /// Returns states of authors from the facts. They know of every post whether it is unread.
-    async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, StoreError> {
+    pub(super) async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, StoreError> {
         let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }

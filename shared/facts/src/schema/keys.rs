@@ -54,12 +54,13 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, base, floor, muted } = edge;
+    let &Edge { user, author, following, since, rev, base, floor, muted, preference } = edge;
     // The revision has the time of the last change, if that was an unmute.
     let ended = since.seconds().max(rev.into());
     let expires_at = (!following && muted.is_none()).then_some(ended + TOMBSTONE_SECONDS);
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
-    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at: muted.map(Timestamp::ms), expires_at })
+    let (muted_at, preference) = (muted.map(Timestamp::ms), (preference != 0).then_some(preference));
+    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at, preference, expires_at })
 }
 
 /// followers: the partition of one shard.

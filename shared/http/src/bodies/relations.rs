@@ -1,14 +1,14 @@
 //! Bodies of `/v1/following…`, `/v1/relations…` and `/v1/users/…`.
 
 use serde::Serialize;
-use tidemark_domain::{self as domain, Timestamp, UserId};
+use tidemark_domain::{self as domain, Timestamp, UserId, rank::PREFERENCES};
 use utoipa::ToSchema;
 
 use super::{NextCursor, Profiles, RequestBody};
 use crate::{Problem, problem::ItemProblem, request::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true })))]
+#[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true, "preference": 0 })))]
 pub struct Following {
     /// Always true.
     pub following: bool,
@@ -16,6 +16,26 @@ pub struct Following {
     pub since: Timestamp,
     /// False if the caller already followed the author.
     pub created: bool,
+    /// What the caller's ranked feed adds to the scores of the author's posts.
+    #[schema(minimum = -10, maximum = 10)]
+    pub preference: i8,
+}
+
+/// May be absent.
+#[derive(Debug, Default, ToSchema)]
+#[schema(examples(json!({ "preference": 3 })))]
+pub struct FollowRequest {
+    /// What the caller's ranked feed adds to the scores of the author's posts. If it is absent, it stays as it is, and is 0
+    /// for a new follow.
+    #[schema(minimum = -10, maximum = 10)]
+    pub preference: Option<i8>,
+}
+
+impl RequestBody for FollowRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        let preference = body.optional_integer("preference", *PREFERENCES.start(), *PREFERENCES.end())?;
+        Ok(Self { preference })
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -81,6 +101,11 @@ pub struct RelationEntry {
     pub user: UserId,
     /// When the follow began.
     pub since: Timestamp,
+    /// What the caller's ranked feed adds to the scores of the author's posts. Only in the caller's own list of followed
+    /// authors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -10, maximum = 10, nullable = false)]
+    pub preference: Option<i8>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
