@@ -13,6 +13,7 @@ mod openapi;
 mod people;
 mod post_texts;
 mod posts;
+mod ranked;
 mod reacted;
 mod reactions;
 mod reads;

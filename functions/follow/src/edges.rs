@@ -13,7 +13,8 @@ pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Probl
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
     let FollowRequest { preference } = request.optional_body()?;
-    let outcome = app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
+    let outcome =
+        app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
     Ok(Answer::json(200, &rendered(app, outcome)?))
 }
 

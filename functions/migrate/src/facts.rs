@@ -4,8 +4,7 @@ use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
 
 use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp,
-    UserId,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
 };
 use tidemark_facts::{
     DynamoFacts, attempts, distinct,

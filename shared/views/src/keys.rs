@@ -307,8 +307,17 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
 
 /// Every view that may belong to a user.
 pub fn of_user(user: UserId) -> Vec<View> {
-    let kinds =
-        [View::Reader, View::Ranked, View::Following, View::Fans, View::Counters, View::Reactions, View::Head, View::Card, View::Limits];
+    let kinds = [
+        View::Reader,
+        View::Ranked,
+        View::Following,
+        View::Fans,
+        View::Counters,
+        View::Reactions,
+        View::Head,
+        View::Card,
+        View::Limits,
+    ];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
 }
 

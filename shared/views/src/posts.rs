@@ -8,7 +8,8 @@ use redis::{Cmd, Value};
 use redis_link::{Age, Epoch};
 use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts, PostViews, StoreError};
 use tidemark_domain::{
-    AuthorHead, PostId, PostSummary, PostText, Rank, ReactionCounts, ReaderState, Step, Timestamp, UserId, reader_state::META_FIELD,
+    AuthorHead, PostId, PostSummary, PostText, Rank, ReactionCounts, ReaderState, Step, Timestamp, UserId,
+    reader_state::META_FIELD,
 };
 
 use super::{heads, keys, library::Function, notices::decode_reads, people, reactions, readers::token_arg, record};

@@ -95,8 +95,7 @@ impl Redis {
         };
         let moves = Moves::decode(fields).ok_or_else(|| damaged("moves"))?;
         let whole = entries.len() < most;
-        let scored_entry =
-            |(entry, score): (Vec<u8>, f64)| Some((FeedKey::from_entry(&entry)?, Score::new(score)?));
+        let scored_entry = |(entry, score): (Vec<u8>, f64)| Some((FeedKey::from_entry(&entry)?, Score::new(score)?));
         let entries: Option<Vec<(FeedKey, Score)>> = entries.into_iter().map(scored_entry).collect();
         let mut entries = entries.ok_or_else(|| damaged("ranked entry"))?;
         entries.retain(|(key, score)| below.is_none_or(|place| place.is_above(*score, key)));
@@ -172,7 +171,8 @@ mod tests {
         let moves = Moves::decode(fields).unwrap();
         assert_eq!(moves.marker, Some((43_200_000, 1 << 50)));
         assert_eq!((moves.posts[&key], moves.authors[&UserId::new(1042).unwrap()]), ((9, 77), 78));
-        for damaged in [(b"@".to_vec(), vec![1; 15]), (b"x".to_vec(), vec![0; 8]), (b"x".to_vec(), entry), (key.entry(), vec![])] {
+        for damaged in [(b"@".to_vec(), vec![1; 15]), (b"x".to_vec(), vec![0; 8]), (b"x".to_vec(), entry), (key.entry(), vec![])]
+        {
             assert_eq!(Moves::decode([damaged]), None);
         }
     }

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 use tidemark_domain::{
-    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq,
-    Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
+    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState,
+    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
 };
 
-use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Subject};
+use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Remedy, Subject};
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,6 +267,10 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
             }
             _ => {}
         }
+        if let Some(n) = wrong_step(facts, post) {
+            let wrong = Difference::new(Kind::StepWrong, Subject::Post { post: id }, Remedy::Rank { post: id });
+            found.push(wrong.in_version(u64::from(post.step.changes) << 40 | n));
+        }
         if post.deleted && facts.bodies.contains(&id) {
             found.push(Difference::new(Kind::BodyLeft, Subject::Post { post: id }, Correction::DeleteBody { post: id }));
         }
@@ -279,6 +283,17 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
         found.push(Difference::new(Kind::HeadPosts, Subject::LivePosts { author, seen: posts.count, right }, correction));
     }
     found
+}
+
+/// Returns the number of reactions to a live post if they imply another step than it has. Unknown counts imply none.
+fn wrong_step(facts: &UserFacts, post: &Post) -> Option<u64> {
+    let shards: Option<Vec<&ReactionShard>> = facts.reactions.iter().map(Option::as_ref).collect();
+    let of_post = |shard: &ReactionShard| {
+        let counts = shard.posts.get(&post.id.seq).copied().unwrap_or_default();
+        Some(ReactionCounts { likes: counts.likes.count?, favorites: counts.favorites.count? })
+    };
+    let counts: ReactionCounts = shards?.into_iter().map(of_post).sum::<Option<ReactionCounts>>()?;
+    (!post.deleted && post.step.after(counts).is_some()).then_some(counts.likes + counts.favorites)
 }
 
 fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {

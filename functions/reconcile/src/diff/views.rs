@@ -175,6 +175,6 @@ pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&Sto
         (Stored::Present(summary), Some(right)) if *summary == PostSummary::from(right.post.clone()) => return None,
         (Stored::Present(_), Some(_)) => (Kind::SummaryWrong, forget),
     };
-    let version = right.map_or(0, |right| right.post.revision.into());
+    let version = right.map_or(0, |right| u64::from(right.post.revision) << 32 | u64::from(right.post.step.changes));
     Some(Difference::new(kind, Subject::Post { post }, remedy).in_version(version))
 }

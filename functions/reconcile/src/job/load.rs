@@ -242,7 +242,9 @@ impl Reconcile {
             .filter_map(|pair| Some((pair.edge?, pair.head, pair.reads)))
             .map(|(edge, head, reads)| (edge.author, Followed { edge, head, reads }))
             .collect();
-        let mut facts = ReaderFacts { authors, entries: entries.into_iter().collect(), low, posts: HashMap::new() };
+        let ranks = entries.iter().map(|(key, rank)| (key.post, *rank)).collect();
+        let entries = entries.into_iter().map(|(key, _)| key).collect();
+        let mut facts = ReaderFacts { authors, entries, ranks, low, posts: HashMap::new() };
         let unsure = reader::undecided(user, stored, &facts, now);
         facts.posts = self.facts.stored_posts(&unsure).await?.whole()?;
         Ok(reader::differences(user, stored, &facts, now))

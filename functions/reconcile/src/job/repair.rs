@@ -43,11 +43,12 @@ impl Reconcile {
             }
             Remedy::DropAuthor { user, author, rev } => self.drop_author(user, author, rev).await?,
             Remedy::Rebuild { user, anew } => drop(readers.rebuild(user, anew).await?),
-            Remedy::Touch { user } => views.touch(user, stores.clock.now()).await?,
+            Remedy::Touch { user } => views.touch(user, stores.clock.now(), false).await?,
             Remedy::StoreTombstone { post } => {
                 let tombstone = PostSummary::tombstone(self.post(post).await?.0);
                 stores.post_views.remember(&[(tombstone, None)], None).await?;
             }
+            Remedy::Rank { post } => self.app.fan_outs.rank(post, (stores.random)()).await?,
             Remedy::Forget(ref view) => self.views.forget(view).await?,
         }
         Ok(true)
@@ -60,7 +61,17 @@ impl Reconcile {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
-        let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0, muted: None, preference: 0 };
+        let tombstone = Edge {
+            user,
+            author,
+            following: false,
+            since: Timestamp::default(),
+            rev,
+            base: 0,
+            floor: 0,
+            muted: None,
+            preference: 0,
+        };
         Ok(self.app.stores.reader_views.drop_author(&tombstone).await?)
     }
 

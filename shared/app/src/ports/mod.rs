@@ -13,8 +13,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, NewPost, Platform, Post, PostId, PostSummary, PostText,
-    Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet, Step, Timestamp, UserId,
+    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, NewPost, Platform, Post, PostId, PostSummary,
+    PostText, Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet,
+    Step, Timestamp, UserId,
 };
 
 pub use crate::error::{Source, Store, StoreError};

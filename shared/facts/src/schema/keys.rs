@@ -484,8 +484,17 @@ mod tests {
     #[test]
     fn only_a_tombstone_expires() {
         let [user, author] = [1042, 7].map(|id| UserId::new(id).unwrap());
-        let live =
-            Edge { user, author, following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2, muted: None, preference: 0 };
+        let live = Edge {
+            user,
+            author,
+            following: true,
+            since: Timestamp::from_ms(5_000),
+            rev: 9,
+            base: 3,
+            floor: 2,
+            muted: None,
+            preference: 0,
+        };
         let item = edge_item(&live);
         assert_eq!(
             ["user", "author", "since", "rev", "base", "floor"].map(|name| text(&item, name)).join(" "),

@@ -8,7 +8,7 @@
 -- Keeps    a deleted post stays deleted and has no text. A text is stored only beside its summary. A post that was read
 --          before a change is not stored, even if Redis has lost the change.
 local LIVE_POST, DELETED, EDITED, RANKED_POST = 0, 1, 2, 3
-local UNRANKED = string.rep('\0', 6)
+local UNRANKED = '\0\0\0\0\0\0'
 
 -- The parts of a summary; nil if it cannot be read: revision and title change with an edit; weight, step and the number of the step's changes with
 -- a change of the step. A deletion is later than both.
