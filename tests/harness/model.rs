@@ -32,6 +32,10 @@ struct Follow {
 pub struct Model {
     authors: BTreeMap<u64, Author>,
     follows: BTreeMap<(u64, u64), Follow>,
+    /// By user and author. They end with the follow.
+    preferences: BTreeMap<(u64, u64), i64>,
+    /// Of posts whose weight is not zero.
+    weights: BTreeMap<Post, i64>,
     /// User and muted author.
     mutes: BTreeSet<(u64, u64)>,
     read: BTreeSet<(u64, Post)>,
@@ -64,6 +68,27 @@ impl Model {
 
     pub fn unfollow(&mut self, user: u64, author: u64) {
         self.follows.remove(&(user, author));
+        self.preferences.remove(&(user, author));
+    }
+
+    /// Sets the preference of a follow.
+    pub fn prefer(&mut self, user: u64, author: u64, preference: i64) {
+        if self.follows.contains_key(&(user, author)) {
+            self.preferences.insert((user, author), preference);
+        }
+    }
+
+    pub fn weigh(&mut self, post: Post, weight: i64) {
+        self.weights.insert(post, weight);
+    }
+
+    /// What the ranked feed of `user` may add to the age of a post. There are two values if reactions were taken back, and
+    /// `n` is not a power of two.
+    pub fn points(&self, user: u64, post: Post) -> BTreeSet<i64> {
+        let n = 1 + self.reactions_to(post, Kind::Like) + 2 * self.reactions_to(post, Kind::Favorite);
+        let known = |of: Option<&i64>| of.copied().unwrap_or(0);
+        let points = known(self.weights.get(&post)) + known(self.preferences.get(&(user, post.0))) + i64::from(n.ilog2());
+        if n.is_power_of_two() { BTreeSet::from([points]) } else { BTreeSet::from([points, points + 1]) }
     }
 
     pub fn mute(&mut self, user: u64, author: u64, muted: bool) {
@@ -72,6 +97,10 @@ impl Model {
         } else {
             self.mutes.remove(&(user, author))
         };
+    }
+
+    pub fn mutes(&self, user: u64, author: u64) -> bool {
+        self.mutes.contains(&(user, author))
     }
 
     /// Publishes a post of `author`. Returns its sequence number.

@@ -10,6 +10,7 @@ use futures::future::join_all;
 use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemark::domain::Timestamp;
 use tidemark_tests::{Answer, Kind, Model, TITLE, User, World};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
@@ -56,8 +57,15 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
     match dice {
         0..16 if user != author => {
-            caller.put(&format!("/v1/following/{author}")).await.ok();
+            let path = format!("/v1/following/{author}");
+            let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
+            let body = preference.map(|preference| json!({ "preference": preference }).to_string());
+            let answer = caller.send(Method::PUT, &path, &[], body).await.ok();
             model.follow(user, author);
+            if let Some(preference) = preference {
+                callers.check(answer["preference"] == preference, || format!("{path}: {answer}"));
+                model.prefer(user, author, preference);
+            }
         }
         16..18 => {
             let authors: Vec<String> = users.iter().map(u64::to_string).collect();
@@ -106,7 +114,10 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             caller.post("/v1/reads", &json!({ "all": true })).await.ok();
             model.all(user);
         }
-        78..83 => drop(caller.get(["/v1/feed?limit=3", "/v1/feed?limit=100"][rng.random_range(0..2)]).await.ok()),
+        78..83 => {
+            let paths = ["/v1/feed?limit=3", "/v1/feed?limit=100", "/v1/feed?order=ranked&limit=3", "/v1/feed?order=ranked"];
+            drop(caller.get(paths[rng.random_range(0..paths.len())]).await.ok());
+        }
         _ => burst(callers, rng, model, user, author).await,
     }
 }
@@ -150,7 +161,8 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
 /// response. The number of the next post, which has a key, shows whether it was published.
 async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64) {
     let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
-    let (caller, body) = (callers.user(user), json!({ "title": TITLE }).to_string());
+    let weight = if rng.random_bool(0.3) { rng.random_range(-100..=100) } else { 0 };
+    let (caller, body) = (callers.user(user), json!({ "title": TITLE, "weight": weight }).to_string());
     let seq = |answer: Answer| {
         let id = answer.ok()["id"].as_str().unwrap().to_owned();
         id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
@@ -159,21 +171,22 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     if !keyed {
         let answer = caller.send_once(Method::POST, "/v1/posts", &[], Some(body.clone())).await;
         if answer.is_final() || callers.findings.is_none() {
-            return published(callers, model, user, seq(answer), 0);
+            return published(callers, model, user, weight, seq(answer), 0);
         }
         callers.world.stack.open_requests().end().await;
         ghosts = 1;
     }
     let answer = caller.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await;
-    published(callers, model, user, seq(answer), ghosts);
+    published(callers, model, user, weight, seq(answer), ghosts);
 }
 
 /// Checks the number of a post. Up to `ghosts` posts without a response may precede it.
-fn published(callers: &Callers<'_>, model: &mut Model, user: u64, seq: u64, ghosts: u64) {
+fn published(callers: &Callers<'_>, model: &mut Model, user: u64, weight: i64, seq: u64, ghosts: u64) {
     let expected = model.latest(user) + 1;
     callers.check((expected..=expected + ghosts).contains(&seq), || format!("{user} published {expected}, and it is {seq}"));
     while model.latest(user) < seq {
-        model.publish(user);
+        let seq = model.publish(user);
+        model.weigh((user, seq), weight);
     }
 }
 
@@ -239,6 +252,7 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     assert_items(&feed, model, user, seed);
+    compare_ranked(caller, model, user, seed, page, &feed).await;
     let page_of_feed = caller.get("/v1/feed?limit=100").await.ok();
     let shown: BTreeSet<u64> = feed.iter().take(100).map(|item| post_of(item).0).collect();
     assert_profiles(&page_of_feed, model, shown, seed);
@@ -268,7 +282,8 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     }
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
-        assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
+        let unread = if model.mutes(user, author) { 0 } else { model.unread_of(user, author) };
+        assert_eq!(count["unread"], unread, "seed {seed}, {user} of {author}");
         for status in ["all", "unread"] {
             let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
             assert_items(page["items"].as_array().unwrap(), model, user, seed);
@@ -280,6 +295,25 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
             assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
         }
     }
+}
+
+/// Compares the ranked feed with the feed by time, and its scores with the model.
+async fn compare_ranked(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
+    let mut ranked = caller.walk("/v1/feed?order=ranked", page).await;
+    assert!(ranked.is_sorted_by(|a, b| a["score"].as_f64() >= b["score"].as_f64()), "seed {seed}, ranks of {user}: {ranked:?}");
+    let unread = caller.walk("/v1/feed?order=ranked&status=unread", page).await;
+    let unread_of_ranked: Vec<&Value> = ranked.iter().filter(|item| item["read"] == false).collect();
+    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_ranked, "seed {seed}, unread by rank of {user}");
+    for item in &mut ranked {
+        let at = Timestamp::parse(item["created_at"].as_str().unwrap()).unwrap().ms() as f64;
+        let score = item.as_object_mut().unwrap().remove("score").unwrap().as_f64().unwrap();
+        let points = score - at / (12.0 * 3_600_000.0);
+        let expected = model.points(user, post_of(item));
+        let right = expected.iter().any(|expected| (points - *expected as f64).abs() < 1e-9);
+        assert!(right, "seed {seed}, score of {} for {user}: {points}, not {expected:?}", item["id"]);
+    }
+    let sorted = |items: &[Value]| items.iter().map(|item| (post_of(item), item.to_string())).collect::<BTreeSet<_>>();
+    assert_eq!((sorted(&ranked), ranked.len()), (sorted(feed), feed.len()), "seed {seed}, ranked feed of {user}");
 }
 
 /// Compares the profiles on a page that names these users.
