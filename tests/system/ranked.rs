@@ -20,8 +20,9 @@ fn user(id: u64) -> UserId {
     UserId::new(id).unwrap()
 }
 
+/// A post that was never published, later than all others.
 fn post(seq: u64) -> FeedKey {
-    FeedKey { at: Timestamp::from_ms(1_790_000_000_000 + seq), post: PostId::new(user(AUTHOR), seq) }
+    FeedKey { at: Timestamp::from_ms(4_000_000_000_000 + seq), post: PostId::new(user(AUTHOR), seq) }
 }
 
 fn half_life() -> HalfLife {

@@ -170,6 +170,11 @@ impl Readers {
                 gone.extend(deleted);
             }
             if promised.is_empty() {
+                // Deleted posts may have taken the places of others that were not read.
+                if page.posts.len() < query.wanted() && !ranked.whole && most < ALL {
+                    most = ALL;
+                    continue;
+                }
                 return Ok(Some(page));
             }
             for author in promised {

@@ -8,13 +8,16 @@
 --          An older step never replaces a newer one: a step whose number of changes is below the known one is left out.
 --          A score is the same, however often and in whatever order it is computed.
 
--- The preferences for the authors of posts; false for authors who are not followed.
-local function preferences_of(state, authors)
-  local preferences, values = {}, redis.call('HMGET', state, unpack(authors))
+-- The meta of a view, false if there is none, and the preferences for the authors of posts, false for authors who are not
+-- followed.
+local function state_of(state, authors, epoch)
+  local preferences, values = {}, redis.call('HMGET', state, META, unpack(authors))
   for i = 1, #authors do
-    preferences[authors[i]] = values[i] and is_live(values[i]) and unpack_author(values[i]).preference
+    local value = values[i + 1]
+    preferences[authors[i]] = value and is_live(value) and unpack_author(value).preference
   end
-  return preferences
+  local meta = values[1]
+  return meta and string.sub(meta, EPOCH, META_BYTES) == epoch and meta, preferences
 end
 
 -- The entries of a feed as the keys of a table.
@@ -24,18 +27,19 @@ local function set_of(feed)
   return set
 end
 
-local function place(ranks, moves, entry, score, changes)
-  local known, before = redis.call('HGET', moves, entry), redis.call('ZSCORE', ranks, entry)
-  local version, stamp = 0, 0
+-- Puts one post in its place. `known` is its field in the moves. Returns whether the ranked feed did not have it.
+local function place(ranks, moves, entry, score, changes, known)
+  local version, stamp, moved = 0, 0, false
   if known then version, stamp = struct.unpack(MOVE, known) end
-  if changes < version then return end
-  if not before or tonumber(before) ~= score then
-    redis.call('ZADD', ranks, string.format('%.17g', score), entry)
-    if before then stamp = next_stamp(moves) end
+  if changes < version then return false end
+  local text = string.format('%.17g', score)
+  local is_new = redis.call('ZADD', ranks, 'NX', text, entry) == 1
+  if not is_new and tonumber(redis.call('ZSCORE', ranks, entry)) ~= score then
+    redis.call('ZADD', ranks, text, entry)
+    stamp, moved = next_stamp(moves), true
   end
-  if changes > version or before and tonumber(before) ~= score then
-    redis.call('HSET', moves, entry, struct.pack(MOVE, changes, stamp))
-  end
+  if moved or changes > version then redis.call('HSET', moves, entry, struct.pack(MOVE, changes, stamp)) end
+  return is_new
 end
 
 local function rank(keys, argv, epoch)
@@ -48,7 +52,7 @@ local function rank(keys, argv, epoch)
   end
   for first = 1, #keys, 4 do
     local state, feed, ranks, moves = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
-    local meta = meta_of(state, epoch)
+    local meta, preferences = state_of(state, authors, epoch)
     if meta and has_flag(meta, FEED) and not has_flag(meta, BUILDING) and (has_flag(meta, RANKED) or argv[3] ~= '') then
       local marker = has_flag(meta, RANKED) and redis.call('HGET', moves, META)
       if argv[3] ~= '' and not (marker and half_life_of(marker) == half_life) then
@@ -64,17 +68,18 @@ local function rank(keys, argv, epoch)
       end
       if marker and half_life_of(marker) == half_life then
         ranked = ranked + 1
-        local preferences, is_new = preferences_of(state, authors), redis.call('EXISTS', ranks) == 0
+        local added = 0
         local listed = #argv > 4 * 8 and set_of(feed)
         for at = 4, #argv, 4 do
           local preference, entry = preferences[argv[at]], argv[at + 1]
           -- A post that has just arrived is at the end of the feed.
           local is_listed = listed and listed[entry] or not listed and redis.call('LPOS', feed, entry, 'RANK', '-1')
           if preference and is_listed then
-            place(ranks, moves, entry, score_of(entry, tonumber(argv[at + 2]) + preference, half_life), tonumber(argv[at + 3]))
+            local score, changes = score_of(entry, tonumber(argv[at + 2]) + preference, half_life), tonumber(argv[at + 3])
+            if place(ranks, moves, entry, score, changes, redis.call('HGET', moves, entry)) then added = added + 1 end
           end
         end
-        if is_new then redis.call('PEXPIRE', ranks, redis.call('PTTL', moves)) end
+        if added > 0 and redis.call('ZCARD', ranks) == added then redis.call('PEXPIRE', ranks, redis.call('PTTL', moves)) end
         if redis.call('LLEN', feed) > cap + SLACK then
           redis.call('HSET', state, META, trim_ranked(feed, ranks, moves, meta, cap))
         end
