@@ -165,6 +165,13 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })]
         })
     }),
+    ("a step without reactions", |scene| {
+        Box::pin(async move {
+            let post = scene.post(5);
+            scene.update("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))], &[]).await;
+            vec![json!({ "kind": "step-wrong", "post": post })]
+        })
+    }),
     ("a handle that its user no longer has", |scene| {
         Box::pin(async move {
             let (user, handle) = (scene.author(), format!("author_{}", scene.author()));

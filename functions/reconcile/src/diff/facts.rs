@@ -253,6 +253,7 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     let mut found = Vec::new();
     let head = facts.head.as_ref().map(|stored| &stored.head);
     let mut implied = head.map_or(0, AuthorHead::implied_posts);
+    let given = given_by_post(facts);
     for StoredPost { post, unfinished } in &facts.posts {
         let (id, left_out) = (post.id, !post.is_in_feeds());
         if head.is_some_and(|head| head.deleted.contains(id.seq) != left_out) {
@@ -267,9 +268,10 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
             }
             _ => {}
         }
-        if let Some(n) = wrong_step(facts, post) {
+        let counts = given.as_ref().map(|given| given.get(&id.seq).copied().unwrap_or_default());
+        if let Some(counts) = counts.filter(|counts| !post.deleted && post.step.after(*counts).is_some()) {
             let wrong = Difference::new(Kind::StepWrong, Subject::Post { post: id }, Remedy::Rank { post: id });
-            found.push(wrong.in_version(u64::from(post.step.changes) << 40 | n));
+            found.push(wrong.in_version(u64::from(post.step.changes) << 40 | (counts.likes + 2 * counts.favorites)));
         }
         if post.deleted && facts.bodies.contains(&id) {
             found.push(Difference::new(Kind::BodyLeft, Subject::Post { post: id }, Correction::DeleteBody { post: id }));
@@ -285,15 +287,17 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     found
 }
 
-/// Returns the number of reactions to a live post if they imply another step than it has. Unknown counts imply none.
-fn wrong_step(facts: &UserFacts, post: &Post) -> Option<u64> {
-    let shards: Option<Vec<&ReactionShard>> = facts.reactions.iter().map(Option::as_ref).collect();
-    let of_post = |shard: &ReactionShard| {
-        let counts = shard.posts.get(&post.id.seq).copied().unwrap_or_default();
-        Some(ReactionCounts { likes: counts.likes.count?, favorites: counts.favorites.count? })
-    };
-    let counts: ReactionCounts = shards?.into_iter().map(of_post).sum::<Option<ReactionCounts>>()?;
-    (!post.deleted && post.step.after(counts).is_some()).then_some(counts.likes + counts.favorites)
+/// Counts the users' reactions to each post; `None` if not all of them are known. The stored counts may be wrong, which is a
+/// difference of its own.
+fn given_by_post(facts: &UserFacts) -> Option<HashMap<Seq, ReactionCounts>> {
+    let mut given: HashMap<Seq, ReactionCounts> = HashMap::new();
+    for shard in &facts.reactions {
+        for (_, state) in &shard.as_ref()?.users {
+            state.liked.above(0).for_each(|seq| given.entry(seq).or_default().likes += 1);
+            state.favorited.above(0).for_each(|seq| given.entry(seq).or_default().favorites += 1);
+        }
+    }
+    Some(given)
 }
 
 fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
