@@ -6,7 +6,10 @@
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
 //! no post is returned twice, and a post that has not moved is returned once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use tidemark_domain::{
     Card, FeedKey, Post, PostId, PostSummary, PostText, Rank, RankedPlace, ReactionCounts, ReactionState, ReaderState, Score,
@@ -194,7 +197,7 @@ impl Readers {
         let mut posts: Vec<(Score, FeedKey, Post)> =
             posts.into_iter().filter(|post| query.takes(state, &post.key())).map(scored).collect();
         posts.retain(|(score, key, _)| query.below.is_none_or(|place| place.is_above(*score, key)));
-        posts.sort_unstable_by(|a, b| (b.0, b.1).cmp(&(a.0, a.1)));
+        posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.wanted());
         // Stamps are microseconds of Redis's clock.
         let mut page = Collected::new(snapshot, self.stores.clock.now().ms() * 1_000);
