@@ -169,7 +169,8 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             let post = scene.post(5);
             scene.update("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))], &[]).await;
-            vec![json!({ "kind": "step-wrong", "post": post })]
+            // The cached summary has the step from before.
+            vec![json!({ "kind": "step-wrong", "post": post }), json!({ "kind": "summary-wrong", "post": post })]
         })
     }),
     ("a handle that its user no longer has", |scene| {
