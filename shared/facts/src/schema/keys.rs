@@ -501,10 +501,12 @@ mod tests {
             "1042 7 5000 9 3 2"
         );
         assert_eq!((&item["following"], item.get("expires_at")), (&AttributeValue::Bool(true), None));
+        assert_eq!(item.get("preference"), None);
+        assert_eq!(text(&edge_item(&Edge { preference: -10, ..live.clone() }), "preference"), "-10");
         let relation = Relation { since: live.since, user };
         assert_eq!(relation_of(&text(&follower_item(user, author, live.since), "since")), Some(relation));
         let tombstone = edge_item(&Edge { following: false, ..live });
-        assert_eq!(text(&tombstone, "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        assert_eq!(text(&tombstone, "expires_at"), (9 + TOMBSTONE_SECONDS).to_string(), "after the last change");
         assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4_u64));
     }
 }
