@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{FeedKey, HalfLife, Modes, PostId, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
+    domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
     ports::{PageParts, ReaderViews, Task},
     reader::{RankedQuery, Status},
     views::keys,
@@ -145,6 +145,37 @@ async fn late_and_repeated_messages_end_in_the_newest_step() {
             [3, 2, 1],
             "the facts have no steps"
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
+    world(async |world| {
+        let views = world.stack.app("fan-out").unwrap().stores.post_views.clone();
+        let id = PostId::new(user(AUTHOR), 1);
+        let summary = |title: &str, revision: u32, changes: u32| PostSummary {
+            id,
+            title: title.to_owned(),
+            created_at: Timestamp::from_ms(5),
+            revision,
+            rank: Rank { weight: -7, step: Step { level: changes as u8 + 1, changes } },
+            deleted: false,
+        };
+        let expected = summary("second", 2, 3);
+        let changes = [summary("first", 1, 0), summary("second", 2, 0), summary("first", 1, 3), summary("first", 1, 2)];
+        for first in 0..changes.len() {
+            world.flush_redis().await;
+            for change in changes.iter().cycle().skip(first).take(changes.len() + first) {
+                views.remember(&[(change.clone(), None)], None).await.unwrap();
+            }
+            assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&expected), "from {first} on");
+        }
+        let tombstone = PostSummary::tombstone(expected.key());
+        for change in [tombstone.clone(), summary("third", 3, 9)] {
+            views.remember(&[(change, None)], None).await.unwrap();
+        }
+        assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&tombstone));
     })
     .await;
 }
