@@ -148,7 +148,7 @@ impl Model {
     /// Marks all posts read.
     pub fn all(&mut self, user: u64) {
         for author in self.following(user) {
-            if self.unread_of(user, author) > 0 {
+            if self.unread_posts(user, author) > 0 {
                 self.through(user, author, u64::MAX);
             }
         }
@@ -226,12 +226,17 @@ impl Model {
         self.is_live(post) && follow.is_some_and(|follow| post.1 > follow.base) && !self.read.contains(&(user, post))
     }
 
+    /// The count of an author as the API returns it.
     pub fn unread_of(&self, user: u64, author: u64) -> u64 {
+        if self.mutes.contains(&(user, author)) { 0 } else { self.unread_posts(user, author) }
+    }
+
+    /// The unread posts of an author, who may be muted.
+    fn unread_posts(&self, user: u64, author: u64) -> u64 {
         (1..=self.latest(author)).filter(|&seq| self.is_unread(user, (author, seq))).count() as u64
     }
 
     pub fn unread_total(&self, user: u64) -> u64 {
-        let heard = self.following(user).into_iter().filter(|author| !self.mutes.contains(&(user, *author)));
-        heard.map(|author| self.unread_of(user, author)).sum()
+        self.following(user).into_iter().map(|author| self.unread_of(user, author)).sum()
     }
 }
