@@ -34,6 +34,8 @@ pub struct Model {
     follows: BTreeMap<(u64, u64), Follow>,
     /// User and muted author.
     mutes: BTreeSet<(u64, u64)>,
+    /// User and blocked user.
+    blocks: BTreeSet<(u64, u64)>,
     read: BTreeSet<(u64, Post)>,
     through: BTreeMap<(u64, u64), u64>,
     reactions: BTreeSet<(u64, Post, Kind)>,
@@ -52,7 +54,7 @@ pub const TITLE: &str = "x";
 
 impl Model {
     pub fn follow(&mut self, user: u64, author: u64) {
-        if user == author || self.follows.contains_key(&(user, author)) {
+        if user == author || self.follows.contains_key(&(user, author)) || self.are_apart(user, author) {
             return;
         }
         let posts = self.authors.get(&author);
@@ -72,6 +74,25 @@ impl Model {
         } else {
             self.mutes.remove(&(user, author))
         };
+    }
+
+    pub fn block(&mut self, user: u64, other: u64, blocked: bool) {
+        if blocked {
+            self.blocks.insert((user, other));
+            self.unfollow(user, other);
+            self.unfollow(other, user);
+        } else {
+            self.blocks.remove(&(user, other));
+        }
+    }
+
+    pub fn blocks(&self, user: u64, other: u64) -> bool {
+        self.blocks.contains(&(user, other))
+    }
+
+    /// Whether one of the two blocks the other.
+    pub fn are_apart(&self, user: u64, other: u64) -> bool {
+        self.blocks(user, other) || self.blocks(other, user)
     }
 
     /// Publishes a post of `author`. Returns its sequence number.
@@ -111,9 +132,10 @@ impl Model {
         self.profiles.get(&user)
     }
 
-    /// The live posts with a reaction of `user`.
+    /// The live posts with a reaction of `user`, who may see them.
     pub fn reacted(&self, user: u64, kind: Kind) -> BTreeSet<Post> {
-        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && self.is_live(*post));
+        let is_shown = |post: Post| self.is_live(post) && !self.blocks(post.0, user);
+        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && is_shown(*post));
         given.map(|(_, post, _)| *post).collect()
     }
 
@@ -156,7 +178,7 @@ impl Model {
 
     /// Adds or removes a reaction of `user` to a live post.
     pub fn react(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
-        if self.is_live(post) {
+        if self.is_live(post) && !(given && self.are_apart(user, post.0)) {
             self.react_before_deletion(user, post, kind, given);
         }
     }
@@ -181,6 +203,11 @@ impl Model {
     /// The number of reactions that `author` has received, including those to deleted posts.
     pub fn received(&self, author: u64, kind: Kind) -> usize {
         self.reactions.iter().filter(|(_, of, known)| of.0 == author && *known == kind).count()
+    }
+
+    /// The users who have published.
+    pub fn authors(&self) -> Vec<u64> {
+        self.authors.keys().copied().collect()
     }
 
     pub fn posts(&self, author: u64) -> usize {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod authors;
+mod blocks;
 mod errors;
 mod feed;
 mod following;

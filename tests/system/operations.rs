@@ -56,15 +56,19 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
     match dice {
         0..16 if user != author => {
-            caller.put(&format!("/v1/following/{author}")).await.ok();
+            let answer = caller.put(&format!("/v1/following/{author}")).await;
+            callers.check((answer.status == 200) != model.are_apart(user, author), || {
+                format!("{user} follows {author}: {}", answer.body)
+            });
             model.follow(user, author);
         }
         16..18 => {
             let authors: Vec<String> = users.iter().map(u64::to_string).collect();
             let answer = caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
             let results = answer["results"].as_array().unwrap();
+            let possible = users.iter().filter(|other| **other != user && !model.are_apart(user, **other)).count();
             let followed = results.iter().filter(|result| result["following"] == true).count();
-            callers.check(followed == users.len() - 1, || format!("{user} follows many: {answer}"));
+            callers.check(followed == possible, || format!("{user} follows many: {answer}"));
             users.iter().for_each(|&author| model.follow(user, author));
         }
         18..26 => {
@@ -77,7 +81,8 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let given = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/{name}");
             let answer = if given { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check((answer.status == 200) == model.is_live((author, seq)), || format!("{path}: {}", answer.body));
+            let possible = model.is_live((author, seq)) && !(given && model.are_apart(user, author));
+            callers.check((answer.status == 200) == possible, || format!("{path} of {user}: {}", answer.body));
             model.react(user, (author, seq), kind, given);
         }
         52..57 if model.latest(user) > 0 => {
@@ -111,10 +116,10 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
-/// A change of a title, a profile or a mute, or a deletion by a moderator.
+/// A change of a title, a profile, a mute or a block, or a deletion by a moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..14) {
+    match rng.random_range(0..17) {
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
@@ -135,6 +140,13 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
             let answer = if muted { caller.put(&path).await } else { caller.delete(&path).await };
             callers.check(answer.body["muted"] == muted, || format!("{path}: {} {}", answer.status, answer.body));
             model.mute(user, post.0, muted);
+        }
+        // A block ends follows, so most blocks end soon.
+        13..17 if user != post.0 => {
+            let (path, blocked) = (format!("/v1/blocks/{}", post.0), !model.blocks(user, post.0) && rng.random_bool(0.5));
+            let answer = if blocked { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(answer.body["blocked"] == blocked, || format!("{path}: {} {}", answer.status, answer.body));
+            model.block(user, post.0, blocked);
         }
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
@@ -187,7 +199,7 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     let (reader, writer, latest) = (callers.user(user), callers.user(author), model.latest(author));
     // A repeated like is refused after a deletion in between, although it was counted before. The expected result
     // would be unknown.
-    let kinds = if callers.findings.is_some() { 8 } else { 10 };
+    let kinds = if callers.findings.is_some() || model.are_apart(user, author) { 8 } else { 10 };
     if latest == 0 {
         return;
     }
@@ -265,6 +277,10 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
         assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
         assert_items(&[post], model, user, seed);
+    }
+    for author in model.authors() {
+        let refused = caller.get(&format!("/v1/authors/{author}/posts")).await.status == 403;
+        assert_eq!(refused, model.blocks(author, user), "seed {seed}, timeline of {author} for {user}");
     }
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();

@@ -10,7 +10,7 @@ mod lists;
 mod status;
 
 use tidemark::{
-    App,
+    App, Hiding,
     http::{Kind, bodies::*, operation, routes},
     ports::List,
 };
@@ -21,6 +21,7 @@ routes!(|app: &App, request| [
         edges::follow(app, &request),
         operation("relations", "follow", "Follow an author")
             .returns::<Following>("The caller follows the author, since now or since an earlier request.")
+            .refuses(Kind::Blocked, "one of the two blocks the other")
             .refuses(Kind::SelfFollow, "users cannot follow themselves")
             .refuses(
                 Kind::FollowingLimit,
@@ -89,7 +90,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/mutes/{user}",
-        edges::mute(app, &request, true),
+        edges::hide(app, &request, Hiding::Mute, true),
         operation("relations", "mute", "Mute a user")
             .describe(
                 "Feeds and unread counts leave out the user's posts, at once. The user sees nothing of it. A follow stays as it \
@@ -101,16 +102,44 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/mutes/{user}",
-        edges::mute(app, &request, false),
+        edges::hide(app, &request, Hiding::Mute, false),
         operation("relations", "unmute", "End a mute")
             .describe("The user's posts since the follow come back, with their read state.")
             .returns::<Muted>("The caller does not mute the user. The response is the same if there was no mute."),
     ),
     (
         "GET /v1/mutes",
-        lists::muted(app, &request),
+        lists::hidden(app, &request, Hiding::Mute),
         operation("relations", "listMutes", "List the users whom the caller mutes, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the mute.")
+            .parameter("profiles")
+            .page()
+            .degradable(),
+    ),
+    (
+        "PUT /v1/blocks/{user}",
+        edges::hide(app, &request, Hiding::Block, true),
+        operation("relations", "block", "Block a user")
+            .describe(
+                "Ends the follows between the two, in both directions. Until the block ends, neither can follow the other or \
+                react to the other's posts, and the blocked user cannot read the caller's posts and timeline."
+            )
+            .returns::<Blocked>("The caller blocks the user.")
+            .refuses(Kind::BlockLimit, "the caller blocks 1,000 users, the maximum; nothing has changed")
+            .link("unblock", "user", "$request.path.user"),
+    ),
+    (
+        "DELETE /v1/blocks/{user}",
+        edges::hide(app, &request, Hiding::Block, false),
+        operation("relations", "unblock", "End a block")
+            .describe("The follows that the block ended do not come back.")
+            .returns::<Blocked>("The caller does not block the user. The response is the same if there was no block."),
+    ),
+    (
+        "GET /v1/blocks",
+        lists::hidden(app, &request, Hiding::Block),
+        operation("relations", "listBlocks", "List the users whom the caller blocks, newest first")
+            .returns::<RelationPage>("A page. `since` is the time of the block.")
             .parameter("profiles")
             .page()
             .degradable(),

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use tidemark::{
     App,
     domain::{Card, PostId, Reaction, UserId},
-    http::{Problem, Request, bodies::*, operation, routes},
+    http::{Kind, Problem, Request, bodies::*, operation, routes},
     ports::PageParts,
     reader::{Body, FeedItem, Status},
 };
@@ -44,6 +44,7 @@ routes!(|app: &App, request| [
             .parameter("since")
             .parameter("include")
             .parameter("profiles")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .degradable(),
     ),
     (

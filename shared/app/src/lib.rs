@@ -26,11 +26,11 @@ pub mod retry;
 mod stores;
 mod view_sync;
 
-pub use following::{Follow, Following, MOST_MUTED};
+pub use following::{Follow, Following, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use limits::{Budget, OverLimit, PerMinute, RequestLimits};
 pub use people::{Callers, Cards, People};
-pub use publishing::{Edited, PostDelivery, Publishing, Removal};
+pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use stores::Stores;
 pub use view_sync::ViewSync;

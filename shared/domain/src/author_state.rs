@@ -404,7 +404,7 @@ mod tests {
 
     fn edge(base: Seq, floor: Seq) -> Edge {
         let user = |id| UserId::new(id).unwrap();
-        Edge { user: user(1), author: user(2), following: true, since: Timestamp::default(), rev: 7, base, floor, muted: None }
+        Edge { following: true, rev: 7, base, floor, ..Edge::never(user(1), user(2)) }
     }
 
     proptest! {

@@ -32,8 +32,9 @@ impl NewFollow {
     /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.
     pub fn edge(&self, user: UserId, known: Option<&Edge>, now: Timestamp) -> Edge {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
-        let muted = known.and_then(|edge| edge.muted);
-        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor, muted }
+        let (base, floor) = (self.base, self.floor);
+        let pair = known.cloned().unwrap_or_else(|| Edge::never(user, self.author));
+        Edge { following: true, since, rev, base, floor, ..pair }
     }
 }
 
@@ -44,10 +45,23 @@ impl Edge {
         Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
     }
 
+    /// Returns the pair of a user who never followed the author: a tombstone from before all times.
+    pub fn never(user: UserId, author: UserId) -> Self {
+        let (following, since) = (false, Timestamp::default());
+        Self { user, author, following, since, rev: 0, base: 0, floor: 0, muted: None, blocked: None }
+    }
+
     /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.
-    pub fn with_mute(user: UserId, author: UserId, known: Option<&Self>, muted: Option<Timestamp>, now: Timestamp) -> Self {
-        let stranger = Self { user, author, following: false, since: Timestamp::default(), rev: 0, base: 0, floor: 0, muted };
-        Self { rev: next_rev(known, now), muted, ..known.cloned().unwrap_or(stranger) }
+    #[must_use]
+    pub fn with_mute(&self, muted: Option<Timestamp>, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), muted, ..self.clone() }
+    }
+
+    /// Returns the pair after the user has blocked or unblocked the author. A block ends the follow.
+    #[must_use]
+    pub fn with_block(&self, blocked: Option<Timestamp>, now: Timestamp) -> Self {
+        let ended = if self.following { self.ended(now) } else { self.clone() };
+        Self { rev: next_rev(Some(self), now), blocked, ..ended }
     }
 }
 

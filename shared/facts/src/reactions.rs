@@ -10,9 +10,12 @@ use super::{
     DynamoFacts, attempts, distinct,
     item::{Attribute, Bits, Count, Item, encode, read, string},
     posts::read_post,
-    schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
-    write::{Cancelled, Write, below, is, queried, still_number},
+    schema::{self, EdgeItem, ReactedItem, ReactionCountsItem, ReactionItem},
+    write::{Cancelled, Write, absent, below, is, queried, still_number},
 };
+
+/// The index of the first check for a block in the transaction of a reaction.
+const BLOCK_CHECKS: usize = 4;
 
 #[async_trait]
 impl Reactions for DynamoFacts {
@@ -44,11 +47,18 @@ impl Reactions for DynamoFacts {
                 return Ok(Reacted::Unknown);
             }
             let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
-            let Some(next) = known.changed(post.seq, reaction, given) else { return Ok(Reacted::Stands(known)) };
+            let Some(next) = known.changed(post.seq, reaction, given) else {
+                let blocked = given && self.is_blocked(user, post.author).await?;
+                return Ok(if blocked { Reacted::Blocked } else { Reacted::Stands(known) });
+            };
             // Otherwise another device of the user, or another user of the same shard, has written first.
             let at = given.then_some(now);
-            if self.write_reaction(user, post, &next, reaction, at).await?.is_ok() {
-                return Ok(Reacted::Stands(next));
+            match self.write_reaction(user, post, &next, reaction, at).await? {
+                Ok(()) => return Ok(Reacted::Stands(next)),
+                Err(Cancelled::Conditions(failed)) if failed.iter().any(|write| *write >= BLOCK_CHECKS) => {
+                    return Ok(Reacted::Blocked);
+                }
+                Err(_) => {}
             }
         }
     }
@@ -128,12 +138,17 @@ impl DynamoFacts {
             Some(at) => Write::put(&self.tables.reacted, schema::reacted_item(user, reaction, FeedKey { at, post })),
             None => Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post)),
         };
-        let writes = vec![
+        let mut writes = vec![
             Write::put(reactions, encode(&item)).when(known),
             count(schema::post_reactions(post, user.shard())),
             count(schema::author_reactions(post.author, user.shard())),
             by_time,
         ];
+        if given_at.is_some() {
+            let pairs = [schema::edge(user, post.author), schema::edge(post.author, user)];
+            let check = |pair| Write::check(&self.tables.following, pair).when(absent(EdgeItem::blocked_at));
+            writes.extend(pairs.map(check));
+        }
         self.transact("react", writes).await
     }
 }

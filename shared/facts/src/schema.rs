@@ -2,7 +2,7 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the author is muted) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `muted_at` N ms, `expires_at` N s | follow, unfollow, mute, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `expires_at` N s | follow, unfollow, mute, block, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
@@ -28,12 +28,14 @@
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //!
 //! One transaction writes:
-//! - for a follow or an unfollow, both edges and both counters;
+//! - for a follow or an unfollow, both edges and both counters; a follow checks that the author does not block the user;
+//! - for a block, the pair that has it and the two follows that it ends;
 //! - for a publish or a deletion, head, post, body and idempotency record;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
 //! - for an edit, post and text;
-//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time;
+//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time; a given reaction
+//!   checks that neither user blocks the other;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 48 posts with head, mappings and record, or an edge as a follow does.
@@ -108,7 +110,7 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, expires_at: u64, muted_at: u64 };
+    maybe { following: bool, expires_at: u64, muted_at: u64, blocked_at: u64 };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };

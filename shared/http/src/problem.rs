@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tidemark_app::{
-    OverLimit,
+    Hiding, MOST_HIDDEN, OverLimit,
     ports::{Source, StoreError},
 };
 use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
@@ -107,12 +107,14 @@ kinds! {
     InvalidRequest: 400, "invalid-request", "The request is not valid";
     Unauthorized: 401, "unauthorized", "Authentication is required";
     Forbidden: 403, "forbidden", "The caller may not do this";
+    Blocked: 403, "blocked", "One of the two users blocks the other";
     NotFound: 404, "not-found", "Not found";
     HandleTaken: 409, "handle-taken", "Another user has the handle";
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
     MuteLimit: 422, "mute-limit", "The caller mutes the maximum number of users";
+    BlockLimit: 422, "block-limit", "The caller blocks the maximum number of users";
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
     TooMuchText: 422, "too-much-text", "The response would be too large";
@@ -165,9 +167,18 @@ impl Problem {
         Self::new(Kind::FollowingLimit, format!("a user can follow at most {limit} authors"))
     }
 
-    /// 422: the caller mutes the maximum number of users.
-    pub fn mute_limit(limit: usize) -> Self {
-        Self::new(Kind::MuteLimit, format!("a user can mute at most {limit} users"))
+    /// 403: the caller and the other user, one of them blocks the other.
+    pub fn blocked() -> Self {
+        Self::new(Kind::Blocked, "the caller blocks this user, or the user blocks the caller")
+    }
+
+    /// 422: the caller mutes or blocks the maximum number of users.
+    pub fn hidden_limit(hiding: Hiding) -> Self {
+        let (kind, hide) = match hiding {
+            Hiding::Mute => (Kind::MuteLimit, "mute"),
+            Hiding::Block => (Kind::BlockLimit, "block"),
+        };
+        Self::new(kind, format!("a user can {hide} at most {MOST_HIDDEN} users"))
     }
 
     /// 422: the platform has the maximum number of live notices.

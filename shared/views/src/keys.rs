@@ -21,7 +21,7 @@
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
-//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version and [bitmap of posts](super::notices) | 24 h | store, replace | read facts |
+//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [bitmap of posts](super::notices) | 24 h | store | read facts, edges |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, replace | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |

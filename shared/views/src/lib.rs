@@ -13,7 +13,7 @@ pub mod people;
 pub mod posts;
 mod progress;
 mod reactions;
-mod readers;
+pub mod readers;
 pub mod record;
 pub mod relations;
 

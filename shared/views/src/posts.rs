@@ -11,7 +11,13 @@ use tidemark_domain::{
     AuthorHead, PostId, PostSummary, PostText, ReactionCounts, ReaderState, Timestamp, UserId, reader_state::META_FIELD,
 };
 
-use super::{heads, keys, library::Function, notices::decode_reads, people, reactions, readers::token_arg, record};
+use super::{
+    heads, keys,
+    library::Function,
+    people, reactions,
+    readers::{decode_marks, token_arg},
+    record,
+};
 use crate::connection::{Redis, fcall, ms};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, or an edited post. Six bytes of time
@@ -190,7 +196,7 @@ fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownRea
     }
     if let Some((value, epoch)) = answers.next() {
         let record: Option<Vec<u8>> = redis::from_redis_value(value).map_err(damaged)?;
-        known.marks = record.and_then(|record| decode_reads(epoch.current(&record)?));
+        known.marks = record.and_then(|record| decode_marks(epoch.current(&record)?));
     }
     Ok(known)
 }

@@ -268,7 +268,7 @@ mod tests {
     fn agreeing(base: Seq, new: Seq, read: BTreeSet<Seq>, deleted: BTreeSet<Seq>) -> (StoredReader, ReaderFacts) {
         let latest = base + new;
         let at = |seq: Seq| Timestamp::from_ms(1_000 + seq);
-        let edge = Edge { user: USER, author: author(), following: true, since: at(base), rev: 7, base, floor: 0, muted: None };
+        let edge = Edge { following: true, since: at(base), rev: 7, base, floor: 0, ..Edge::never(USER, author()) };
         let only_there = |seqs: BTreeSet<Seq>| seqs.into_iter().filter(|&seq| seq <= latest).collect();
         let head =
             AuthorHead { latest_seq: latest, latest_at: at(latest), deleted: only_there(deleted), ..AuthorHead::default() };

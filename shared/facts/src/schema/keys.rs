@@ -54,12 +54,13 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, base, floor, muted } = edge;
-    // The revision has the time of the last change, if that was an unmute.
+    let &Edge { user, author, following, since, rev, base, floor, muted, blocked } = edge;
+    // The revision has the time of the last change, if that was the end of a mute or of a block.
     let ended = since.seconds().max(rev.into());
-    let expires_at = (!following && muted.is_none()).then_some(ended + TOMBSTONE_SECONDS);
+    let expires_at = (!following && muted.is_none() && blocked.is_none()).then_some(ended + TOMBSTONE_SECONDS);
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
-    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at: muted.map(Timestamp::ms), expires_at })
+    let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
+    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, expires_at })
 }
 
 /// followers: the partition of one shard.
@@ -484,7 +485,7 @@ mod tests {
     fn only_a_tombstone_expires() {
         let [user, author] = [1042, 7].map(|id| UserId::new(id).unwrap());
         let live =
-            Edge { user, author, following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2, muted: None };
+            Edge { following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2, ..Edge::never(user, author) };
         let item = edge_item(&live);
         assert_eq!(
             ["user", "author", "since", "rev", "base", "floor"].map(|name| text(&item, name)).join(" "),

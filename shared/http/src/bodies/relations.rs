@@ -25,6 +25,12 @@ pub struct Muted {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "blocked": true })))]
+pub struct Blocked {
+    pub blocked: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "following": false })))]
 pub struct NotFollowing {
     /// Always false.
