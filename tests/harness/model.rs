@@ -36,6 +36,8 @@ pub struct Model {
     mutes: BTreeSet<(u64, u64)>,
     /// User and blocked user.
     blocks: BTreeSet<(u64, u64)>,
+    /// The list of each user who has one, and the authors on it.
+    lists: BTreeMap<u64, (String, BTreeSet<u64>)>,
     read: BTreeSet<(u64, Post)>,
     through: BTreeMap<(u64, u64), u64>,
     reactions: BTreeSet<(u64, Post, Kind)>,
@@ -66,6 +68,9 @@ impl Model {
 
     pub fn unfollow(&mut self, user: u64, author: u64) {
         self.follows.remove(&(user, author));
+        if let Some((_, authors)) = self.lists.get_mut(&user) {
+            authors.remove(&author);
+        }
     }
 
     pub fn mute(&mut self, user: u64, author: u64, muted: bool) {
@@ -84,6 +89,30 @@ impl Model {
         } else {
             self.blocks.remove(&(user, other));
         }
+    }
+
+    pub fn make_list(&mut self, user: u64, id: &str) {
+        self.lists.insert(user, (id.to_owned(), BTreeSet::new()));
+    }
+
+    /// The id of the user's list and the authors on it.
+    pub fn list(&self, user: u64) -> Option<(&str, &BTreeSet<u64>)> {
+        self.lists.get(&user).map(|(id, authors)| (&**id, authors))
+    }
+
+    /// Puts an author on the user's list, or removes the author. Returns whether that is possible.
+    pub fn set_member(&mut self, user: u64, author: u64, member: bool) -> bool {
+        let possible = !member || self.follows.contains_key(&(user, author));
+        if let Some((_, authors)) = self.lists.get_mut(&user)
+            && possible
+        {
+            if member {
+                authors.insert(author)
+            } else {
+                authors.remove(&author)
+            };
+        }
+        possible
     }
 
     pub fn blocks(&self, user: u64, other: u64) -> bool {

@@ -8,6 +8,7 @@ mod feed;
 mod following;
 mod health;
 mod limits;
+mod lists;
 mod mutes;
 mod notices;
 mod openapi;

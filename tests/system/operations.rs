@@ -116,10 +116,10 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
-/// A change of a title, a profile, a mute or a block, or a deletion by a moderator.
+/// A change of a title, a profile, a mute, a block or a list, or a deletion by a moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..17) {
+    match rng.random_range(0..21) {
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
@@ -148,6 +148,19 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
             callers.check(answer.body["blocked"] == blocked, || format!("{path}: {} {}", answer.status, answer.body));
             model.block(user, post.0, blocked);
         }
+        17..21 => match model.list(user).map(|(id, _)| format!("/v1/lists/{id}")) {
+            None => {
+                let (key, body) = (format!("list {user}"), json!({ "name": "friends" }).to_string());
+                let made = caller.send(Method::POST, "/v1/lists", &[("idempotency-key", &key)], Some(body)).await.ok();
+                model.make_list(user, made["id"].as_str().unwrap());
+            }
+            Some(list) => {
+                let (path, member) = (format!("{list}/authors/{}", post.0), rng.random_bool(0.7));
+                let answer = if member { caller.put(&path).await } else { caller.delete(&path).await };
+                let possible = model.set_member(user, post.0, member);
+                callers.check((answer.status == 200) == possible, || format!("{path}: {} {}", answer.status, answer.body));
+            }
+        },
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
             let path = format!("/v1/posts/{}-{}", post.0, post.1);
@@ -251,6 +264,16 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     assert_items(&feed, model, user, seed);
+    if let Some((list, authors)) = model.list(user) {
+        let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
+        let expected: Vec<&Value> = feed.iter().filter(|item| authors.contains(&post_of(item).0)).collect();
+        assert_eq!(of_list.iter().collect::<Vec<_>>(), expected, "seed {seed}, list of {user}");
+        let total: u64 = authors.iter().map(|&author| model.unread_of(user, author)).sum();
+        assert_eq!(caller.get(&format!("/v1/unread?list={list}")).await.ok()["total"], total, "seed {seed}, list of {user}");
+        let members = caller.walk(&format!("/v1/lists/{list}/authors"), page).await;
+        let members: BTreeSet<u64> = members.iter().map(|member| member["user"].as_str().unwrap().parse().unwrap()).collect();
+        assert_eq!(members, *authors, "seed {seed}, authors on the list of {user}");
+    }
     let page_of_feed = caller.get("/v1/feed?limit=100").await.ok();
     let shown: BTreeSet<u64> = feed.iter().take(100).map(|item| post_of(item).0).collect();
     assert_profiles(&page_of_feed, model, shown, seed);

@@ -47,8 +47,16 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
     let base = rng.random_range(0..20_u64);
-    let edge =
-        Edge { following: true, since: at(base), rev: 10, base, floor: base.saturating_sub(5), ..Edge::never(user, author) };
+    let edge = Edge {
+        following: true,
+        since: at(base),
+        rev: 10,
+        base,
+        floor: base.saturating_sub(5),
+        muted: rng.random_bool(0.3).then(|| at(1)),
+        lists: if rng.random_bool(0.3) { [1, 70_000].into() } else { [].into() },
+        ..Edge::never(user, author)
+    };
     let mut head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
     let mut reads = ReadState::default();
 
@@ -200,7 +208,14 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
 async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
-    let edge = Edge { following: true, since: at(0), rev: 10, ..Edge::never(user, author) };
+    let edge = Edge {
+        following: true,
+        since: at(0),
+        rev: 10,
+        muted: rng.random_bool(0.5).then(|| at(1)),
+        lists: if rng.random_bool(0.5) { [7].into() } else { [].into() },
+        ..Edge::never(user, author)
+    };
     let mut head = AuthorHead::default();
     let mut reads = ReadState::default();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };

@@ -4,6 +4,7 @@
 //! read shows the change. The relation projector updates them once more from the stream of edges, which also completes
 //! interrupted requests.
 
+mod author_lists;
 mod counters;
 mod edges;
 mod lists;
@@ -140,6 +141,54 @@ routes!(|app: &App, request| [
         lists::hidden(app, &request, Hiding::Block),
         operation("relations", "listBlocks", "List the users whom the caller blocks, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the block.")
+            .parameter("profiles")
+            .page()
+            .degradable(),
+    ),
+    (
+        "POST /v1/lists",
+        author_lists::make(app, &request),
+        operation("lists", "makeList", "Make a list of followed authors")
+            .accepts::<MakeListRequest>()
+            .creates::<AuthorList>("The new list, without authors.")
+            .idempotent()
+            .refuses(Kind::ListLimit, "the caller has 50 lists, the maximum; nothing has changed")
+            .link("listMembers", "list", "$response.body#/id")
+            .link("deleteList", "list", "$response.body#/id"),
+    ),
+    (
+        "GET /v1/lists",
+        author_lists::page(app, &request),
+        operation("lists", "listLists", "List the caller's lists, newest first").returns::<AuthorLists>("A page.").page(),
+    ),
+    (
+        "DELETE /v1/lists/{list}",
+        author_lists::delete(app, &request),
+        operation("lists", "deleteList", "Delete a list")
+            .no_content("The caller does not have the list any more.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "PUT /v1/lists/{list}/authors/{author}",
+        author_lists::set_member(app, &request, true),
+        operation("lists", "addMember", "Put an author on a list")
+            .returns::<Member>("The author is on the list, until the caller removes or unfollows the author.")
+            .responds("404", "NotFound")
+            .refuses(Kind::NotFollowing, "the caller does not follow the author"),
+    ),
+    (
+        "DELETE /v1/lists/{list}/authors/{author}",
+        author_lists::set_member(app, &request, false),
+        operation("lists", "removeMember", "Remove an author from a list")
+            .returns::<Member>("The author is not on the list. The response is the same if the author was not.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "GET /v1/lists/{list}/authors",
+        author_lists::members(app, &request),
+        operation("lists", "listMembers", "List the authors on a list, the newest follow first")
+            .returns::<RelationPage>("A page. `since` is the time of the follow.")
+            .responds("404", "NotFound")
             .parameter("profiles")
             .page()
             .degradable(),

@@ -34,8 +34,13 @@ pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Resu
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
+    let hidden = app.following.hidden(caller, hiding, below).await?;
+    listed(app, request, &page, hidden).await
+}
+
+/// Renders the first entries of a list that was read as a whole.
+pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Answer, Problem> {
     let profiles = request.wants_profiles()?;
-    let mut items = app.following.hidden(caller, hiding, below).await?;
     let more = items.len() > page.limit;
     items.truncate(page.limit);
     let next = items.last().copied().filter(|_| more);

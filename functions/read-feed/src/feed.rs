@@ -13,7 +13,8 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let of_feed = |cursor| if let Cursor::Feed(key) = cursor { Some(key) } else { None };
     let (before, since) = (page.position(of_feed)?, page.end(of_feed)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
-    let feed = app.readers.feed_page(caller, FeedQuery { status, before, limit: page.limit, since, parts }).await?;
+    let list = crate::list(app, request).await?;
+    let feed = app.readers.feed_page(caller, FeedQuery { list, status, before, limit: page.limit, since, parts }).await?;
     let first = before.is_none().then(|| feed.items.first().map_or_else(|| since.unwrap_or_else(oldest), |item| item.post.key()));
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
     let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);

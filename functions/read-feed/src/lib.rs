@@ -26,6 +26,8 @@ routes!(|app: &App, request| [
                 the newest 100, as read. `status=unread` returns exactly the posts that count in `unread_total`."
             )
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
+            .parameter("ofList")
+            .responds("404", "NotFound")
             .parameter("status")
             .page()
             .parameter("since")
@@ -72,6 +74,8 @@ routes!(|app: &App, request| [
         unread::all(app, &request),
         operation("read state", "countUnread", "Get the unread counts, in total and by author")
             .returns::<UnreadCounts>("The total, and the authors with unread posts, most recent post first.")
+            .parameter("ofList")
+            .responds("404", "NotFound")
             .tagged("ETag")
             .degradable(),
     ),
@@ -98,6 +102,15 @@ fn status(request: &Request) -> Result<Status, Problem> {
         None | Some("all") => Ok(Status::All),
         Some("unread") => Ok(Status::Unread),
         Some(_) => Err(Problem::invalid("status", "must be all or unread")),
+    }
+}
+
+/// Reads `?list=`. Returns the number of the list; 404 if the caller has no such list.
+async fn list(app: &App, request: &Request) -> Result<Option<u32>, Problem> {
+    let caller = request.caller()?;
+    match request.list_query()? {
+        Some(list) if !app.lists.has(caller, list).await? => Err(Problem::no_list(list)),
+        list => Ok(list.map(|list| list.number)),
     }
 }
 

@@ -110,7 +110,13 @@ impl Following {
             }
         }
         let (own, reverse) = match hiding {
-            Hiding::Mute => (edges.set_muted(caller, user, hidden, now).await?, None),
+            Hiding::Mute => {
+                let mute = |known: Option<&Edge>| {
+                    let known = known.cloned().unwrap_or_else(|| Edge::never(caller, user));
+                    (known.muted.is_some() != hidden).then(|| known.with_mute(hidden.then_some(now), now))
+                };
+                (edges.change(caller, user, &mute).await?, None)
+            }
             Hiding::Block => edges.set_blocked(caller, user, hidden, now).await?.into(),
         };
         // Also if the fact said so before: an earlier request may have ended between its fact and the view.

@@ -1,6 +1,8 @@
 //! The results of a publish, a deletion and a follow, computed from the facts before them: sequence numbers, modes,
 //! pages, times and revisions.
 
+use std::collections::BTreeSet;
+
 use crate::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
     pages::page_count,
@@ -42,13 +44,20 @@ impl Edge {
     /// Returns the tombstone of an unfollow of this edge.
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
-        Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
+        let (since, rev) = (next_since(Some(self), now), next_rev(Some(self), now));
+        Self { following: false, since, rev, lists: BTreeSet::new(), ..self.clone() }
     }
 
     /// Returns the pair of a user who never followed the author: a tombstone from before all times.
     pub fn never(user: UserId, author: UserId) -> Self {
         let (following, since) = (false, Timestamp::default());
-        Self { user, author, following, since, rev: 0, base: 0, floor: 0, muted: None, blocked: None }
+        Self { user, author, following, since, rev: 0, base: 0, floor: 0, muted: None, blocked: None, lists: BTreeSet::new() }
+    }
+
+    /// Returns the pair after the user has put the author on these lists and removed the author from all others.
+    #[must_use]
+    pub fn with_lists(&self, lists: BTreeSet<u32>, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), lists, ..self.clone() }
     }
 
     /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.

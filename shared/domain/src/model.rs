@@ -1,5 +1,7 @@
 //! The facts as types: edges, posts, heads, read states, deliveries.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -32,6 +34,8 @@ pub struct Edge {
     pub muted: Option<Timestamp>,
     /// Since when the user blocks the author, if so. Neither then follows the other.
     pub blocked: Option<Timestamp>,
+    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may remain.
+    pub lists: BTreeSet<u32>,
 }
 
 /// The head of an author.

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_app::ports::{Edges, Followed, Posts, StoreError};
+use tidemark_app::ports::{ChangeOfPair, Edges, Followed, Posts, StoreError};
 use tidemark_domain::{
     AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
@@ -95,18 +95,14 @@ impl Edges for DynamoFacts {
         hidden.map(read_edge).collect()
     }
 
-    async fn set_muted(&self, user: UserId, author: UserId, muted: bool, now: Timestamp) -> Result<Option<Edge>, StoreError> {
-        let mut attempts = attempts("set_muted");
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError> {
+        let mut attempts = attempts("change");
         loop {
             attempts.next().await?;
             let known = self.edges(user, &[author]).await?.remove(&author);
-            if known.as_ref().is_some_and(|edge| edge.muted.is_some()) == muted {
-                return Ok(known);
-            }
+            let Some(next) = change(known.as_ref()) else { return Ok(known) };
             attempts.outcome()?;
-            let rev = known.as_ref().map(|edge| edge.rev);
-            let next = known.unwrap_or_else(|| Edge::never(user, author)).with_mute(muted.then_some(now), now);
-            let written = self.transact("set_muted", vec![self.put_edge(&next, rev)]).await;
+            let written = self.transact("change", vec![self.put_edge(&next, known.map(|edge| edge.rev))]).await;
             if attempts.done(written) {
                 return Ok(Some(next));
             }
@@ -358,11 +354,12 @@ fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now
 }
 
 pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
-    read(item, |EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, .. }| {
+    read(item, |EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, lists, .. }| {
         let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
         let (following, [muted, blocked]) =
             (following.unwrap_or(false), [muted_at, blocked_at].map(|since| since.map(Timestamp::from_ms)));
-        Ok(Edge { user, author, following, since, rev, base, floor, muted, blocked })
+        let lists = lists.unwrap_or_default().into_iter().collect();
+        Ok(Edge { user, author, following, since, rev, base, floor, muted, blocked, lists })
     })
 }
 

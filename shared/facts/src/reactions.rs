@@ -144,7 +144,7 @@ impl DynamoFacts {
             count(schema::author_reactions(post.author, user.shard())),
             by_time,
         ];
-        if given_at.is_some() {
+        if given_at.is_some() && user != post.author {
             let pairs = [schema::edge(user, post.author), schema::edge(post.author, user)];
             let check = |pair| Write::check(&self.tables.following, pair).when(absent(EdgeItem::blocked_at));
             writes.extend(pairs.map(check));

@@ -2,10 +2,11 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `expires_at` N s | follow, unfollow, mute, block, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `expires_at` N s | follow, unfollow, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
+//! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL, `windows` M | publish, delete, migrate |
@@ -53,7 +54,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_bytes::ByteBuf;
-use tidemark_domain::{DeliveryMode, DeliveryState, Platform};
+use tidemark_domain::{AuthorList, DeliveryMode, DeliveryState, Platform};
 
 use super::item::{Attribute, Bits, Count, Item, number, present, string};
 pub use keys::*;
@@ -110,7 +111,7 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, expires_at: u64, muted_at: u64, blocked_at: u64 };
+    maybe { following: bool, expires_at: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32> };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };
@@ -120,6 +121,9 @@ items! {
 
     #[derive(Serialize)]
     WalkItem in "counters" { counter: String, position: String };
+
+    #[derive(Serialize)]
+    ListsItem in "counters" { counter: String, version: u64, last: u32, lists: Vec<AuthorList> };
 
     OutageItem in "counters" { counter: String, until: u64 };
 

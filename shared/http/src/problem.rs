@@ -5,7 +5,7 @@ use tidemark_app::{
     Hiding, MOST_HIDDEN, OverLimit,
     ports::{Source, StoreError},
 };
-use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
+use tidemark_domain::{ListId, Platform, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
 use utoipa::ToSchema;
 
 use super::{Answer, boxed};
@@ -114,6 +114,8 @@ kinds! {
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
     MuteLimit: 422, "mute-limit", "The caller mutes the maximum number of users";
+    ListLimit: 422, "list-limit", "The caller has the maximum number of lists";
+    NotFollowing: 422, "not-following", "The caller does not follow the author";
     BlockLimit: 422, "block-limit", "The caller blocks the maximum number of users";
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
@@ -170,6 +172,21 @@ impl Problem {
     /// 403: the caller and the other user, one of them blocks the other.
     pub fn blocked() -> Self {
         Self::new(Kind::Blocked, "the caller blocks this user, or the user blocks the caller")
+    }
+
+    /// 404: the caller has no such list.
+    pub fn no_list(list: ListId) -> Self {
+        Self::not_found(format!("the caller has no list {list}"))
+    }
+
+    /// 422: the caller has the maximum number of lists.
+    pub fn list_limit() -> Self {
+        Self::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))
+    }
+
+    /// 422: only followed authors can be on a list.
+    pub fn not_following() -> Self {
+        Self::new(Kind::NotFollowing, "only authors whom the caller follows can be on a list")
     }
 
     /// 422: the caller mutes or blocks the maximum number of users.

@@ -176,8 +176,8 @@ impl Sides<'_> {
         if field.floor != edge.floor {
             found.insert(sync(Kind::FloorWrong));
         }
-        if field.muted != edge.muted.is_some() {
-            found.insert(rebuild(Kind::MuteWrong));
+        if field.muted != edge.muted.is_some() || field.lists != edge.lists {
+            found.insert(rebuild(Kind::ChoiceWrong));
         }
         if field.version < reads.version {
             found.insert(sync(Kind::ReadsBehind).in_version(reads.version.into()));

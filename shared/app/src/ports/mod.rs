@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
     AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, PostText,
-    Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, SeqSet, Timestamp, UserId,
+    Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, SeqSet, Timestamp, UserId, UserLists,
 };
 
 pub use crate::error::{Source, Store, StoreError};
@@ -40,6 +40,9 @@ pub enum Followed {
     Blocked,
 }
 
+/// Returns the next state of a stored pair; `None` if the pair stays as it is. It may run several times.
+pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
+
 /// Follow edges and their counts.
 #[async_trait]
 pub trait Edges: Send + Sync {
@@ -60,8 +63,8 @@ pub trait Edges: Send + Sync {
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
     /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
     async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
-    /// Mutes or unmutes an author. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
-    async fn set_muted(&self, user: UserId, author: UserId, muted: bool, now: Timestamp) -> Result<Option<Edge>, StoreError>;
+    /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError>;
     /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns the
     /// pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
     async fn set_blocked(
@@ -427,6 +430,16 @@ pub trait Outages: Send + Sync {
     async fn outage_until(&self) -> Result<Timestamp, StoreError>;
     /// Writes a note that stands until this time at least.
     async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError>;
+}
+
+/// The lists of users.
+#[async_trait]
+pub trait AuthorLists: Send + Sync {
+    /// Returns a user's lists.
+    async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
+    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if the
+    /// stored version is another.
+    async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool, StoreError>;
 }
 
 /// The queue of dead letters.

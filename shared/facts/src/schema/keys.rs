@@ -54,13 +54,14 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, base, floor, muted, blocked } = edge;
+    let &Edge { user, author, following, since, rev, base, floor, muted, blocked, ref lists } = edge;
     // The revision has the time of the last change, if that was the end of a mute or of a block.
     let ended = since.seconds().max(rev.into());
     let expires_at = (!following && muted.is_none() && blocked.is_none()).then_some(ended + TOMBSTONE_SECONDS);
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
     let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
-    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, expires_at })
+    let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
+    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, lists, expires_at })
 }
 
 /// followers: the partition of one shard.
@@ -112,6 +113,15 @@ fn counter(name: String) -> Item {
 /// counters: the number of authors that the user follows.
 pub fn followings_counter(user: UserId) -> Item {
     counter(format!("u#{user}"))
+}
+
+/// counters: the user's lists.
+pub fn lists(user: UserId) -> Item {
+    counter(lists_key(user))
+}
+
+pub(crate) fn lists_key(user: UserId) -> String {
+    format!("l#{user}")
 }
 
 /// counters: the number of followers of the author in one shard.

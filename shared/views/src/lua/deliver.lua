@@ -62,8 +62,8 @@ end
 -- yet, and it is not deleted itself.
 local function is_in_order(value, flags, seq)
   if flags % OLDER < BITMAPS then return true end
-  if flags % OLDER >= MODES then return false end
-  local tail, read, from = struct.unpack('<I3I3', value, AUTHOR_BYTES + (flags < OLDER and 1 or 9))
+  if flags % OLDER >= MODES or flags >= LISTS then return false end
+  local tail, read, from = struct.unpack('<I3I3', value, AUTHOR_BYTES + (flags % MUTED < OLDER and 1 or 9))
   local deleted = #value - from + 1 - read
   return tail == 0 and seq > 8 * (struct.unpack('<I4', value, BEFORE_THROUGH - 3) + deleted)
 end
