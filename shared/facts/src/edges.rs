@@ -306,7 +306,8 @@ impl DynamoFacts {
 
     /// Whether one of the two users blocks the other.
     pub(super) async fn is_blocked(&self, a: UserId, b: UserId) -> Result<bool, StoreError> {
-        let pairs = self.get("is_blocked", &self.tables.following, vec![schema::edge(a, b), schema::edge(b, a)]).await?;
+        let pairs = distinct(&[(a, b), (b, a)]).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
+        let pairs = self.get("is_blocked", &self.tables.following, pairs).await?;
         Ok(pairs.iter().any(|pair| EdgeItem::blocked_at.of(pair).is_some()))
     }
 

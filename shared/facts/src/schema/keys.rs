@@ -504,8 +504,13 @@ mod tests {
         assert_eq!((&item["following"], item.get("expires_at")), (&AttributeValue::Bool(true), None));
         let relation = Relation { since: live.since, user };
         assert_eq!(relation_of(&text(&follower_item(user, author, live.since), "since")), Some(relation));
-        let tombstone = edge_item(&Edge { following: false, ..live });
-        assert_eq!(text(&tombstone, "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        let tombstone = Edge { following: false, rev: 3, ..live };
+        assert_eq!(text(&edge_item(&tombstone), "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        let changed_later = Edge { rev: 9, ..tombstone.clone() };
+        assert_eq!(text(&edge_item(&changed_later), "expires_at"), (9 + TOMBSTONE_SECONDS).to_string());
+        let since = Some(Timestamp::from_ms(1));
+        let (muted, blocked) = (Edge { muted: since, ..tombstone.clone() }, Edge { blocked: since, ..tombstone.clone() });
+        assert!([muted, blocked].iter().all(|kept| !edge_item(kept).contains_key("expires_at")));
         assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4_u64));
     }
 }
