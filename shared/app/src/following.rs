@@ -24,7 +24,7 @@ pub const MOST_HIDDEN: usize = 1_000;
 pub enum Hiding {
     /// Feeds and counts leave out the posts of the other. A follow stays as it is.
     Mute,
-    /// Neither follows the other, reacts to the other's posts or sees them.
+    /// Neither follows the other or reacts to the other's posts. The other does not see the user's posts.
     Block,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
-    pages::page_count,
+    model::TOMBSTONE_SECONDS, pages::page_count,
 };
 
 /// A follow whose edge is not written yet.
@@ -58,6 +58,13 @@ impl Edge {
     #[must_use]
     pub fn with_lists(&self, lists: BTreeSet<u32>, now: Timestamp) -> Self {
         Self { rev: next_rev(Some(self), now), lists, ..self.clone() }
+    }
+
+    /// Returns the second in which a tombstone expires; `None` for a follow, and for a pair with a mute or a block. The
+    /// revision has the time of the last change, if that was the end of a mute or of a block.
+    pub fn expires_at(&self) -> Option<u64> {
+        let kept = self.following || self.muted.is_some() || self.blocked.is_some();
+        (!kept).then(|| self.since.seconds().max(self.rev.into()) + TOMBSTONE_SECONDS)
     }
 
     /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
 use tidemark_app::ports::{ChangeOfPair, Edges, Followed, Posts, StoreError};
 use tidemark_domain::{
@@ -17,7 +18,7 @@ use tracing::debug;
 use super::{
     DynamoFacts, attempts, distinct,
     item::{Attribute, Count, Item, number, read, string},
-    schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem},
+    schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
 
@@ -37,8 +38,7 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction of at most 100 items. Each edge takes three items, a check that the author does not block the
-/// user, and perhaps a check of the author's head. The follower's counter takes one more.
+/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check of the author's head. The follower's counter takes one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
 /// The index of the first edge's check for a block in the transaction of a follow.
@@ -144,6 +144,10 @@ impl Edges for DynamoFacts {
                     writes.push(check.when(still(EdgeItem::rev, rev.map(number))));
                 }
                 None => {}
+            }
+            for (user, author, attribute) in [(other, user, ReactionItem::blocked), (user, other, ReactionItem::blocks)] {
+                let update = Write::update(&self.tables.reactions, schema::reaction(user, author));
+                writes.push(if blocked { update.set(attribute, AttributeValue::Bool(true)) } else { update.remove([attribute]) });
             }
             if attempts.done(self.transact("set_blocked", writes).await) {
                 return Ok([Some(next), ended.or(reverse)]);
@@ -292,7 +296,9 @@ impl DynamoFacts {
         let room = absent(CounterItem::count).or(at_most(CounterItem::count, number(most)));
         let mut writes = vec![self.add_to_counter(schema::followings_counter(user), added as i64).when(room)];
         for (follow, edge) in follows.iter().zip(edges) {
-            writes.push(Write::check(&self.tables.following, schema::edge(edge.author, user)).when(absent(EdgeItem::blocked_at)));
+            // The item lies in one of sixteen partitions of the author, so a hot author's follows do not share one.
+            let blocks = Write::check(&self.tables.reactions, schema::reaction(user, edge.author));
+            writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
             writes.push(self.add_to_counter(schema::followers_counter(edge.author, user.shard()), 1));
@@ -302,13 +308,6 @@ impl DynamoFacts {
             }
         }
         self.transact("follow", writes).await
-    }
-
-    /// Whether one of the two users blocks the other.
-    pub(super) async fn is_blocked(&self, a: UserId, b: UserId) -> Result<bool, StoreError> {
-        let pairs = distinct(&[(a, b), (b, a)]).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
-        let pairs = self.get("is_blocked", &self.tables.following, pairs).await?;
-        Ok(pairs.iter().any(|pair| EdgeItem::blocked_at.of(pair).is_some()))
     }
 
     async fn write_unfollow(&self, tombstone: &Edge, known_rev: u32) -> Result<Result<(), Cancelled>, StoreError> {

@@ -219,6 +219,8 @@ pub trait Reactions: Send + Sync {
         given: bool,
         now: Timestamp,
     ) -> Result<Reacted, StoreError>;
+    /// Returns whether the author blocks the user.
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError>;
     /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the time
     /// of the reaction.
     async fn reacted(

@@ -68,7 +68,7 @@ impl Readers {
     async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight, StoreError> {
         let (views, token) = (&self.stores.reader_views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
-        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.is_blocked(reader, author))?;
+        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
         if flags.is_following() {
             return Ok(Sight::Facts(Box::new(flags)));
         }
@@ -83,19 +83,13 @@ impl Readers {
     pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks, StoreError> {
         let authors = [author];
         let (mut reads, blocked) =
-            futures::try_join!(self.stores.reads.reads(reader, &authors), self.is_blocked(reader, author))?;
+            futures::try_join!(self.stores.reads.reads(reader, &authors), self.stores.reactions.is_blocked(reader, author))?;
         Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
     }
 
     /// Returns what a reader sees of an author's posts, from the facts.
     pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight, StoreError> {
-        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.is_blocked(reader, author))?;
+        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
         Ok(if blocked { Sight::Blocked } else { Sight::Facts(Box::new(flags)) })
-    }
-
-    /// Returns whether the author blocks the reader, from the facts.
-    async fn is_blocked(&self, reader: UserId, author: UserId) -> Result<bool, StoreError> {
-        let pair = self.stores.edges.edges(author, &[reader]).await?.remove(&reader);
-        Ok(pair.is_some_and(|pair| pair.blocked.is_some()))
     }
 }

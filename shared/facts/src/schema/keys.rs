@@ -5,7 +5,6 @@ use std::ops::Range;
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_domain::{
     Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS,
-    model::TOMBSTONE_SECONDS,
 };
 
 use super::*;
@@ -55,9 +54,7 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
     let &Edge { user, author, following, since, rev, base, floor, muted, blocked, ref lists } = edge;
-    // The revision has the time of the last change, if that was the end of a mute or of a block.
-    let ended = since.seconds().max(rev.into());
-    let expires_at = (!following && muted.is_none() && blocked.is_none()).then_some(ended + TOMBSTONE_SECONDS);
+    let expires_at = edge.expires_at();
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
     let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
     let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
@@ -430,6 +427,8 @@ pub fn notice_readers(platform: Platform, shard: u16, block: u64) -> Item {
 
 #[cfg(test)]
 mod tests {
+    use tidemark_domain::model::TOMBSTONE_SECONDS;
+
     use super::*;
 
     fn text(item: &Item, name: &str) -> String {
