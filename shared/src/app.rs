@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Hot, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
+    Callers, Following, Hot, Lists, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -33,6 +33,8 @@ pub struct App {
     pub publishing: Publishing,
     /// Follow and unfollow.
     pub following: Following,
+    /// Lists of followed authors.
+    pub lists: Lists,
     /// Marks.
     pub reading: Reading,
     /// Feeds, timelines and unread counts.
@@ -138,6 +140,7 @@ impl App {
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
             following: Following { stores: stores.clone(), sync: sync.clone() },
+            lists: Lists { stores: stores.clone(), sync: sync.clone() },
             reading: Reading { stores: stores.clone(), sync: sync.clone() },
             settings,
             readers,

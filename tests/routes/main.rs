@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod authors;
+mod blocks;
 mod errors;
 mod feed;
 mod following;
 mod health;
 mod limits;
+mod lists;
 mod mutes;
 mod notices;
 mod openapi;

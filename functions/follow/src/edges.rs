@@ -1,10 +1,10 @@
-//! `PUT`, `DELETE` and `POST /v1/following…`; `PUT` and `DELETE /v1/mutes/{user}`.
+//! `PUT`, `DELETE` and `POST /v1/following…`; `PUT` and `DELETE` of mutes and blocks.
 
 use tidemark::{
-    App, Follow, MOST_MUTED,
+    App, Follow, Hiding,
     http::{
         Answer, Problem, Request,
-        bodies::{FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
+        bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
 };
 
@@ -39,17 +39,20 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, 
     Ok(Answer::json(200, &FollowResults { results: results.collect() }))
 }
 
-/// `PUT` and `DELETE /v1/mutes/{user}`.
-pub(crate) async fn mute(app: &App, request: &Request, muted: bool) -> Result<Answer, Problem> {
+/// `PUT` and `DELETE` of `/v1/mutes/{user}` and `/v1/blocks/{user}`.
+pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: bool) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     if user == caller {
         return Err(Problem::invalid("user", "must be another user"));
     }
-    match app.following.set_muted(caller, user, muted).await? {
-        true => Ok(Answer::json(200, &Muted { muted })),
-        false => Err(Problem::mute_limit(MOST_MUTED)),
+    if !app.following.hide(caller, user, hiding, hidden).await? {
+        return Err(Problem::hidden_limit(hiding));
     }
+    Ok(match hiding {
+        Hiding::Mute => Answer::json(200, &Muted { muted: hidden }),
+        Hiding::Block => Answer::json(200, &Blocked { blocked: hidden }),
+    })
 }
 
 fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
@@ -57,5 +60,6 @@ fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
         Follow::Following { since, created, preference } => Ok(Following { following: true, since, created, preference }),
         Follow::LimitReached => Err(Problem::following_limit(app.settings.following_limit)),
         Follow::Oneself => Err(Problem::self_follow()),
+        Follow::Blocked => Err(Problem::blocked()),
     }
 }

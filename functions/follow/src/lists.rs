@@ -1,7 +1,7 @@
-//! `GET /v1/users/{user}/following` and `/followers`, and `GET /v1/mutes`.
+//! `GET /v1/users/{user}/following` and `/followers`; `GET /v1/mutes` and `/v1/blocks`.
 
 use tidemark::{
-    App,
+    App, Hiding,
     domain::{Cursor, Relation, UserId, ids::parse_decimal},
     http::{
         Answer, Page, Problem, Request,
@@ -43,13 +43,18 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     rendered(app, request, found.items.iter().map(entry).collect(), found.next, found.degraded, profiles).await
 }
 
-/// `GET /v1/mutes`.
-pub(crate) async fn muted(app: &App, request: &Request) -> Result<Answer, Problem> {
+/// `GET /v1/mutes` and `GET /v1/blocks`.
+pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
+    let hidden = app.following.hidden(caller, hiding, below).await?;
+    listed(app, request, &page, hidden).await
+}
+
+/// Renders the first entries of a list that was read as a whole.
+pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Answer, Problem> {
     let profiles = request.wants_profiles()?;
-    let mut items = app.following.muted(caller, below).await?;
     let more = items.len() > page.limit;
     items.truncate(page.limit);
     let next = items.last().copied().filter(|_| more);

@@ -63,7 +63,7 @@ async fn user(app: &App, caller: UserId, id: UserId) -> Result<Answer, Problem> 
         followed_by: status.followed_by,
         mutual: status.following && status.followed_by,
         muted: edges.get(&id).is_some_and(|edge| edge.muted.is_some()),
-        blocked: false,
+        blocked: edges.get(&id).is_some_and(|edge| edge.blocked.is_some()),
     };
     let body = User { id, profile: profile.map(Profile::from), counters: counts.into(), relation };
     Ok(Answer::json(200, &body).degraded(degraded))

@@ -21,7 +21,8 @@ async fn by_time(app: &App, request: &Request) -> Result<Answer, Problem> {
     let of_feed = |cursor| if let Cursor::Feed(key) = cursor { Some(key) } else { None };
     let (before, since) = (page.position(of_feed)?, page.end(of_feed)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
-    let feed = app.readers.feed_page(caller, FeedQuery { status, before, limit: page.limit, since, parts }).await?;
+    let list = crate::list(app, request).await?;
+    let feed = app.readers.feed_page(caller, FeedQuery { list, status, before, limit: page.limit, since, parts }).await?;
     let first = before.is_none().then(|| feed.items.first().map_or_else(|| since.unwrap_or_else(oldest), |item| item.post.key()));
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
     let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
@@ -45,7 +46,8 @@ async fn ranked(app: &App, request: &Request) -> Result<Answer, Problem> {
     }
     let below = page.position(|cursor| if let Cursor::Ranked(place) = cursor { Some(place) } else { None })?;
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
-    let feed = app.readers.ranked_page(caller, RankedQuery { status, below, limit: page.limit, parts }).await?;
+    let list = crate::list(app, request).await?;
+    let feed = app.readers.ranked_page(caller, RankedQuery { list, status, below, limit: page.limit, parts }).await?;
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
     let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
     let answer = Page::answer(request, feed.next.map(Cursor::Ranked), |next_cursor| FeedPage {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use tidemark::{
     App,
     domain::{Card, PostId, Reaction, Score, UserId},
-    http::{Problem, Request, bodies::*, operation, routes},
+    http::{Kind, Problem, Request, bodies::*, operation, routes},
     ports::PageParts,
     reader::{Body, FeedItem, Status},
 };
@@ -32,6 +32,8 @@ routes!(|app: &App, request| [
             )
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
             .parameter("order")
+            .parameter("ofList")
+            .responds("404", "NotFound")
             .parameter("status")
             .page()
             .parameter("since")
@@ -50,6 +52,7 @@ routes!(|app: &App, request| [
             .parameter("since")
             .parameter("include")
             .parameter("profiles")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .degradable(),
     ),
     (
@@ -77,6 +80,8 @@ routes!(|app: &App, request| [
         unread::all(app, &request),
         operation("read state", "countUnread", "Get the unread counts, in total and by author")
             .returns::<UnreadCounts>("The total, and the authors with unread posts, most recent post first.")
+            .parameter("ofList")
+            .responds("404", "NotFound")
             .tagged("ETag")
             .degradable(),
     ),
@@ -103,6 +108,15 @@ fn status(request: &Request) -> Result<Status, Problem> {
         None | Some("all") => Ok(Status::All),
         Some("unread") => Ok(Status::Unread),
         Some(_) => Err(Problem::invalid("status", "must be all or unread")),
+    }
+}
+
+/// Reads `?list=`. Returns the number of the list; 404 if the caller has no such list.
+async fn list(app: &App, request: &Request) -> Result<Option<u32>, Problem> {
+    let caller = request.caller()?;
+    match request.list_query()? {
+        Some(list) if !app.lists.has(caller, list).await? => Err(Problem::no_list(list)),
+        list => Ok(list.map(|list| list.number)),
     }
 }
 

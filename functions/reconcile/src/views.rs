@@ -7,10 +7,9 @@ use std::{
 };
 
 use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
-use tidemark_app::ports::{List, StoreError};
+use tidemark_app::ports::{List, Marks, StoreError};
 use tidemark_domain::{
-    FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Score, SeqSet, Timestamp,
-    UserId,
+    FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Score, Timestamp, UserId,
     feed::author_of_prefix,
     reader_state::{META_FIELD, ReaderMeta},
 };
@@ -19,7 +18,7 @@ use tidemark_views::{
     keys::{self, KeyType, Owner, View},
     notices, people, posts,
     ranks::Moves,
-    record,
+    readers, record,
     relations::{self, is_marker, is_marker_of},
 };
 
@@ -163,9 +162,8 @@ impl StoredViews {
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
     }
 
-    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<(u64, SeqSet)>, StoreError> {
-        let decode = |record: &[u8]| Some((record::version(record)?.0, notices::decode_reads(record)?));
-        self.record("of_marks", View::Marks(user, author), decode).await
+    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<Marks>, StoreError> {
+        self.record("of_marks", View::Marks(user, author), readers::decode_marks).await
     }
 
     pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {

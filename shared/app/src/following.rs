@@ -16,8 +16,26 @@ pub struct Following {
     pub sync: ViewSync,
 }
 
-/// The most users whom one user mutes. The mutes of a user are read together.
-pub const MOST_MUTED: usize = 1_000;
+/// The most users whom one user mutes, and whom one user blocks. They are read together.
+pub const MOST_HIDDEN: usize = 1_000;
+
+/// How a user hides another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hiding {
+    /// Feeds and counts leave out the posts of the other. A follow stays as it is.
+    Mute,
+    /// Neither follows the other or reacts to the other's posts. The other does not see the user's posts.
+    Block,
+}
+
+impl Hiding {
+    fn since(self, edge: &Edge) -> Option<Timestamp> {
+        match self {
+            Self::Mute => edge.muted,
+            Self::Block => edge.blocked,
+        }
+    }
+}
 
 /// The outcome of a request to follow one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +50,8 @@ pub enum Follow {
     LimitReached,
     /// The author is the caller.
     Oneself,
+    /// One of the two blocks the other.
+    Blocked,
 }
 
 impl Follow {
@@ -70,13 +90,14 @@ impl Following {
             .iter()
             .filter_map(|outcome| match outcome {
                 Followed::Created(edge) | Followed::Existing(edge) => Some(edge.clone()),
-                Followed::LimitReached => None,
+                Followed::LimitReached | Followed::Blocked => None,
             })
             .collect();
         self.sync.edges(caller, &edges).await?;
         let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
             None => Follow::Oneself,
             Some(Followed::LimitReached) => Follow::LimitReached,
+            Some(Followed::Blocked) => Follow::Blocked,
             Some(Followed::Created(edge)) => Follow::of(edge, true),
             Some(Followed::Existing(edge)) => Follow::of(edge, false),
         };
@@ -88,9 +109,13 @@ impl Following {
     async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<(), StoreError> {
         let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(()) };
         let now = self.stores.clock.now();
-        if edge.preference != preference
-            && let Some(next) = self.stores.edges.set_preference(caller, edge.author, preference, now).await?
-        {
+        let prefer = |known: Option<&Edge>| {
+            let known = known.filter(|edge| edge.following && edge.preference != preference)?;
+            Some(known.with_preference(preference, now))
+        };
+        let changed =
+            if edge.preference == preference { None } else { self.stores.edges.change(caller, edge.author, &prefer).await? };
+        if let Some(next) = changed.filter(|edge| edge.following) {
             *edge = next;
         }
         Ok(())
@@ -114,28 +139,39 @@ impl Following {
         self.sync.edges(caller, tombstone.as_slice()).await.map(|_| ())
     }
 
-    /// Mutes an author or ends that. Returns false, and changes nothing, if the caller mutes [`MOST_MUTED`] users.
-    pub async fn set_muted(&self, caller: UserId, author: UserId, muted: bool) -> Result<bool, StoreError> {
-        let edges = &self.stores.edges;
-        if muted {
-            let known = edges.muted(caller).await?;
-            if known.len() >= MOST_MUTED && known.iter().all(|edge| edge.author != author) {
+    /// Mutes or blocks a user, or ends that. Returns false, and changes nothing, if the caller mutes or blocks
+    /// [`MOST_HIDDEN`] users. Parallel requests may exceed it.
+    pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<bool, StoreError> {
+        let (edges, now) = (&self.stores.edges, self.stores.clock.now());
+        if hidden {
+            let known = edges.hidden(caller).await?;
+            let mut known = known.iter().filter(|edge| hiding.since(edge).is_some());
+            if known.clone().count() >= MOST_HIDDEN && known.all(|edge| edge.author != user) {
                 return Ok(false);
             }
         }
-        let edge = edges.set_muted(caller, author, muted, self.stores.clock.now()).await?;
+        let (own, reverse) = match hiding {
+            Hiding::Mute => {
+                let mute = |known: Option<&Edge>| {
+                    let known = known.cloned().unwrap_or_else(|| Edge::never(caller, user));
+                    (known.muted.is_some() != hidden).then(|| known.with_mute(hidden.then_some(now), now))
+                };
+                (edges.change(caller, user, &mute).await?, None)
+            }
+            Hiding::Block => edges.set_blocked(caller, user, hidden, now).await?.into(),
+        };
         // Also if the fact said so before: an earlier request may have ended between its fact and the view.
-        self.sync.edges(caller, edge.as_slice()).await?;
-        Ok(true)
+        let (own, reverse) = futures::join!(self.sync.edges(caller, own.as_slice()), self.sync.edges(user, reverse.as_slice()));
+        own.and(reverse).map(|_| true)
     }
 
-    /// Returns the users whom the caller mutes, newest first, below `below`.
-    pub async fn muted(&self, caller: UserId, below: Option<Relation>) -> Result<Vec<Relation>, StoreError> {
-        let muted = self.stores.edges.muted(caller).await?.into_iter();
-        let mut muted: Vec<Relation> =
-            muted.filter_map(|edge| Some(Relation { since: edge.muted?, user: edge.author })).collect();
-        muted.retain(|relation| below.is_none_or(|below| *relation < below));
-        muted.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(muted)
+    /// Returns the users whom the caller mutes or blocks, newest first, below `below`.
+    pub async fn hidden(&self, caller: UserId, hiding: Hiding, below: Option<Relation>) -> Result<Vec<Relation>, StoreError> {
+        let hidden = self.stores.edges.hidden(caller).await?.into_iter();
+        let mut hidden: Vec<Relation> =
+            hidden.filter_map(|edge| Some(Relation { since: hiding.since(&edge)?, user: edge.author })).collect();
+        hidden.retain(|relation| below.is_none_or(|below| *relation < below));
+        hidden.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(hidden)
     }
 }

@@ -15,6 +15,7 @@ use crate::Stores;
 pub enum Budget {
     /// Changes of posts, notices and profiles.
     Posts,
+    /// Changes of follows, mutes, blocks and lists.
     Follows,
     Reactions,
     Marks,

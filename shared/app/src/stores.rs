@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 
 use crate::ports::{
-    CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, NoticeViews, Notices, Outages, PostViews, Posts,
-    Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
+    AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, NoticeViews, Notices, Outages,
+    PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
 };
 
 /// Facts, views, queue, clock, random numbers and sleep. Clones share the adapters.
 #[derive(Clone)]
 pub struct Stores {
     pub edges: Arc<dyn Edges>,
+    pub lists: Arc<dyn AuthorLists>,
     pub posts: Arc<dyn Posts>,
     pub reads: Arc<dyn Reads>,
     pub reactions: Arc<dyn Reactions>,
@@ -49,7 +50,7 @@ impl Stores {
         wait: fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self
     where
-        F: Edges + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + 'static,
+        F: Edges + AuthorLists + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + 'static,
         V: ReaderViews
             + HeadViews
             + PostViews
@@ -64,6 +65,7 @@ impl Stores {
     {
         Self {
             edges: facts.clone(),
+            lists: facts.clone(),
             posts: facts.clone(),
             reads: facts.clone(),
             reactions: facts.clone(),

@@ -5,7 +5,7 @@
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow, 32 muted, 128 a preference follows |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow, 32 muted, 64 lists follow, 128 a preference follows |
 //! | 4 | rev | revision of the follow edge |
 //! | 4 | version | version of the read state that `read` comes from |
 //! | 4 | deletions | greatest known number of the author's deletions |
@@ -15,6 +15,7 @@
 //! | 6 | newest_at | time of the newest delivered post, ms |
 //! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions, see [`Asked`] |
 //! | 4, 4 | older | with flag 16: the number of unread posts up to `horizon`, and `horizon`; the view does not know which posts these are |
+//! | 1, 4 … | lists | with flag 64: how many, and the numbers of the reader's lists that have the author |
 //! | 1 | preference | with flag 128: from -10 to 10, not 0 |
 //! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
 //! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
@@ -23,7 +24,7 @@
 //! number. It then fits a listpack entry, which has 64 bytes at most. [`AuthorState::bounded`] limits `read` and
 //! `deleted`, however old the oldest unread post is: older posts are only counted.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::{
     bitmap::Bitmap,
@@ -39,6 +40,7 @@ const BITMAPS: u8 = 4;
 const MODES: u8 = 8;
 const OLDER: u8 = 16;
 const MUTED: u8 = 32;
+const LISTS: u8 = 64;
 const PREFERENCE: u8 = 128;
 const HEADER: usize = 31;
 const MODES_BYTES: usize = 16;
@@ -73,6 +75,8 @@ pub struct AuthorState {
     pub opening: bool,
     /// The reader mutes the author: feeds and counts leave the author out. Deliveries do not.
     pub muted: bool,
+    /// The numbers of the reader's lists that have the author.
+    pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the ranked feed.
     pub preference: i8,
     pub rev: u32,
@@ -129,6 +133,7 @@ impl AuthorState {
             live: true,
             opening: true,
             muted: edge.muted.is_some(),
+            lists: edge.lists.clone(),
             preference: edge.preference,
             rev: edge.rev,
             floor: edge.floor,
@@ -157,6 +162,7 @@ impl AuthorState {
             live: true,
             opening: true,
             muted: edge.muted.is_some(),
+            lists: edge.lists.clone(),
             preference: edge.preference,
             rev: edge.rev,
             version: reads.version,
@@ -291,6 +297,7 @@ impl AuthorState {
             (modes, MODES),
             (self.older > 0, OLDER),
             (self.muted, MUTED),
+            (!self.lists.is_empty(), LISTS),
             (self.preference != 0, PREFERENCE),
         ];
         bytes.push(flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum());
@@ -306,6 +313,11 @@ impl AuthorState {
         if self.older > 0 {
             bytes.extend_from_slice(&self.older.to_le_bytes());
             bytes.extend_from_slice(&clamp(self.horizon).to_le_bytes());
+        }
+        if !self.lists.is_empty() {
+            // A user has fewer lists.
+            bytes.push(u8::try_from(self.lists.len()).unwrap_or(u8::MAX));
+            bytes.extend(self.lists.iter().take(u8::MAX.into()).flat_map(|list| list.to_le_bytes()));
         }
         if self.preference != 0 {
             bytes.extend_from_slice(&self.preference.to_le_bytes());
@@ -324,9 +336,6 @@ impl AuthorState {
         let damaged = || DecodeAuthorStateError(bytes.len());
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
-        if header[0] & !(LIVE | OPENING | BITMAPS | MODES | OLDER | MUTED | PREFERENCE) != 0 {
-            return Err(damaged());
-        }
         let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
         let (modes, rest) = rest.split_at_checked(modes_bytes).ok_or_else(damaged)?;
         let mut modes = modes.chunks_exact(4).map(number);
@@ -336,6 +345,12 @@ impl AuthorState {
         let (older, rest) = rest.split_at_checked(older_bytes).ok_or_else(damaged)?;
         let mut older = older.chunks_exact(4).map(number);
         let (older, horizon) = (older.next().unwrap_or_default(), older.next().unwrap_or_default());
+        let (lists, rest) = match rest.split_first() {
+            Some((&count, rest)) if header[0] & LISTS != 0 => {
+                rest.split_at_checked(usize::from(count) * 4).ok_or_else(damaged)?
+            }
+            _ => rest.split_at(0),
+        };
         let (preference, rest) = rest.split_at_checked(usize::from(header[0] & PREFERENCE != 0)).ok_or_else(damaged)?;
         if header[0] & BITMAPS == 0 && !rest.is_empty() {
             return Err(damaged());
@@ -352,6 +367,7 @@ impl AuthorState {
             live: header[0] & LIVE != 0,
             opening: header[0] & OPENING != 0,
             muted: header[0] & MUTED != 0,
+            lists: lists.chunks_exact(4).map(|list| clamp(number(list))).collect(),
             preference: preference.first().map_or(0, |byte| i8::from_le_bytes([*byte])),
             rev: small(1..5),
             version: small(5..9),
@@ -415,8 +431,8 @@ mod tests {
     use crate::{SeqSet, UserId};
 
     fn edge(base: Seq, floor: Seq) -> Edge {
-        let (user, since) = (|id| UserId::new(id).unwrap(), Timestamp::default());
-        Edge { user: user(1), author: user(2), following: true, since, rev: 7, base, floor, muted: None, preference: 0 }
+        let user = |id| UserId::new(id).unwrap();
+        Edge { following: true, rev: 7, base, floor, ..Edge::never(user(1), user(2)) }
     }
 
     proptest! {

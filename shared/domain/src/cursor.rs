@@ -17,6 +17,8 @@ pub enum Cursor {
     Author(Seq),
     /// A relation list, below this entry.
     Relation(Relation),
+    /// A user's lists of authors, below this number.
+    List(u32),
     /// A platform's notices, below this sequence number.
     Notice(Seq),
     /// A user's likes or favorites, below the reaction of this time to this post.
@@ -50,6 +52,7 @@ impl Cursor {
             Self::Author(seq) => (2, vec![seq]),
             Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()]),
             Self::Notice(seq) => (4, vec![seq]),
+            Self::List(number) => (6, vec![number.into()]),
             Self::Reacted(key) => (5, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
             Self::Ranked(RankedPlace { since, score, key }) => {
                 (6, vec![since, score.get().to_bits(), key.at.ms(), key.post.author.get(), key.post.seq])
@@ -72,6 +75,7 @@ impl Cursor {
                 Some(Self::Relation(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }))
             }
             (4, &[seq]) => Some(Self::Notice(seq)),
+            (6, &[number]) => Some(Self::List(u32::try_from(number).ok()?)),
             (5, &[at, author, seq]) if at <= Timestamp::MAX.ms() => {
                 Some(Self::Reacted(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
             }
@@ -94,7 +98,14 @@ mod tests {
         let relation = Relation { since: Timestamp::from_ms(9), user: UserId::MIN };
         let ranked = |score| Cursor::Ranked(RankedPlace { since: 1 << 52, score, key });
         let score = Score::new(-41_550.123_456_789).unwrap();
-        for cursor in [Cursor::Feed(key), Cursor::Author(12), Cursor::Relation(relation), Cursor::Notice(12), ranked(score)] {
+        for cursor in [
+            Cursor::Feed(key),
+            Cursor::Author(12),
+            Cursor::Relation(relation),
+            Cursor::Notice(12),
+            Cursor::List(12),
+            ranked(score),
+        ] {
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
         }

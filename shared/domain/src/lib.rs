@@ -3,6 +3,7 @@
 //! [`decisions`] computes sequence numbers, edges and deliveries. [`author_state`] is the value behind every unread count.
 //! [`invariants`] names the rules that tests and reconcile check.
 
+pub mod author_lists;
 pub mod author_state;
 pub mod bitmap;
 pub mod cursor;
@@ -22,6 +23,7 @@ pub mod reader_state;
 pub mod seq_set;
 pub mod time;
 
+pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
 pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;

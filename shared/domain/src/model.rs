@@ -1,5 +1,7 @@
 //! The facts as types: edges, posts, heads, read states, deliveries.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
 /// How long the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
 
-/// A follow edge, or its tombstone, which is kept for a week and as long as the author is muted.
+/// A follow edge, or its tombstone, which is kept for a week and as long as the user mutes or blocks the author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
     pub user: UserId,
@@ -29,8 +31,12 @@ pub struct Edge {
     pub base: Seq,
     /// Posts up to it are not shown. It leaves the newest 100 live posts up to `base`.
     pub floor: Seq,
-    /// Since when the user mutes the author, if so. A pair that never was a follow is a tombstone from before all times.
+    /// Since when the user mutes the author, if so.
     pub muted: Option<Timestamp>,
+    /// Since when the user blocks the author, if so. Neither then follows the other.
+    pub blocked: Option<Timestamp>,
+    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may remain.
+    pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
     pub preference: i8,
 }

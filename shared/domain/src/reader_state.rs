@@ -109,6 +109,15 @@ impl ReaderState {
         self.authors.iter().filter(|(_, state)| !state.muted).map(|(author, state)| (*author, state))
     }
 
+    /// Returns the part of the state that concerns the authors on a list of the reader; the whole state if `None`.
+    #[must_use]
+    pub fn of_list(mut self, list: Option<u32>) -> Self {
+        if let Some(list) = list {
+            self.authors.retain(|_, state| state.lists.contains(&list));
+        }
+        self
+    }
+
     /// Returns the number of unread posts of all authors who are not muted.
     pub fn unread_total(&self) -> u64 {
         self.heard().map(|(_, state)| state.unread()).sum()

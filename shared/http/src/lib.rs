@@ -48,7 +48,9 @@ fn budget(route: &str) -> Budget {
         _ if method == "GET" => Budget::Reads,
         Some("like" | "favorite") => Budget::Reactions,
         Some("read" | "reads") => Budget::Marks,
-        _ if ["/v1/following", "/v1/mutes"].iter().any(|prefix| path.starts_with(prefix)) => Budget::Follows,
+        _ if ["/v1/following", "/v1/mutes", "/v1/blocks", "/v1/lists"].iter().any(|prefix| path.starts_with(prefix)) => {
+            Budget::Follows
+        }
         _ => Budget::Posts,
     }
 }

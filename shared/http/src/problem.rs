@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use tidemark_app::{
-    OverLimit,
+    Hiding, MOST_HIDDEN, OverLimit,
     ports::{Source, StoreError},
 };
-use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
+use tidemark_domain::{ListId, Platform, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
 use utoipa::ToSchema;
 
 use super::{Answer, boxed};
@@ -107,12 +107,16 @@ kinds! {
     InvalidRequest: 400, "invalid-request", "The request is not valid";
     Unauthorized: 401, "unauthorized", "Authentication is required";
     Forbidden: 403, "forbidden", "The caller may not do this";
+    Blocked: 403, "blocked", "One of the two users blocks the other";
     NotFound: 404, "not-found", "Not found";
     HandleTaken: 409, "handle-taken", "Another user has the handle";
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
     MuteLimit: 422, "mute-limit", "The caller mutes the maximum number of users";
+    ListLimit: 422, "list-limit", "The caller has the maximum number of lists";
+    NotFollowing: 422, "not-following", "The caller does not follow the author";
+    BlockLimit: 422, "block-limit", "The caller blocks the maximum number of users";
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
     TooMuchText: 422, "too-much-text", "The response would be too large";
@@ -165,9 +169,33 @@ impl Problem {
         Self::new(Kind::FollowingLimit, format!("a user can follow at most {limit} authors"))
     }
 
-    /// 422: the caller mutes the maximum number of users.
-    pub fn mute_limit(limit: usize) -> Self {
-        Self::new(Kind::MuteLimit, format!("a user can mute at most {limit} users"))
+    /// 403: the caller and the other user, one of them blocks the other.
+    pub fn blocked() -> Self {
+        Self::new(Kind::Blocked, "the caller blocks this user, or the user blocks the caller")
+    }
+
+    /// 404: the caller has no such list.
+    pub fn no_list(list: ListId) -> Self {
+        Self::not_found(format!("the caller has no list {list}"))
+    }
+
+    /// 422: the caller has the maximum number of lists.
+    pub fn list_limit() -> Self {
+        Self::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))
+    }
+
+    /// 422: only followed authors can be on a list.
+    pub fn not_following() -> Self {
+        Self::new(Kind::NotFollowing, "only authors whom the caller follows can be on a list")
+    }
+
+    /// 422: the caller mutes or blocks the maximum number of users.
+    pub fn hidden_limit(hiding: Hiding) -> Self {
+        let (kind, hide) = match hiding {
+            Hiding::Mute => (Kind::MuteLimit, "mute"),
+            Hiding::Block => (Kind::BlockLimit, "block"),
+        };
+        Self::new(kind, format!("a user can {hide} at most {MOST_HIDDEN} users"))
     }
 
     /// 422: the platform has the maximum number of live notices.

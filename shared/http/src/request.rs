@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Edge, Problem, bodies::RequestBody};
 use tidemark_app::ports::IdempotencyKey;
-use tidemark_domain::{Handle, NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
+use tidemark_domain::{Handle, ListId, NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -151,6 +151,17 @@ impl Request {
     /// The post in the path; 400 if it is not a post id.
     pub fn post_parameter(&self) -> Result<PostId, Problem> {
         self.parameter("post")
+    }
+
+    /// The list in the path; 400 if it is not a list id.
+    pub fn list_parameter(&self) -> Result<ListId, Problem> {
+        self.parameter("list")
+    }
+
+    /// `?list=`; 400 if it is not a list id.
+    pub fn list_query(&self) -> Result<Option<ListId>, Problem> {
+        let list = self.query("list").map(str::parse);
+        list.transpose().map_err(|error: ParseIdError| Problem::invalid("list", error.to_string()))
     }
 
     /// The handle in the path; 400 if it is not a handle.

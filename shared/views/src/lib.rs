@@ -14,7 +14,7 @@ pub mod posts;
 mod progress;
 pub mod ranks;
 mod reactions;
-mod readers;
+pub mod readers;
 pub mod record;
 pub mod relations;
 

@@ -12,7 +12,13 @@ use tidemark_domain::{
     reader_state::META_FIELD,
 };
 
-use super::{heads, keys, library::Function, notices::decode_reads, people, reactions, readers::token_arg, record};
+use super::{
+    heads, keys,
+    library::Function,
+    people, reactions,
+    readers::{decode_marks, token_arg},
+    record,
+};
 use crate::connection::{Redis, fcall, ms};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a weight or
@@ -199,7 +205,7 @@ fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownRea
     }
     if let Some((value, epoch)) = answers.next() {
         let record: Option<Vec<u8>> = redis::from_redis_value(value).map_err(damaged)?;
-        known.marks = record.and_then(|record| decode_reads(epoch.current(&record)?));
+        known.marks = record.and_then(|record| decode_marks(epoch.current(&record)?));
     }
     Ok(known)
 }

@@ -3,13 +3,18 @@
 use async_trait::async_trait;
 use redis::FromRedisValue;
 use redis_link::{Age, Bundle, Epoch};
-use tidemark_app::ports::{Admitted, Begun, Delivered, ReaderViews, Seed, Seeded, StoreError, View};
+use tidemark_app::ports::{Admitted, Begun, Delivered, Marks, ReaderViews, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReadState, ReaderState, Timestamp, UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
 };
 
-use super::{keys, library::Function, notices::encode_reads, record};
+use super::{
+    keys,
+    library::Function,
+    notices::{decode_set, encode_reads},
+    record,
+};
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
 /// Users in one script call. A call has a fixed cost of about 2 µs, so more users gain little and delay other readers.
@@ -161,21 +166,17 @@ impl ReaderViews for Redis {
         self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
     }
 
-    async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), marks_record(reads), ms(keys::NOTICE_READS_LIFETIME)];
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError> {
+        let record = [record::start(marks.version.into()), vec![marks.blocked.into()], encode_reads(&marks.read)].concat();
+        let args = [token_arg(token), record.into(), ms(keys::NOTICE_READS_LIFETIME)];
         self.call::<u8>(Function::Store, &keys::marks(user, author), &args).await.map(drop)
     }
 
-    async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError> {
-        let args = [u64::from(reads.version).into(), marks_record(reads), ms(keys::NOTICE_READS_LIFETIME)];
-        self.call::<u8>(Function::Replace, &keys::marks(user, author), &args).await.map(drop)
-    }
-
-    async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
-        if authors.is_empty() {
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError> {
+        if pairs.is_empty() {
             return Ok(());
         }
-        let forget = authors.iter().map(|&author| redis::Cmd::del(keys::marks(user, author).to_vec()));
+        let forget = pairs.iter().map(|&(user, author)| redis::Cmd::del(keys::marks(user, author).to_vec()));
         self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
     }
 
@@ -269,8 +270,11 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
     vec![keys::reader_state(user), keys::feed(user), ranked, moves]
 }
 
-fn marks_record(reads: &ReadState) -> Arg {
-    [record::start(reads.version.into()), encode_reads(&reads.read)].concat().into()
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices).
+pub fn decode_marks(record: &[u8]) -> Option<Marks> {
+    let (version, rest) = record::version(record)?;
+    let (&blocked, read) = rest.split_first()?;
+    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked: blocked == 1 })
 }
 
 /// The part of `all` for the call with number `call`; empty past the end.

@@ -125,7 +125,7 @@ pub(super) const ALL: &[Damage] = &[
     ("an author hidden who is not muted", |scene| {
         Box::pin(async move {
             scene.field(|field| field.muted = true).await;
-            field(scene, "mute-wrong")
+            field(scene, "choice-wrong")
         })
     }),
     ("a preference that the reader does not have", |scene| {

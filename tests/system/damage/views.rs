@@ -7,7 +7,7 @@ use tidemark::{
         AuthorHead, Card, PostId, PostSummary, PostText, Rank, Reaction, ReactionCounts, ReactionState, ReadState, UserId,
         feed::author_prefix,
     },
-    ports::{CardVersion, CountsVersion, FanOutKind, List},
+    ports::{CardVersion, CountsVersion, FanOutKind, List, Marks},
     views::keys,
 };
 
@@ -216,7 +216,7 @@ pub(super) const ALL: &[Damage] = &[
             let mut reads = ReadState { version: 7, ..ReadState::default() };
             reads.mark([1]);
             views.lease_marks(user, author, 1).await.unwrap();
-            views.fill_marks(user, author, &reads, 1).await.unwrap();
+            views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
             vec![json!({ "kind": "marks-wrong", "user": user, "author": author })]
         })
     }),

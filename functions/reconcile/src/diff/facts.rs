@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Serialize;
 use tidemark_domain::{
     AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState,
-    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
+    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants,
 };
 
 use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Remedy, Subject};
@@ -360,8 +360,7 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
 pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
     let Edge { user, author, rev, .. } = *edge;
-    let expired =
-        !edge.following && edge.muted.is_none() && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
+    let expired = edge.expires_at().is_some_and(|at| at + GRACE_SECONDS < now.seconds());
     let delete = Correction::DeleteTombstone { user, author, rev };
     expired.then(|| Difference::new(Kind::TombstoneExpired, Subject::Pair { user, author }, delete))
 }

@@ -68,7 +68,7 @@ kinds! {
     DeletionMissing = "deletion-missing": "A deleted post has no deleted bit (V2)."
     BaseWrong = "base-wrong": "A post up to a field's base is neither read nor deleted."
     FloorWrong = "floor-wrong": "A field has another floor than the edge."
-    MuteWrong = "mute-wrong": "A field hides an author who is not muted, or shows one who is."
+    ChoiceWrong = "choice-wrong": "A field hides an author who is not muted, shows one who is, or has other lists than the edge."
     PreferenceWrong = "preference-wrong": "A field has another preference than the edge."
     ModesBehind = "modes-behind": "A field does not know a change of the author's mode."
     Undelivered = "undelivered": "A post has no delivered bit."

@@ -193,8 +193,8 @@ impl Sides<'_> {
         if field.floor != edge.floor {
             found.insert(sync(Kind::FloorWrong));
         }
-        if field.muted != edge.muted.is_some() {
-            found.insert(rebuild(Kind::MuteWrong));
+        if field.muted != edge.muted.is_some() || field.lists != edge.lists {
+            found.insert(rebuild(Kind::ChoiceWrong));
         }
         if field.preference != edge.preference {
             found.insert(rebuild(Kind::PreferenceWrong));
@@ -317,17 +317,7 @@ mod tests {
     fn agreeing(base: Seq, new: Seq, read: BTreeSet<Seq>, deleted: BTreeSet<Seq>) -> (StoredReader, ReaderFacts) {
         let latest = base + new;
         let at = |seq: Seq| Timestamp::from_ms(1_000 + seq);
-        let edge = Edge {
-            user: USER,
-            author: author(),
-            following: true,
-            since: at(base),
-            rev: 7,
-            base,
-            floor: 0,
-            muted: None,
-            preference: 0,
-        };
+        let edge = Edge { following: true, since: at(base), rev: 7, base, floor: 0, ..Edge::never(USER, author()) };
         let only_there = |seqs: BTreeSet<Seq>| seqs.into_iter().filter(|&seq| seq <= latest).collect();
         let head =
             AuthorHead { latest_seq: latest, latest_at: at(latest), deleted: only_there(deleted), ..AuthorHead::default() };

@@ -178,10 +178,8 @@ impl Reconcile {
                 found
             }
             Target::Marks(user, author) => {
-                let authors = [author];
                 let (StoredView { keys, record }, right) =
-                    futures::try_join!(self.views.of_marks(user, author), self.app.stores.reads.reads(user, &authors))?;
-                let right = right.get(&author).cloned().unwrap_or_default();
+                    futures::try_join!(self.views.of_marks(user, author), self.app.readers.exact_marks(user, author))?;
                 of_keys(&keys).chain(views::of_marks(user, author, &record, &right)).collect()
             }
             Target::Platform(platform) => {

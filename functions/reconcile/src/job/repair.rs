@@ -1,7 +1,7 @@
 //! Applies remedies: the operations that write the views in any case, and conditional writes for facts.
 
 use tidemark_app::ports::StoreError;
-use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, UserId};
 
 use super::{Reconcile, ReconcileError};
 use crate::diff::Remedy;
@@ -61,17 +61,7 @@ impl Reconcile {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
-        let tombstone = Edge {
-            user,
-            author,
-            following: false,
-            since: Timestamp::default(),
-            rev,
-            base: 0,
-            floor: 0,
-            muted: None,
-            preference: 0,
-        };
+        let tombstone = Edge { rev, ..Edge::never(user, author) };
         Ok(self.app.stores.reader_views.drop_author(&tombstone).await?)
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tidemark_domain::{
     AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, NewPost, Platform, Post, PostId, PostSummary,
     PostText, Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet,
-    Step, Timestamp, UserId,
+    Step, Timestamp, UserId, UserLists,
 };
 
 pub use crate::error::{Source, Store, StoreError};
@@ -37,7 +37,12 @@ pub enum Followed {
     Existing(Edge),
     /// The user follows the maximum number of authors. Nothing changed.
     LimitReached,
+    /// One of the two blocks the other. Nothing changed.
+    Blocked,
 }
+
+/// Returns the next state of a stored pair; `None` if the pair stays as it is. It may run several times.
+pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
 
 /// Follow edges and their counts.
 #[async_trait]
@@ -57,18 +62,19 @@ pub trait Edges: Send + Sync {
     ) -> Result<Vec<Followed>, StoreError>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
-    /// Returns the edges and tombstones of the authors whom the user mutes.
-    async fn muted(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
-    /// Mutes or unmutes an author. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
-    async fn set_muted(&self, user: UserId, author: UserId, muted: bool, now: Timestamp) -> Result<Option<Edge>, StoreError>;
-    /// Sets the preference of a follow. Returns the edge after it; `None` if the user does not follow the author.
-    async fn set_preference(
+    /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
+    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
+    /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError>;
+    /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns the
+    /// pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
+    async fn set_blocked(
         &self,
         user: UserId,
-        author: UserId,
-        preference: i8,
+        other: UserId,
+        blocked: bool,
         now: Timestamp,
-    ) -> Result<Option<Edge>, StoreError>;
+    ) -> Result<[Option<Edge>; 2], StoreError>;
     /// Returns the exact number of followers in each shard.
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
@@ -200,6 +206,8 @@ pub enum Reacted {
     Stands(ReactionState),
     /// The post does not exist, or only its tombstone does.
     Unknown,
+    /// The user and the author of the post, one of them blocks the other. Nothing changed.
+    Blocked,
 }
 
 /// Likes and favorites, and their counts.
@@ -217,6 +225,8 @@ pub trait Reactions: Send + Sync {
         given: bool,
         now: Timestamp,
     ) -> Result<Reacted, StoreError>;
+    /// Returns whether the author blocks the user.
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError>;
     /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the time
     /// of the reaction.
     async fn reacted(
@@ -451,6 +461,16 @@ pub trait Outages: Send + Sync {
     async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError>;
 }
 
+/// The lists of users.
+#[async_trait]
+pub trait AuthorLists: Send + Sync {
+    /// Returns a user's lists.
+    async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
+    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if the
+    /// stored version is another.
+    async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool, StoreError>;
+}
+
 /// The queue of dead letters.
 #[async_trait]
 pub trait Failures: Send + Sync {
@@ -586,12 +606,10 @@ pub trait ReaderViews: Send + Sync {
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
     /// Takes the lease for storing the marks of an author whom the user does not follow.
     async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError>;
-    /// Stores marks that were read from the facts, if the caller still has the lease. A mark takes it away.
-    async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError>;
-    /// Removes marks and their leases.
-    async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError>;
-    /// Replaces marks with a later version. Missing ones stay missing.
-    async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError>;
+    /// Stores marks that were read from the facts, if the caller still has the lease.
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError>;
+    /// Removes the marks of these users and authors, and the leases.
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError>;
     /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes entries below the
     /// cap and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
@@ -655,6 +673,22 @@ pub struct KnownPost {
     pub card: Option<Option<Card>>,
 }
 
+/// The posts of an author that a user who does not follow the author has marked read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Marks {
+    /// The version of the read state.
+    pub version: u32,
+    pub read: SeqSet,
+    /// Whether the author blocks the user.
+    pub blocked: bool,
+}
+
+impl Marks {
+    pub fn new(ReadState { version, read, .. }: ReadState, blocked: bool) -> Self {
+        Self { version, read, blocked }
+    }
+}
+
 /// What Redis knows of one reader and one author.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
@@ -662,8 +696,8 @@ pub struct KnownReader {
     pub state: Option<Option<AuthorState>>,
     /// The reader's reactions to the author's posts.
     pub reactions: KnownReactions,
-    /// The posts that the reader has marked read, if it is known that the reader does not follow the author.
-    pub marks: Option<SeqSet>,
+    /// The reader's marks, if it is known that the reader does not follow the author.
+    pub marks: Option<Marks>,
     /// Whether a change of the reader was noted within the last seconds ([`RelationViews::changed_lately`]).
     pub changed_lately: bool,
 }

@@ -44,6 +44,8 @@ impl FeedItem {
 /// The page that a reader asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedQuery {
+    /// The number of a list of the reader. The feed has the posts of the authors on it.
+    pub list: Option<u32>,
     pub status: Status,
     /// The page begins below this entry; at the newest if `None`.
     pub before: Option<FeedKey>,
@@ -108,7 +110,7 @@ impl Collected {
 impl Readers {
     /// Returns one page of the feed.
     pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage, StoreError> {
-        let FeedQuery { status, before, limit, since, parts } = query;
+        let FeedQuery { list, status, before, limit, since, parts } = query;
         let mut page = Collected {
             posts: Vec::with_capacity(limit + 1),
             reactions: None,
@@ -124,9 +126,9 @@ impl Readers {
         };
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
         // unknown.
-        let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
-        let mut snapshot = match self.view_of(user, status, newest).await {
-            Ok(Some(view)) => match self.collect_stored(user, view, status, &mut page).await {
+        let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
+        let mut snapshot = match self.view_of(user, (list, status), newest).await {
+            Ok(Some(view)) => match self.collect_stored(user, view, (list, status), &mut page).await {
                 Ok(snapshot) => snapshot,
                 Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
                 Err(error) => return Err(error),
@@ -135,6 +137,7 @@ impl Readers {
             Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
             Err(error) => return Err(error),
         };
+        snapshot.state = snapshot.state.of_list(list);
         if page.missing() > 0 && !page.ended {
             self.collect_facts(&mut snapshot, status, &mut page).await?;
         }
@@ -163,8 +166,14 @@ impl Readers {
 
     /// Returns the view for a page. A page of unread posts needs to know which posts are unread. The facts say it for
     /// the authors whose older posts the view only counts.
-    async fn view_of(&self, user: UserId, status: Status, newest: usize) -> Result<Option<View>, StoreError> {
+    async fn view_of(
+        &self,
+        user: UserId,
+        (list, status): (Option<u32>, Status),
+        newest: usize,
+    ) -> Result<Option<View>, StoreError> {
         let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
+        view.state = view.state.of_list(list);
         if status == Status::Unread {
             let counted = view.state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
             view.state.authors.extend(self.exact_states(user, counted).await?);
@@ -202,7 +211,7 @@ impl Readers {
         &self,
         user: UserId,
         mut view: View,
-        status: Status,
+        (list, status): (Option<u32>, Status),
         page: &mut Collected,
     ) -> Result<Snapshot, StoreError> {
         loop {
@@ -246,7 +255,7 @@ impl Readers {
                 return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
             }
             if again {
-                match self.view_of(user, status, ALL).await? {
+                match self.view_of(user, (list, status), ALL).await? {
                     Some(whole) => view = whole,
                     None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
                 }

@@ -19,10 +19,10 @@ use std::{collections::HashMap, sync::Arc};
 use tidemark_domain::{AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, UserId};
 use tracing::warn;
 
-pub use author_page::{AuthorPage, AuthorQuery};
+pub use author_page::{AuthorPage, AuthorQuery, Blocked};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
-pub use post::{Body, MOST_TEXT, PostDetails};
+pub use post::{Body, Found, MOST_TEXT, PostDetails};
 pub use ranked::{RankedPage, RankedQuery};
 pub use reacted_page::ReactedPage;
 pub use timeline::{Lane, Merge};

@@ -29,6 +29,8 @@ use crate::{
 /// The page of a ranked feed that a reader asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct RankedQuery {
+    /// The number of a list of the reader. The page has the posts of the authors on it.
+    pub list: Option<u32>,
     pub status: Status,
     /// The page begins below this place; at the top if `None`.
     pub below: Option<RankedPlace>,
@@ -136,13 +138,14 @@ impl Readers {
 
     /// Collects a page from the view; `None` if there is no complete view now.
     async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collected>, StoreError> {
-        let RankedQuery { status, below, parts, .. } = query;
-        let mut most = if status == Status::All { query.wanted() + MARGIN } else { ALL };
+        let RankedQuery { list, status, below, parts, .. } = query;
+        let mut most = if status == Status::All && list.is_none() { query.wanted() + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
             let Some(View { mut state, ranked, .. }) = self.view_with(user, Part::Ranked { below, most }).await? else {
                 return Ok(None);
             };
+            state = state.of_list(list);
             if status == Status::Unread {
                 let counted = state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
                 state.authors.extend(self.exact_states(user, counted).await?);
@@ -187,8 +190,9 @@ impl Readers {
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, snapshot: Snapshot, query: RankedQuery) -> Result<Collected, StoreError> {
+    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collected, StoreError> {
         let (posts, _) = self.newest_posts(&snapshot).await?;
+        snapshot.state = snapshot.state.of_list(query.list);
         let state = &snapshot.state;
         let scored = |post: Post| {
             let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);

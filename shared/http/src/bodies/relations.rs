@@ -1,7 +1,7 @@
 //! Bodies of `/v1/following…`, `/v1/relations…` and `/v1/users/…`.
 
 use serde::Serialize;
-use tidemark_domain::{self as domain, Timestamp, UserId, rank::PREFERENCES};
+use tidemark_domain::{self as domain, ListId, Timestamp, UserId, rank::PREFERENCES};
 use utoipa::ToSchema;
 
 use super::{NextCursor, Profiles, RequestBody};
@@ -42,6 +42,49 @@ impl RequestBody for FollowRequest {
 #[schema(examples(json!({ "muted": true })))]
 pub struct Muted {
     pub muted: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "blocked": true })))]
+pub struct Blocked {
+    pub blocked: bool,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "name": "Friends" })))]
+pub struct MakeListRequest {
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+impl RequestBody for MakeListRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        Ok(Self { name: body.text("name", 1, 100)? })
+    }
+}
+
+/// A list of followed authors.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "id": "1-1", "name": "Friends" })))]
+pub struct AuthorList {
+    pub id: ListId,
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+/// A page of lists.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [{ "id": "1-1", "name": "Friends" }], "next_cursor": null })))]
+pub struct AuthorLists {
+    /// Newest first.
+    pub items: Vec<AuthorList>,
+    pub next_cursor: NextCursor,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "member": true })))]
+pub struct Member {
+    pub member: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -5,7 +5,7 @@ local BUILDING, FEED, RANKED = 1, 2, 4
 -- Positions in the meta: the newest entry's time, the epoch, and the end of the fixed part.
 local NEWEST, EPOCH, META_BYTES = 22, 28, 31
 
-local LIVE, OPENING, BITMAPS, MODES, OLDER, MUTED, PREFERENCE = 1, 2, 4, 8, 16, 32, 128
+local LIVE, OPENING, BITMAPS, MODES, OLDER, MUTED, LISTS, PREFERENCE = 1, 2, 4, 8, 16, 32, 64, 128
 local AUTHOR = '<BI4I4I4I4I4I4I6'
 local AUTHOR_BYTES = 31
 local MODE_NUMBERS = '<I4I4I4I4'
@@ -31,7 +31,7 @@ local function tombstone(rev)
 end
 
 local function unpack_author(value)
-  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0, older = 0, horizon = 0, preference = 0 }
+  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0, older = 0, horizon = 0, lists = '', preference = 0 }
   local at = AUTHOR_BYTES + 1
   e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
   e.base = e.base * 8
@@ -41,6 +41,10 @@ local function unpack_author(value)
     e.changes, e.pulled, e.asked, e.asked_deletions, at = struct.unpack(MODE_NUMBERS, value, at)
   end
   if bit.band(flags, OLDER) ~= 0 then e.older, e.horizon, at = struct.unpack('<I4I4', value, at) end
+  if bit.band(flags, LISTS) ~= 0 then
+    local to = at + 4 * string.byte(value, at)
+    e.lists, at = string.sub(value, at, to), to + 1
+  end
   if bit.band(flags, PREFERENCE) ~= 0 then e.preference, at = struct.unpack('<b', value, at) end
   if bit.band(flags, BITMAPS) ~= 0 then
     local tail, read
@@ -54,11 +58,12 @@ end
 
 local function pack_author(e)
   local bitmaps = e.tail ~= '' or e.read ~= '' or e.deleted ~= ''
-  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0) + (e.older > 0 and OLDER or 0)
+  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0) + (e.older > 0 and OLDER or 0) + (e.lists ~= '' and LISTS or 0)
   if e.preference ~= 0 then flags = flags + PREFERENCE end
   local value = struct.pack(AUTHOR, flags, e.rev, e.version, e.deletions, e.floor, e.base / 8, e.through, e.newest)
   if e.changes > 0 then value = value .. struct.pack(MODE_NUMBERS, e.changes, e.pulled, e.asked, e.asked_deletions) end
   if e.older > 0 then value = value .. struct.pack('<I4I4', e.older, e.horizon) end
+  value = value .. e.lists
   if e.preference ~= 0 then value = value .. struct.pack('<b', e.preference) end
   if not bitmaps then return value end
   return value .. struct.pack('<I3I3', #e.tail, #e.read) .. e.tail .. e.read .. e.deleted

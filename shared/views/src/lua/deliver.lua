@@ -64,7 +64,7 @@ end
 -- yet, and it is not deleted itself.
 local function is_in_order(value, flags, seq)
   if flags % OLDER < BITMAPS then return true end
-  if flags % OLDER >= MODES then return false end
+  if flags % OLDER >= MODES or flags % PREFERENCE >= LISTS then return false end
   local older, preference = flags % MUTED >= OLDER and 8 or 0, flags >= PREFERENCE and 1 or 0
   local tail, read, from = struct.unpack('<I3I3', value, AUTHOR_BYTES + 1 + older + preference)
   local deleted = #value - from + 1 - read
