@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Hot, People, Publishing, Reading, Stores, ViewSync,
+    Callers, Following, Hot, Lists, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -19,7 +19,7 @@ use tidemark_app::{
     reader::Readers,
     relations::Relations,
 };
-use tidemark_domain::Timestamp;
+use tidemark_domain::{HalfLife, Timestamp};
 use tidemark_facts::{DynamoFacts, Limits};
 use tidemark_http::Edge;
 use tidemark_queue::SqsTasks;
@@ -33,6 +33,8 @@ pub struct App {
     pub publishing: Publishing,
     /// Follow and unfollow.
     pub following: Following,
+    /// Lists of followed authors.
+    pub lists: Lists,
     /// Marks.
     pub reading: Reading,
     /// Feeds, timelines and unread counts.
@@ -120,7 +122,8 @@ impl App {
         ));
         let outage = Outage::new(stores.clone());
         let later = Later { stores: stores.clone(), outage: outage.clone() };
-        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default() };
+        let half_life = HalfLife::new(settings.rank_half_life);
+        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default(), half_life };
         let relations = Relations { stores: stores.clone(), outage, first_pages: Hot::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
@@ -130,11 +133,14 @@ impl App {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
             platforms_claim: settings.platforms_claim.clone(),
+            limits: (settings.limits != PerMinute::default())
+                .then(|| RequestLimits { stores: stores.clone(), per_minute: settings.limits }),
         };
         let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
             following: Following { stores: stores.clone(), sync: sync.clone() },
+            lists: Lists { stores: stores.clone(), sync: sync.clone() },
             reading: Reading { stores: stores.clone(), sync: sync.clone() },
             settings,
             readers,

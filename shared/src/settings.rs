@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use tidemark_app::PerMinute;
 use tidemark_facts::Tables;
 use tidemark_views::RedisOptions;
 
@@ -25,6 +26,11 @@ pub struct Settings {
     pub following_limit: u64,
     /// `PULL_THRESHOLD` (1,000,000): an author with this many followers or more is pulled.
     pub pull_threshold: u64,
+    /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
+    pub rank_half_life: Duration,
+    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute of
+    /// one user.
+    pub limits: PerMinute,
     /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,
     /// `USER_IDS` (`numeric`): how a claim becomes a user id.
@@ -91,6 +97,7 @@ impl Settings {
             None => Ok(default),
             Some(text) => text.parse::<u64>().map_err(|_| SettingsError::NotANumber(name)),
         };
+        let limit = |name| u32::try_from(number(name, 0)?).map_err(|_| SettingsError::NotANumber(name));
         let flag = |name| match lookup(name).as_deref() {
             None | Some("" | "false") => Ok(false),
             Some("true") => Ok(true),
@@ -126,6 +133,14 @@ impl Settings {
             legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
+            rank_half_life: Duration::from_secs(number("RANK_HALF_LIFE", 720)?.saturating_mul(60)),
+            limits: [
+                limit("LIMIT_POSTS")?,
+                limit("LIMIT_FOLLOWS")?,
+                limit("LIMIT_REACTIONS")?,
+                limit("LIMIT_MARKS")?,
+                limit("LIMIT_READS")?,
+            ],
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
             user_ids: match lookup("USER_IDS").as_deref() {
                 None | Some("" | "numeric") => UserIds::Numeric,

@@ -32,6 +32,16 @@ struct Follow {
 pub struct Model {
     authors: BTreeMap<u64, Author>,
     follows: BTreeMap<(u64, u64), Follow>,
+    /// By user and author. They end with the follow.
+    preferences: BTreeMap<(u64, u64), i64>,
+    /// Of posts whose weight is not zero.
+    weights: BTreeMap<Post, i64>,
+    /// User and muted author.
+    mutes: BTreeSet<(u64, u64)>,
+    /// User and blocked user.
+    blocks: BTreeSet<(u64, u64)>,
+    /// The list of each user who has one, and the authors on it.
+    lists: BTreeMap<u64, (String, BTreeSet<u64>)>,
     read: BTreeSet<(u64, Post)>,
     through: BTreeMap<(u64, u64), u64>,
     reactions: BTreeSet<(u64, Post, Kind)>,
@@ -50,7 +60,7 @@ pub const TITLE: &str = "x";
 
 impl Model {
     pub fn follow(&mut self, user: u64, author: u64) {
-        if user == author || self.follows.contains_key(&(user, author)) {
+        if user == author || self.follows.contains_key(&(user, author)) || self.are_apart(user, author) {
             return;
         }
         let posts = self.authors.get(&author);
@@ -62,6 +72,85 @@ impl Model {
 
     pub fn unfollow(&mut self, user: u64, author: u64) {
         self.follows.remove(&(user, author));
+        self.preferences.remove(&(user, author));
+        if let Some((_, authors)) = self.lists.get_mut(&user) {
+            authors.remove(&author);
+        }
+    }
+
+    /// Sets the preference of a follow.
+    pub fn prefer(&mut self, user: u64, author: u64, preference: i64) {
+        if self.follows.contains_key(&(user, author)) {
+            self.preferences.insert((user, author), preference);
+        }
+    }
+
+    pub fn weigh(&mut self, post: Post, weight: i64) {
+        self.weights.insert(post, weight);
+    }
+
+    /// What the ranked feed of `user` may add to the age of a post. There are two values if reactions were taken back, and
+    /// `n` is not a power of two.
+    pub fn points(&self, user: u64, post: Post) -> BTreeSet<i64> {
+        let n = 1 + self.reactions_to(post, Kind::Like) + 2 * self.reactions_to(post, Kind::Favorite);
+        let known = |of: Option<&i64>| of.copied().unwrap_or(0);
+        let points = known(self.weights.get(&post)) + known(self.preferences.get(&(user, post.0))) + i64::from(n.ilog2());
+        if n.is_power_of_two() { BTreeSet::from([points]) } else { BTreeSet::from([points, points + 1]) }
+    }
+
+    pub fn mute(&mut self, user: u64, author: u64, muted: bool) {
+        if muted {
+            self.mutes.insert((user, author))
+        } else {
+            self.mutes.remove(&(user, author))
+        };
+    }
+
+    pub fn mutes(&self, user: u64, author: u64) -> bool {
+        self.mutes.contains(&(user, author))
+    }
+
+    pub fn block(&mut self, user: u64, other: u64, blocked: bool) {
+        if blocked {
+            self.blocks.insert((user, other));
+            self.unfollow(user, other);
+            self.unfollow(other, user);
+        } else {
+            self.blocks.remove(&(user, other));
+        }
+    }
+
+    pub fn make_list(&mut self, user: u64, id: &str) {
+        self.lists.insert(user, (id.to_owned(), BTreeSet::new()));
+    }
+
+    /// The id of the user's list and the authors on it.
+    pub fn list(&self, user: u64) -> Option<(&str, &BTreeSet<u64>)> {
+        self.lists.get(&user).map(|(id, authors)| (&**id, authors))
+    }
+
+    /// Puts an author on the user's list, or removes the author. Returns whether that is possible.
+    pub fn set_member(&mut self, user: u64, author: u64, member: bool) -> bool {
+        let possible = !member || self.follows.contains_key(&(user, author));
+        if let Some((_, authors)) = self.lists.get_mut(&user)
+            && possible
+        {
+            if member {
+                authors.insert(author)
+            } else {
+                authors.remove(&author)
+            };
+        }
+        possible
+    }
+
+    pub fn blocks(&self, user: u64, other: u64) -> bool {
+        self.blocks.contains(&(user, other))
+    }
+
+    /// Whether one of the two blocks the other.
+    pub fn are_apart(&self, user: u64, other: u64) -> bool {
+        self.blocks(user, other) || self.blocks(other, user)
     }
 
     /// Publishes a post of `author`. Returns its sequence number.
@@ -101,9 +190,10 @@ impl Model {
         self.profiles.get(&user)
     }
 
-    /// The live posts with a reaction of `user`.
+    /// The live posts with a reaction of `user`, who may see them.
     pub fn reacted(&self, user: u64, kind: Kind) -> BTreeSet<Post> {
-        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && self.is_live(*post));
+        let is_shown = |post: Post| self.is_live(post) && !self.blocks(post.0, user);
+        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && is_shown(*post));
         given.map(|(_, post, _)| *post).collect()
     }
 
@@ -138,7 +228,7 @@ impl Model {
     /// Marks all posts read.
     pub fn all(&mut self, user: u64) {
         for author in self.following(user) {
-            if self.unread_of(user, author) > 0 {
+            if self.unread_posts(user, author) > 0 {
                 self.through(user, author, u64::MAX);
             }
         }
@@ -146,7 +236,7 @@ impl Model {
 
     /// Adds or removes a reaction of `user` to a live post.
     pub fn react(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
-        if self.is_live(post) {
+        if self.is_live(post) && !(given && self.are_apart(user, post.0)) {
             self.react_before_deletion(user, post, kind, given);
         }
     }
@@ -173,6 +263,11 @@ impl Model {
         self.reactions.iter().filter(|(_, of, known)| of.0 == author && *known == kind).count()
     }
 
+    /// The users who have published.
+    pub fn authors(&self) -> Vec<u64> {
+        self.authors.keys().copied().collect()
+    }
+
     pub fn posts(&self, author: u64) -> usize {
         self.authors.get(&author).map_or(0, |posts| posts.live.len())
     }
@@ -197,7 +292,10 @@ impl Model {
 
     /// The feed of `user`, newest first: each post, and true if it is read.
     pub fn feed(&self, user: u64) -> Vec<(Post, bool)> {
-        let shown = |post: &&Post| self.follows.get(&(user, post.0)).is_some_and(|follow| post.1 > follow.floor);
+        let shown = |post: &&Post| {
+            let follow = self.follows.get(&(user, post.0)).filter(|_| !self.mutes.contains(&(user, post.0)));
+            follow.is_some_and(|follow| post.1 > follow.floor)
+        };
         self.order.iter().rev().filter(shown).map(|&post| (post, !self.is_unread(user, post))).collect()
     }
 
@@ -213,7 +311,13 @@ impl Model {
         self.is_live(post) && follow.is_some_and(|follow| post.1 > follow.base) && !self.read.contains(&(user, post))
     }
 
+    /// The count of an author as the API returns it.
     pub fn unread_of(&self, user: u64, author: u64) -> u64 {
+        if self.mutes.contains(&(user, author)) { 0 } else { self.unread_posts(user, author) }
+    }
+
+    /// The unread posts of an author, who may be muted.
+    fn unread_posts(&self, user: u64, author: u64) -> u64 {
         (1..=self.latest(author)).filter(|&seq| self.is_unread(user, (author, seq))).count() as u64
     }
 

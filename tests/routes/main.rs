@@ -2,15 +2,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod authors;
+mod blocks;
 mod errors;
 mod feed;
 mod following;
 mod health;
+mod limits;
+mod lists;
+mod mutes;
 mod notices;
 mod openapi;
 mod people;
 mod post_texts;
 mod posts;
+mod ranked;
 mod reacted;
 mod reactions;
 mod reads;

@@ -318,7 +318,7 @@ async fn follow(world: &World, readers: u64, authors: &[u64]) {
     let user = |id: u64| UserId::new(id).unwrap();
     let edge = |reader: u64, author: u64| {
         let (user, author) = (user(reader), user(author));
-        Edge { user, author, following: true, since: Timestamp::from_ms(1), rev: 1, base: 0, floor: 0 }
+        Edge { following: true, since: Timestamp::from_ms(1), rev: 1, ..Edge::never(user, author) }
     };
     let followed = |reader: u64| {
         let others = (1..FOLLOWED).map(move |index| authors[(1 + (reader * 7 + index * 19) % pool) as usize]);

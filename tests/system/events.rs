@@ -36,12 +36,13 @@ async fn every_function_accepts_its_sample_events() {
     .await;
 }
 
-/// All samples. Samples that publish notices or set a profile come first, samples that delete posts and notices come last.
+/// All samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and notices come last.
 fn samples() -> Vec<PathBuf> {
     let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let mut samples: Vec<PathBuf> = entries(&repository().join("events")).iter().flat_map(|dir| entries(dir)).collect();
     let deletes = |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with("delete");
-    let prepares = |path: &Path| path.ends_with("notice/publish.json") || path.ends_with("profile/set.json");
+    let first = ["notice/publish.json", "profile/set.json", "follow/make-list.json"];
+    let prepares = |path: &Path| first.iter().any(|sample| path.ends_with(sample));
     samples.sort_by_key(|path| (deletes(path), !prepares(path), path.clone()));
     samples
 }

@@ -28,6 +28,7 @@ mod permissions;
 mod poison;
 mod pull;
 mod pull_histories;
+mod ranked;
 mod rebuild;
 mod repeats;
 mod restart;

@@ -10,6 +10,7 @@ use futures::future::join_all;
 use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemark::domain::Timestamp;
 use tidemark_tests::{Answer, Kind, Model, TITLE, User, World};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
@@ -56,15 +57,25 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
     match dice {
         0..16 if user != author => {
-            caller.put(&format!("/v1/following/{author}")).await.ok();
+            let path = format!("/v1/following/{author}");
+            let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
+            let body = preference.map(|preference| json!({ "preference": preference }).to_string());
+            let answer = caller.send(Method::PUT, &path, &[], body).await;
+            let possible = !model.are_apart(user, author);
+            callers.check((answer.status == 200) == possible, || format!("{user} follows {author}: {}", answer.body));
             model.follow(user, author);
+            if let Some(preference) = preference.filter(|_| possible) {
+                callers.check(answer.body["preference"] == preference, || format!("{path}: {}", answer.body));
+                model.prefer(user, author, preference);
+            }
         }
         16..18 => {
             let authors: Vec<String> = users.iter().map(u64::to_string).collect();
             let answer = caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
             let results = answer["results"].as_array().unwrap();
+            let possible = users.iter().filter(|other| **other != user && !model.are_apart(user, **other)).count();
             let followed = results.iter().filter(|result| result["following"] == true).count();
-            callers.check(followed == users.len() - 1, || format!("{user} follows many: {answer}"));
+            callers.check(followed == possible, || format!("{user} follows many: {answer}"));
             users.iter().for_each(|&author| model.follow(user, author));
         }
         18..26 => {
@@ -77,7 +88,8 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let given = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/{name}");
             let answer = if given { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check((answer.status == 200) == model.is_live((author, seq)), || format!("{path}: {}", answer.body));
+            let possible = model.is_live((author, seq)) && !(given && model.are_apart(user, author));
+            callers.check((answer.status == 200) == possible, || format!("{path} of {user}: {}", answer.body));
             model.react(user, (author, seq), kind, given);
         }
         52..57 if model.latest(user) > 0 => {
@@ -106,15 +118,18 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             caller.post("/v1/reads", &json!({ "all": true })).await.ok();
             model.all(user);
         }
-        78..83 => drop(caller.get(["/v1/feed?limit=3", "/v1/feed?limit=100"][rng.random_range(0..2)]).await.ok()),
+        78..83 => {
+            let paths = ["/v1/feed?limit=3", "/v1/feed?limit=100", "/v1/feed?order=ranked&limit=3", "/v1/feed?order=ranked"];
+            drop(caller.get(paths[rng.random_range(0..paths.len())]).await.ok());
+        }
         _ => burst(callers, rng, model, user, author).await,
     }
 }
 
-/// A change of a title or of a profile, or a deletion by a moderator.
+/// A change of a title, a profile, a mute, a block or a list, or a deletion by a moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..10) {
+    match rng.random_range(0..21) {
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
@@ -130,6 +145,32 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
             let free = model.set_profile(user, &name, handle.as_deref());
             callers.check((answer.status == 200) == free, || format!("profile of {user}: {} {}", answer.status, answer.body));
         }
+        9..13 if user != post.0 => {
+            let (path, muted) = (format!("/v1/mutes/{}", post.0), rng.random_bool(0.6));
+            let answer = if muted { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(answer.body["muted"] == muted, || format!("{path}: {} {}", answer.status, answer.body));
+            model.mute(user, post.0, muted);
+        }
+        // A block ends follows, so most blocks end soon.
+        13..17 if user != post.0 => {
+            let (path, blocked) = (format!("/v1/blocks/{}", post.0), !model.blocks(user, post.0) && rng.random_bool(0.5));
+            let answer = if blocked { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(answer.body["blocked"] == blocked, || format!("{path}: {} {}", answer.status, answer.body));
+            model.block(user, post.0, blocked);
+        }
+        17..21 => match model.list(user).map(|(id, _)| format!("/v1/lists/{id}")) {
+            None => {
+                let (key, body) = (format!("list {user}"), json!({ "name": "friends" }).to_string());
+                let made = caller.send(Method::POST, "/v1/lists", &[("idempotency-key", &key)], Some(body)).await.ok();
+                model.make_list(user, made["id"].as_str().unwrap());
+            }
+            Some(list) => {
+                let (path, member) = (format!("{list}/authors/{}", post.0), rng.random_bool(0.7));
+                let answer = if member { caller.put(&path).await } else { caller.delete(&path).await };
+                let possible = model.set_member(user, post.0, member);
+                callers.check((answer.status == 200) == possible, || format!("{path}: {} {}", answer.status, answer.body));
+            }
+        },
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
             let path = format!("/v1/posts/{}-{}", post.0, post.1);
@@ -144,7 +185,8 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
 /// response. The number of the next post, which has a key, shows whether it was published.
 async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64) {
     let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
-    let (caller, body) = (callers.user(user), json!({ "title": TITLE }).to_string());
+    let weight = if rng.random_bool(0.3) { rng.random_range(-100..=100) } else { 0 };
+    let (caller, body) = (callers.user(user), json!({ "title": TITLE, "weight": weight }).to_string());
     let seq = |answer: Answer| {
         let id = answer.ok()["id"].as_str().unwrap().to_owned();
         id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
@@ -153,21 +195,22 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     if !keyed {
         let answer = caller.send_once(Method::POST, "/v1/posts", &[], Some(body.clone())).await;
         if answer.is_final() || callers.findings.is_none() {
-            return published(callers, model, user, seq(answer), 0);
+            return published(callers, model, user, weight, seq(answer), 0);
         }
         callers.world.stack.open_requests().end().await;
         ghosts = 1;
     }
     let answer = caller.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await;
-    published(callers, model, user, seq(answer), ghosts);
+    published(callers, model, user, weight, seq(answer), ghosts);
 }
 
 /// Checks the number of a post. Up to `ghosts` posts without a response may precede it.
-fn published(callers: &Callers<'_>, model: &mut Model, user: u64, seq: u64, ghosts: u64) {
+fn published(callers: &Callers<'_>, model: &mut Model, user: u64, weight: i64, seq: u64, ghosts: u64) {
     let expected = model.latest(user) + 1;
     callers.check((expected..=expected + ghosts).contains(&seq), || format!("{user} published {expected}, and it is {seq}"));
     while model.latest(user) < seq {
-        model.publish(user);
+        let seq = model.publish(user);
+        model.weigh((user, seq), weight);
     }
 }
 
@@ -181,7 +224,7 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     let (reader, writer, latest) = (callers.user(user), callers.user(author), model.latest(author));
     // A repeated like is refused after a deletion in between, although it was counted before. The expected result
     // would be unknown.
-    let kinds = if callers.findings.is_some() { 8 } else { 10 };
+    let kinds = if callers.findings.is_some() || model.are_apart(user, author) { 8 } else { 10 };
     if latest == 0 {
         return;
     }
@@ -233,6 +276,17 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     assert_items(&feed, model, user, seed);
+    if let Some((list, authors)) = model.list(user) {
+        let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
+        let expected: Vec<&Value> = feed.iter().filter(|item| authors.contains(&post_of(item).0)).collect();
+        assert_eq!(of_list.iter().collect::<Vec<_>>(), expected, "seed {seed}, list of {user}");
+        let total: u64 = authors.iter().map(|&author| model.unread_of(user, author)).sum();
+        assert_eq!(caller.get(&format!("/v1/unread?list={list}")).await.ok()["total"], total, "seed {seed}, list of {user}");
+        let members = caller.walk(&format!("/v1/lists/{list}/authors"), page).await;
+        let members: BTreeSet<u64> = members.iter().map(|member| member["user"].as_str().unwrap().parse().unwrap()).collect();
+        assert_eq!(members, *authors, "seed {seed}, authors on the list of {user}");
+    }
+    compare_ranked(caller, model, user, seed, page, &feed).await;
     let page_of_feed = caller.get("/v1/feed?limit=100").await.ok();
     let shown: BTreeSet<u64> = feed.iter().take(100).map(|item| post_of(item).0).collect();
     assert_profiles(&page_of_feed, model, shown, seed);
@@ -260,6 +314,10 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
         assert_items(&[post], model, user, seed);
     }
+    for author in model.authors() {
+        let refused = caller.get(&format!("/v1/authors/{author}/posts")).await.status == 403;
+        assert_eq!(refused, model.blocks(author, user), "seed {seed}, timeline of {author} for {user}");
+    }
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();
         assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
@@ -274,6 +332,25 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
             assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
         }
     }
+}
+
+/// Compares the ranked feed with the feed by time, and its scores with the model.
+async fn compare_ranked(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
+    let mut ranked = caller.walk("/v1/feed?order=ranked", page).await;
+    assert!(ranked.is_sorted_by(|a, b| a["score"].as_f64() >= b["score"].as_f64()), "seed {seed}, ranks of {user}: {ranked:?}");
+    let unread = caller.walk("/v1/feed?order=ranked&status=unread", page).await;
+    let unread_of_ranked: Vec<&Value> = ranked.iter().filter(|item| item["read"] == false).collect();
+    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_ranked, "seed {seed}, unread by rank of {user}");
+    for item in &mut ranked {
+        let at = Timestamp::parse(item["created_at"].as_str().unwrap()).unwrap().ms() as f64;
+        let score = item.as_object_mut().unwrap().remove("score").unwrap().as_f64().unwrap();
+        let points = score - at / (12.0 * 3_600_000.0);
+        let expected = model.points(user, post_of(item));
+        let right = expected.iter().any(|expected| (points - *expected as f64).abs() < 1e-9);
+        assert!(right, "seed {seed}, score of {} for {user}: {points}, not {expected:?}", item["id"]);
+    }
+    let sorted = |items: &[Value]| items.iter().map(|item| (post_of(item), item.to_string())).collect::<BTreeSet<_>>();
+    assert_eq!((sorted(&ranked), ranked.len()), (sorted(feed), feed.len()), "seed {seed}, ranked feed of {user}");
 }
 
 /// Compares the profiles on a page that names these users.

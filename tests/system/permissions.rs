@@ -243,6 +243,10 @@ async fn people(world: &World) {
     }
     reader.delete("/v1/posts/10-2/like").await.ok();
     reader.put("/v1/posts/10-2/like").await.ok();
+    reader.put("/v1/blocks/9").await.ok();
+    let list = reader.post("/v1/lists", &json!({ "name": "friends" })).await.ok()["id"].as_str().unwrap().to_owned();
+    reader.put(&format!("/v1/lists/{list}/authors/10")).await.ok();
+    reader.get(&format!("/v1/feed?list={list}")).await.ok();
     let edit = json!({ "title": "one, edited", "body": "text" }).to_string();
     world.user(10).send(reqwest::Method::PUT, "/v1/posts/10-2", &[], Some(edit)).await.ok();
     // A follower without a view opens a post.

@@ -60,6 +60,57 @@ async fn storm(world: &World, seed: u64) {
     agree(world, user, author, seed).await;
 }
 
+/// On one pair, eight clients block, unblock and follow in both directions. Whenever a block stands, no edge does.
+#[tokio::test]
+async fn no_follow_stands_beside_a_block() {
+    world(async |world| {
+        for seed in 0..STORMS {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let pair = [3_000_000 + seed * 2, 3_000_001 + seed * 2];
+            let users = pair.map(|user| world.user(user));
+            let plans: Vec<Vec<(usize, u8)>> =
+                (0..8).map(|_| (0..4).map(|_| (rng.random_range(0..2), rng.random_range(0..10))).collect()).collect();
+            join_all(plans.into_iter().map(|plan| {
+                let users = &users;
+                async move {
+                    for (who, step) in plan {
+                        let (user, other) = (&users[who], pair[1 - who]);
+                        let (follow, block) = (format!("/v1/following/{other}"), format!("/v1/blocks/{other}"));
+                        let answer = match step {
+                            0..5 => user.put(&follow).await,
+                            5 => user.delete(&follow).await,
+                            6..8 => user.put(&block).await,
+                            _ => user.delete(&block).await,
+                        };
+                        assert!(matches!(answer.status, 200 | 403), "{}", answer.body);
+                    }
+                }
+            }))
+            .await;
+            world.idle().await;
+            let mut blocked = false;
+            let mut edges = [false; 2];
+            for who in 0..2 {
+                let relation = users[who].get(&format!("/v1/users/{}", pair[1 - who])).await.ok()["relation"].clone();
+                blocked |= relation["blocked"] == true;
+                edges[who] = relation["following"] == true;
+            }
+            assert!(!blocked || edges == [false; 2], "storm {seed}: blocked, and edges {edges:?}");
+            for who in 0..2 {
+                let (count, size) = (u64::from(edges[who]), async |path: String| users[who].walk(&path, 10).await.len() as u64);
+                let counters = users[who].get(&format!("/v1/users/{}/counters", pair[who])).await.ok();
+                assert_eq!(counters["followings"], count, "storm {seed}: counter");
+                assert_eq!(counters["followers"], u64::from(edges[1 - who]), "storm {seed}: counter");
+                assert_eq!(size(format!("/v1/users/{}/following", pair[who])).await, count, "storm {seed}: list");
+                assert_eq!(size(format!("/v1/users/{}/followers", pair[1 - who])).await, count, "storm {seed}: list");
+            }
+            let put = users[0].put(&format!("/v1/following/{}", pair[1])).await;
+            assert_eq!(put.status == 403, blocked, "storm {seed}: {}", put.body);
+        }
+    })
+    .await;
+}
+
 /// Sends the stream record of the pair once more.
 async fn repeat(world: &World, user: u64, author: u64) {
     let keys = json!({ "user": { "N": user.to_string() }, "author": { "N": author.to_string() } });

@@ -47,7 +47,17 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
     let base = rng.random_range(0..20_u64);
-    let edge = Edge { user, author, following: true, since: at(base), rev: 10, base, floor: base.saturating_sub(5) };
+    let edge = Edge {
+        following: true,
+        since: at(base),
+        rev: 10,
+        base,
+        floor: base.saturating_sub(5),
+        muted: rng.random_bool(0.3).then(|| at(1)),
+        lists: if rng.random_bool(0.3) { [1, 70_000].into() } else { [].into() },
+        preference: if rng.random_bool(0.3) { -7 } else { 0 },
+        ..Edge::never(user, author)
+    };
     let mut head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
     let mut reads = ReadState::default();
 
@@ -105,7 +115,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
             }
         }
     }
-    let View { state, entries: stored, whole } = views.view(user, 1000).await.unwrap().unwrap();
+    let View { state, entries: stored, whole, .. } = views.view(user, 1000).await.unwrap().unwrap();
     let differs = invariants::view_differs(&state, author, Some(&edge), &head, &reads);
     assert_eq!(differs, None, "seed {seed}: {repeated:?}");
     for seq in base + 1..=head.latest_seq {
@@ -173,7 +183,7 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
                 let author = UserId::new(900_000 + readers).unwrap();
                 let mut bytes = 0;
                 for &user in &users {
-                    let edge = Edge { user, author, following: true, since: at(0), rev: 10, base: 0, floor: 0 };
+                    let edge = Edge { following: true, since: at(0), rev: 10, ..Edge::never(user, author) };
                     let state = AuthorState::from_facts(&edge, &head, reads);
                     views.begin(user, 1, at(0), false).await.unwrap();
                     views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
@@ -199,7 +209,15 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
 async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
-    let edge = Edge { user, author, following: true, since: at(0), rev: 10, base: 0, floor: 0 };
+    let edge = Edge {
+        following: true,
+        since: at(0),
+        rev: 10,
+        muted: rng.random_bool(0.5).then(|| at(1)),
+        lists: if rng.random_bool(0.5) { [7].into() } else { [].into() },
+        preference: if rng.random_bool(0.5) { 10 } else { 0 },
+        ..Edge::never(user, author)
+    };
     let mut head = AuthorHead::default();
     let mut reads = ReadState::default();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };

@@ -60,9 +60,10 @@ fn size(task: &Task) -> usize {
         | Task::Card { .. }
         | Task::Post { .. }
         | Task::Notices { .. }
+        | Task::Rank { .. }
         | Task::Tell { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
-        Task::List { .. } => usize::MAX,
+        Task::List { .. } | Task::Rescore { .. } => usize::MAX,
     }
 }
 

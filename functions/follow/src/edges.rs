@@ -1,10 +1,10 @@
-//! `PUT`, `DELETE` and `POST /v1/following…`.
+//! `PUT`, `DELETE` and `POST /v1/following…`; `PUT` and `DELETE` of mutes and blocks.
 
 use tidemark::{
-    App, Follow,
+    App, Follow, Hiding,
     http::{
         Answer, Problem, Request,
-        bodies::{FollowManyRequest, FollowResult, FollowResults, Following, NotFollowing},
+        bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
 };
 
@@ -12,7 +12,9 @@ use tidemark::{
 pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
-    let outcome = app.following.follow(caller, &[author]).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
+    let FollowRequest { preference } = request.optional_body()?;
+    let outcome =
+        app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
     Ok(Answer::json(200, &rendered(app, outcome)?))
 }
 
@@ -27,9 +29,9 @@ pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Answer, Pro
 pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let FollowManyRequest { authors } = request.body()?;
-    let outcomes = app.following.follow(caller, &authors).await?.into_iter();
+    let outcomes = app.following.follow(caller, &authors, None).await?.into_iter();
     let results = outcomes.map(|(author, outcome)| match rendered(app, outcome) {
-        Ok(Following { following, since, created }) => {
+        Ok(Following { following, since, created, .. }) => {
             FollowResult { author, following, since: Some(since), created: Some(created), error: None }
         }
         Err(problem) => FollowResult { author, following: false, since: None, created: None, error: Some(problem.of_item()) },
@@ -37,10 +39,27 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, 
     Ok(Answer::json(200, &FollowResults { results: results.collect() }))
 }
 
+/// `PUT` and `DELETE` of `/v1/mutes/{user}` and `/v1/blocks/{user}`.
+pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: bool) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let user = request.user_parameter("user")?;
+    if user == caller {
+        return Err(Problem::invalid("user", "must be another user"));
+    }
+    if !app.following.hide(caller, user, hiding, hidden).await? {
+        return Err(Problem::hidden_limit(hiding));
+    }
+    Ok(match hiding {
+        Hiding::Mute => Answer::json(200, &Muted { muted: hidden }),
+        Hiding::Block => Answer::json(200, &Blocked { blocked: hidden }),
+    })
+}
+
 fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
     match outcome {
-        Follow::Following { since, created } => Ok(Following { following: true, since, created }),
+        Follow::Following { since, created, preference } => Ok(Following { following: true, since, created, preference }),
         Follow::LimitReached => Err(Problem::following_limit(app.settings.following_limit)),
         Follow::Oneself => Err(Problem::self_follow()),
+        Follow::Blocked => Err(Problem::blocked()),
     }
 }

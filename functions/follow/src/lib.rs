@@ -4,13 +4,14 @@
 //! read shows the change. The relation projector updates them once more from the stream of edges, which also completes
 //! interrupted requests.
 
+mod author_lists;
 mod counters;
 mod edges;
 mod lists;
 mod status;
 
 use tidemark::{
-    App,
+    App, Hiding,
     http::{Kind, bodies::*, operation, routes},
     ports::List,
 };
@@ -19,8 +20,11 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/following/{author}",
         edges::follow(app, &request),
-        operation("relations", "follow", "Follow an author")
+        operation("relations", "follow", "Follow an author, and set a preference")
+            .describe("A repetition sets another preference. Without a body it changes nothing.")
+            .may_accept::<FollowRequest>()
             .returns::<Following>("The caller follows the author, since now or since an earlier request.")
+            .refuses(Kind::Blocked, "one of the two blocks the other")
             .refuses(Kind::SelfFollow, "users cannot follow themselves")
             .refuses(
                 Kind::FollowingLimit,
@@ -49,6 +53,7 @@ routes!(|app: &App, request| [
         lists::page(app, &request, List::Following),
         operation("relations", "listFollowing", "List the authors that a user follows, newest first")
             .returns::<RelationPage>("A page.")
+            .parameter("profiles")
             .page()
             .parameter("offset")
             .degradable(),
@@ -59,6 +64,7 @@ routes!(|app: &App, request| [
         operation("relations", "listFollowers", "List a user's followers, newest first")
             .describe("The list is complete for any number of followers.")
             .returns::<RelationPage>("A page.")
+            .parameter("profiles")
             .page()
             .parameter("offset")
             .degradable(),
@@ -84,5 +90,109 @@ routes!(|app: &App, request| [
             .returns::<Relations>("One item for each user, in the order of the request.")
             .parameter("users")
             .parameter("only"),
+    ),
+    (
+        "PUT /v1/mutes/{user}",
+        edges::hide(app, &request, Hiding::Mute, true),
+        operation("relations", "mute", "Mute a user")
+            .describe(
+                "Feeds and unread counts leave out the user's posts, at once. The user sees nothing of it. A follow stays as it \
+                is; it may also begin or end while the user is muted."
+            )
+            .returns::<Muted>("The caller mutes the user.")
+            .refuses(Kind::MuteLimit, "the caller mutes 1,000 users, the maximum; nothing has changed")
+            .link("unmute", "user", "$request.path.user"),
+    ),
+    (
+        "DELETE /v1/mutes/{user}",
+        edges::hide(app, &request, Hiding::Mute, false),
+        operation("relations", "unmute", "End a mute")
+            .describe("The user's posts since the follow come back, with their read state.")
+            .returns::<Muted>("The caller does not mute the user. The response is the same if there was no mute."),
+    ),
+    (
+        "GET /v1/mutes",
+        lists::hidden(app, &request, Hiding::Mute),
+        operation("relations", "listMutes", "List the users whom the caller mutes, newest first")
+            .returns::<RelationPage>("A page. `since` is the time of the mute.")
+            .parameter("profiles")
+            .page()
+            .degradable(),
+    ),
+    (
+        "PUT /v1/blocks/{user}",
+        edges::hide(app, &request, Hiding::Block, true),
+        operation("relations", "block", "Block a user")
+            .describe(
+                "Ends the follows between the two, in both directions. Until the block ends, neither can follow the other or \
+                react to the other's posts, and the blocked user cannot read the caller's posts and timeline."
+            )
+            .returns::<Blocked>("The caller blocks the user.")
+            .refuses(Kind::BlockLimit, "the caller blocks 1,000 users, the maximum; nothing has changed")
+            .link("unblock", "user", "$request.path.user"),
+    ),
+    (
+        "DELETE /v1/blocks/{user}",
+        edges::hide(app, &request, Hiding::Block, false),
+        operation("relations", "unblock", "End a block")
+            .describe("The follows that the block ended do not come back.")
+            .returns::<Blocked>("The caller does not block the user. The response is the same if there was no block."),
+    ),
+    (
+        "GET /v1/blocks",
+        lists::hidden(app, &request, Hiding::Block),
+        operation("relations", "listBlocks", "List the users whom the caller blocks, newest first")
+            .returns::<RelationPage>("A page. `since` is the time of the block.")
+            .parameter("profiles")
+            .page()
+            .degradable(),
+    ),
+    (
+        "POST /v1/lists",
+        author_lists::make(app, &request),
+        operation("lists", "makeList", "Make a list of followed authors")
+            .accepts::<MakeListRequest>()
+            .creates::<AuthorList>("The new list, without authors.")
+            .idempotent()
+            .refuses(Kind::ListLimit, "the caller has 50 lists, the maximum; nothing has changed")
+            .link("listMembers", "list", "$response.body#/id")
+            .link("deleteList", "list", "$response.body#/id"),
+    ),
+    (
+        "GET /v1/lists",
+        author_lists::page(app, &request),
+        operation("lists", "listLists", "List the caller's lists, newest first").returns::<AuthorLists>("A page.").page(),
+    ),
+    (
+        "DELETE /v1/lists/{list}",
+        author_lists::delete(app, &request),
+        operation("lists", "deleteList", "Delete a list")
+            .no_content("The caller does not have the list any more.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "PUT /v1/lists/{list}/authors/{author}",
+        author_lists::set_member(app, &request, true),
+        operation("lists", "addMember", "Put an author on a list")
+            .returns::<Member>("The author is on the list, until the caller removes or unfollows the author.")
+            .responds("404", "NotFound")
+            .refuses(Kind::NotFollowing, "the caller does not follow the author"),
+    ),
+    (
+        "DELETE /v1/lists/{list}/authors/{author}",
+        author_lists::set_member(app, &request, false),
+        operation("lists", "removeMember", "Remove an author from a list")
+            .returns::<Member>("The author is not on the list. The response is the same if the author was not.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "GET /v1/lists/{list}/authors",
+        author_lists::members(app, &request),
+        operation("lists", "listMembers", "List the authors on a list, the newest follow first")
+            .returns::<RelationPage>("A page. `since` is the time of the follow.")
+            .responds("404", "NotFound")
+            .parameter("profiles")
+            .page()
+            .degradable(),
     ),
 ]);

@@ -1,8 +1,8 @@
-//! `GET /v1/users/{user}/following` and `/followers`.
+//! `GET /v1/users/{user}/following` and `/followers`; `GET /v1/mutes` and `/v1/blocks`.
 
 use tidemark::{
-    App,
-    domain::{Cursor, UserId, ids::parse_decimal},
+    App, Hiding,
+    domain::{Cursor, Relation, UserId, ids::parse_decimal},
     http::{
         Answer, Page, Problem, Request,
         bodies::{RelationEntry, RelationPage, profiles as profiles_of},
@@ -25,15 +25,58 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         (None, below) => Start::Below(below),
     };
     let profiles = request.wants_profiles()?;
-    let found = app.relations.page(caller, list(user), start, page.limit).await?;
+    let list = list(user);
+    let found = app.relations.page(caller, list, start, page.limit).await?;
+    // How much users like the authors whom they follow is their own business.
+    let preferences = match list {
+        List::Following(user) if user == caller => {
+            let authors: Vec<UserId> = found.items.iter().map(|relation| relation.user).collect();
+            Some(app.following.preferences(caller, &authors).await?)
+        }
+        List::Following(_) | List::Fans(_) => None,
+    };
+    let entry = |relation: &Relation| RelationEntry {
+        user: relation.user,
+        since: relation.since,
+        preference: preferences.as_ref().map(|of| of.get(&relation.user).copied().unwrap_or_default()),
+    };
+    rendered(app, request, found.items.iter().map(entry).collect(), found.next, found.degraded, profiles).await
+}
+
+/// `GET /v1/mutes` and `GET /v1/blocks`.
+pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let page = Page::of(request)?;
+    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
+    let hidden = app.following.hidden(caller, hiding, below).await?;
+    listed(app, request, &page, hidden).await
+}
+
+/// Renders the first entries of a list that was read as a whole.
+pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Answer, Problem> {
+    let profiles = request.wants_profiles()?;
+    let more = items.len() > page.limit;
+    items.truncate(page.limit);
+    let next = items.last().copied().filter(|_| more);
+    let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
+    rendered(app, request, items.into_iter().map(entry).collect(), next, false, profiles).await
+}
+
+async fn rendered(
+    app: &App,
+    request: &Request,
+    items: Vec<RelationEntry>,
+    next: Option<Relation>,
+    degraded: bool,
+    profiles: bool,
+) -> Result<Answer, Problem> {
     let cards = match profiles {
-        true => Some(app.people.cards(found.items.iter().map(|relation| relation.user).collect()).await?),
+        true => Some(app.people.cards(items.iter().map(|relation| relation.user).collect()).await?),
         false => None,
     };
-    let degraded = found.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
+    let degraded = degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles_of(cards.of));
-    let items = found.items.iter().map(|relation| RelationEntry { user: relation.user, since: relation.since }).collect();
-    let next = found.next.map(Cursor::Relation);
+    let next = next.map(Cursor::Relation);
     let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
     Ok(answer.degraded(degraded))
 }

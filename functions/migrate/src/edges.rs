@@ -157,6 +157,7 @@ pub(crate) async fn follow(
             Followed::Created(_) => FollowOutcome::Written,
             Followed::Existing(_) => FollowOutcome::AlreadyThere,
             Followed::LimitReached => FollowOutcome::Refused(Reason::FollowingLimit),
+            Followed::Blocked => FollowOutcome::Refused(Reason::Blocked),
         };
         (*follow, outcome)
     }));

@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
 
 use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
 };
 use tidemark_facts::{
     DynamoFacts, attempts, distinct,
@@ -201,6 +201,7 @@ impl Imports {
             revision: 1,
             edited_at: None,
             weight: 0,
+            step: Step::default(),
             deleted: false,
             archived,
             delivery: if told {

@@ -75,6 +75,8 @@ pub enum Reason {
     SelfFollow,
     /// The follower follows as many authors as allowed.
     FollowingLimit,
+    /// One of the two users blocks the other.
+    Blocked,
     /// The set names a blog without `blog:info`: it has expired, and nothing else is known of the blog.
     NoInfo,
     /// `blog:info` lacks a field, or its `id` is not the key's.

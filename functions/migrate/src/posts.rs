@@ -196,7 +196,7 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         let users: Vec<UserId> = page.iter().map(|relation| relation.user).collect();
         for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
-            stores.reader_views.deliver(&users, post.key(), head.modes).await?;
+            run.app.fan_outs.deliver(&users, post, head.modes).await?;
         }
         before = page.last().copied().filter(|_| page.len() == FOLLOWERS);
         if before.is_none() {

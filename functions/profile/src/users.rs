@@ -51,18 +51,19 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem
 
 async fn user(app: &App, caller: UserId, id: UserId) -> Result<Answer, Problem> {
     let users = [id];
-    let (profile, (counts, degraded), status) = futures::try_join!(
+    let (profile, (counts, degraded), status, edges) = futures::try_join!(
         app.people.profile(id),
         app.relations.counters(caller, id),
-        app.relations.status(caller, &users, false)
+        app.relations.status(caller, &users, false),
+        app.stores.edges.edges(caller, &users)
     )?;
     let status = status.get(&id).copied().unwrap_or_default();
     let relation = UserRelation {
         following: status.following,
         followed_by: status.followed_by,
         mutual: status.following && status.followed_by,
-        muted: false,
-        blocked: false,
+        muted: edges.get(&id).is_some_and(|edge| edge.muted.is_some()),
+        blocked: edges.get(&id).is_some_and(|edge| edge.blocked.is_some()),
     };
     let body = User { id, profile: profile.map(Profile::from), counters: counts.into(), relation };
     Ok(Answer::json(200, &body).degraded(degraded))

@@ -35,6 +35,7 @@ routes!(|app: &App, request| [
         operation("posts", "getPost", "Get a post, with the caller's flags")
             .returns::<Post>("The post.")
             .parameter("profiles")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound")
             .degradable(),
     ),
@@ -42,7 +43,7 @@ routes!(|app: &App, request| [
         "GET /v1/posts",
         posts::get_many(app, &request),
         operation("posts", "listPosts", "Get up to 100 posts, with the caller's flags")
-            .returns::<Posts>("The posts in the order of the request. Deleted and unknown posts are left out.")
+            .returns::<Posts>("The posts in the order of the request. Posts that the caller cannot see are left out.")
             .parameter("posts")
             .parameter("profiles")
             .refuses(Kind::TooMuchText, "the texts of these posts have more than 800 KiB together: ask for fewer posts")
@@ -84,6 +85,7 @@ routes!(|app: &App, request| [
         posts::react(app, &request, Reaction::Like, true),
         operation("posts", "likePost", "Like a post")
             .returns::<Liked>("The caller likes the post. Repeated requests count once.")
+            .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
             .responds("404", "NotFound"),
     ),
     (
@@ -98,6 +100,7 @@ routes!(|app: &App, request| [
         posts::react(app, &request, Reaction::Favorite, true),
         operation("posts", "favoritePost", "Add a post to the favorites")
             .returns::<Favorited>("The post is a favorite of the caller. Repeated requests count once.")
+            .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
             .responds("404", "NotFound"),
     ),
     (

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::json;
 use tidemark::{
-    App, Edited, Removal,
+    App, Edited, Given, Removal,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction},
     http::{Answer, Problem, Request, bodies::*},
     ports::Published,
-    reader::{MOST_TEXT, PostDetails},
+    reader::{Found, MOST_TEXT, PostDetails},
 };
 
 /// The most posts in one `GET /v1/posts`.
@@ -53,7 +53,11 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let with_profiles = request.wants_profiles()?;
-    let mut details = app.readers.post(caller, id).await?.ok_or_else(|| unknown(id))?;
+    let mut details = match app.readers.post(caller, id).await? {
+        Found::Post(details) => *details,
+        Found::Nothing => return Err(unknown(id)),
+        Found::Blocked => return Err(Problem::blocked()),
+    };
     let known = std::mem::take(&mut details.cards);
     let cards = if with_profiles { Some(app.people.complete(vec![id.author], known).await?) } else { None };
     let degraded = details.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
@@ -139,8 +143,10 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
 pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
-    if !app.publishing.react(caller, id, reaction, given).await? {
-        return Err(unknown(id));
+    match app.publishing.react(caller, id, reaction, given).await? {
+        Given::Stands => {}
+        Given::Unknown => return Err(unknown(id)),
+        Given::Blocked => return Err(Problem::blocked()),
     }
     Ok(match reaction {
         Reaction::Like => Answer::json(200, &Liked { liked: given }),

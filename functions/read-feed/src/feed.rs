@@ -4,16 +4,25 @@ use tidemark::{
     App,
     domain::{Cursor, FeedKey, PostId, Timestamp, UserId},
     http::{Answer, Page, Problem, Request, bodies::FeedPage},
-    reader::{FeedQuery, Origin},
+    reader::{FeedQuery, Origin, RankedQuery},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
+    match request.query("order") {
+        None | Some("time") => by_time(app, request).await,
+        Some("ranked") => ranked(app, request).await,
+        Some(_) => Err(Problem::invalid("order", "must be time or ranked")),
+    }
+}
+
+async fn by_time(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let of_feed = |cursor| if let Cursor::Feed(key) = cursor { Some(key) } else { None };
     let (before, since) = (page.position(of_feed)?, page.end(of_feed)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
-    let feed = app.readers.feed_page(caller, FeedQuery { status, before, limit: page.limit, since, parts }).await?;
+    let list = crate::list(app, request).await?;
+    let feed = app.readers.feed_page(caller, FeedQuery { list, status, before, limit: page.limit, since, parts }).await?;
     let first = before.is_none().then(|| feed.items.first().map_or_else(|| since.unwrap_or_else(oldest), |item| item.post.key()));
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
     let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
@@ -26,6 +35,30 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
         rebuilding,
     });
     let answer = if before.is_none() { answer.tagged() } else { answer };
+    Ok(answer.degraded(feed.origin == Origin::Degraded || shown.degraded))
+}
+
+async fn ranked(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let page = Page::of(request)?;
+    if page.since.is_some() {
+        return Err(Problem::invalid("since", "does not go with order=ranked"));
+    }
+    let below = page.position(|cursor| if let Cursor::Ranked(place) = cursor { Some(place) } else { None })?;
+    let (status, parts) = (crate::status(request)?, crate::parts(request)?);
+    let list = crate::list(app, request).await?;
+    let feed = app.readers.ranked_page(caller, RankedQuery { list, status, below, limit: page.limit, parts }).await?;
+    let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
+    let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
+    let answer = Page::answer(request, feed.next.map(Cursor::Ranked), |next_cursor| FeedPage {
+        items: shown.items,
+        next_cursor,
+        first_cursor: None,
+        profiles: shown.profiles,
+        unread_total,
+        rebuilding,
+    });
+    let answer = if below.is_none() { answer.tagged() } else { answer };
     Ok(answer.degraded(feed.origin == Origin::Degraded || shown.degraded))
 }
 

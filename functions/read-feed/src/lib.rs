@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use tidemark::{
     App,
-    domain::{Card, PostId, Reaction, UserId},
-    http::{Problem, Request, bodies::*, operation, routes},
+    domain::{Card, PostId, Reaction, Score, UserId},
+    http::{Kind, Problem, Request, bodies::*, operation, routes},
     ports::PageParts,
     reader::{Body, FeedItem, Status},
 };
@@ -20,12 +20,20 @@ routes!(|app: &App, request| [
     (
         "GET /v1/feed",
         feed::page(app, &request),
-        operation("feed", "readFeed", "Read the caller's feed, newest first")
+        operation("feed", "readFeed", "Read the caller's feed, newest or highest score first")
             .describe(
                 "The posts of the authors that the caller follows. Of each author's posts from before the follow, the feed has \
-                the newest 100, as read. `status=unread` returns exactly the posts that count in `unread_total`."
+                the newest 100, as read. `status=unread` returns exactly the posts that count in `unread_total`.\n\n\
+                With `order=ranked`, the newest 1,000 posts (or a few more) come by score, which is weight + preference + step \
+                + age. `weight` is the post's, `preference` the caller's for the author. `step` is log2(1 + likes + 2 · \
+                favorites), rounded down; after reactions were taken back it may be one more. `age` is the time of the post \
+                divided by the half-life, 12 hours by default. The pages of a walk leave out posts whose scores have changed \
+                since its first page."
             )
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
+            .parameter("order")
+            .parameter("ofList")
+            .responds("404", "NotFound")
             .parameter("status")
             .page()
             .parameter("since")
@@ -44,6 +52,7 @@ routes!(|app: &App, request| [
             .parameter("since")
             .parameter("include")
             .parameter("profiles")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .degradable(),
     ),
     (
@@ -71,6 +80,8 @@ routes!(|app: &App, request| [
         unread::all(app, &request),
         operation("read state", "countUnread", "Get the unread counts, in total and by author")
             .returns::<UnreadCounts>("The total, and the authors with unread posts, most recent post first.")
+            .parameter("ofList")
+            .responds("404", "NotFound")
             .tagged("ETag")
             .degradable(),
     ),
@@ -97,6 +108,15 @@ fn status(request: &Request) -> Result<Status, Problem> {
         None | Some("all") => Ok(Status::All),
         Some("unread") => Ok(Status::Unread),
         Some(_) => Err(Problem::invalid("status", "must be all or unread")),
+    }
+}
+
+/// Reads `?list=`. Returns the number of the list; 404 if the caller has no such list.
+async fn list(app: &App, request: &Request) -> Result<Option<u32>, Problem> {
+    let caller = request.caller()?;
+    match request.list_query()? {
+        Some(list) if !app.lists.has(caller, list).await? => Err(Problem::no_list(list)),
+        list => Ok(list.map(|list| list.number)),
     }
 }
 
@@ -129,7 +149,7 @@ async fn shown(
         true => Some(app.people.complete(items.iter().map(|item| item.post.id.author).collect(), known).await?),
         false => None,
     };
-    let item = |FeedItem { post, read, liked, favorited }: FeedItem| {
+    let item = |FeedItem { post, read, liked, favorited, score }: FeedItem| {
         let PostId { author, seq } = post.id;
         let revision = post.revision.into();
         let (content, counts) = bodies.remove(&post.id).map(|Body { text, counts }| (text, counts)).unzip();
@@ -143,6 +163,7 @@ async fn shown(
             read,
             liked,
             favorited,
+            score: score.map(Score::get),
             revision: body.is_some().then_some(revision),
             body,
             data,

@@ -4,7 +4,7 @@ use tidemark::{
     App,
     domain::Cursor,
     http::{Answer, Page, Problem, Request, bodies::TimelinePage},
-    reader::AuthorQuery,
+    reader::{AuthorQuery, Blocked},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
@@ -15,7 +15,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let (before, since) = (page.position(of_author)?, page.end(of_author)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
     let query = AuthorQuery { author, status, before, limit: page.limit, since, parts };
-    let found = app.readers.author_page(caller, query).await?;
+    let found = app.readers.author_page(caller, query).await?.map_err(|Blocked| Problem::blocked())?;
     let first = before.is_none().then(|| found.items.first().map_or(since.unwrap_or(0), |item| item.post.id.seq));
     let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
     let answer = Page::answer(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {

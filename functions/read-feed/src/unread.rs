@@ -9,13 +9,15 @@ use tidemark::{
     reader::Origin,
 };
 
-/// Returns the total, and the count of each author with unread posts.
+/// Returns the total of all followed authors, or of those on a list, and the count of each author with unread posts.
 pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
+    let list = crate::list(app, request).await?;
     let snapshot = app.readers.snapshot(caller).await?;
-    let authors = snapshot.state.unread_authors().into_iter();
+    let state = snapshot.state.of_list(list);
+    let authors = state.unread_authors().into_iter();
     let authors = authors.map(|(author, unread)| UnreadOfAuthor { author, unread }).collect();
-    let body = UnreadCounts { total: snapshot.state.unread_total(), authors };
+    let body = UnreadCounts { total: state.unread_total(), authors };
     Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }
 

@@ -17,8 +17,9 @@ const MOST_ATTEMPTS: u32 = 8;
 /// three weeks.
 const SHARE: f64 = 0.05;
 
-/// How long a difference must last. A request takes less time from its fact to its views.
-const SETTLE_MS: u64 = 2_000;
+/// How long a difference must last. A request takes less time from its fact to its views, and so does the task that
+/// changes a post's step, although it waits for a second.
+const SETTLE_MS: u64 = 5_000;
 
 /// Keys or items in one step of a walk: about a hundred users, a few seconds.
 const SLICE: usize = 500;

@@ -3,19 +3,22 @@
 use std::{
     collections::{BTreeSet, HashMap},
     ops::Deref,
+    time::Duration,
 };
 
 use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
-use tidemark_app::ports::{List, StoreError};
+use tidemark_app::ports::{List, Marks, StoreError};
 use tidemark_domain::{
-    FeedKey, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, SeqSet, Timestamp, UserId,
+    FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Score, Timestamp, UserId,
     feed::author_of_prefix,
     reader_state::{META_FIELD, ReaderMeta},
 };
 use tidemark_views::{
     Redis, heads,
     keys::{self, KeyType, Owner, View},
-    notices, people, posts, record,
+    notices, people, posts,
+    ranks::Moves,
+    readers, record,
     relations::{self, is_marker, is_marker_of},
 };
 
@@ -23,7 +26,7 @@ use crate::{
     diff::{
         Stored,
         notices::{StoredSlots, StoredTitle},
-        reader::StoredReader,
+        reader::{StoredRanks, StoredReader},
         views::{StoredKey, StoredList},
     },
     stored::{StoredPostViews, StoredUser, StoredView},
@@ -94,6 +97,7 @@ impl StoredViews {
         let [following, ..] = keys::list(List::Following(user));
         let [fans, ..] = keys::list(List::Fans(user));
         let [counters, _] = keys::counters(user);
+        let [ranked, moves] = keys::ranked(user);
         let get = |name: &str, key: String| redis::cmd(name).arg(readable(&keys, key)).clone();
         let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
         // A transaction, as for a page: state and feed are of the same moment.
@@ -107,16 +111,19 @@ impl StoredViews {
             get("GET", keys::head(user)),
             get("GET", keys::card(user)[0].clone()),
             get("HGETALL", keys::reactions(user)),
+            range("ZRANGE", ranked).arg("WITHSCORES").clone(),
+            get("HGETALL", moves),
             redis::cmd("EXEC"),
         ];
-        type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Fields);
+        type All =
+            (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Fields, Scores, Fields);
         let (all, epoch): (All, _) = self.query_in_epoch("of_user", Bundle { commands, age: Age::Now, weight: 1 }).await?;
-        let (fields, entries, following, fans, counters, head, card, reactions) = all;
+        let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
         Ok(StoredUser {
             keys,
-            reader: reader(fields, &entries, outlives, epoch),
+            reader: StoredReader { ranked: ranks(scores, moves), ..reader(fields, &entries, outlives, epoch) },
             following: list(&following, epoch),
             fans: list(&fans, epoch),
             counters: in_epoch(counters, epoch, relations::decode),
@@ -155,9 +162,8 @@ impl StoredViews {
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
     }
 
-    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<(u64, SeqSet)>, StoreError> {
-        let decode = |record: &[u8]| Some((record::version(record)?.0, notices::decode_reads(record)?));
-        self.record("of_marks", View::Marks(user, author), decode).await
+    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<Marks>, StoreError> {
+        self.record("of_marks", View::Marks(user, author), readers::decode_marks).await
     }
 
     pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
@@ -238,7 +244,16 @@ fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool, epoch: Epoch
     let feed = Stored::read((!entries.is_empty()).then_some(entries), |entries| {
         entries.iter().map(|entry| FeedKey::from_entry(entry)).collect()
     });
-    StoredReader { state, headless, feed, feed_outlives }
+    StoredReader { state, headless, feed, feed_outlives, ranked: Stored::Absent }
+}
+
+fn ranks(scores: Scores, moves: Fields) -> Stored<StoredRanks> {
+    Stored::read((!scores.is_empty() && !moves.is_empty()).then_some(()), |()| {
+        let score = |(entry, score): (Vec<u8>, f64)| Some((FeedKey::from_entry(&entry)?, Score::new(score)?));
+        let (half_life, _) = Moves::decode(moves)?.marker.unzip();
+        let half_life = half_life.map(|ms| HalfLife::new(Duration::from_millis(ms)));
+        Some(StoredRanks { half_life, scores: scores.into_iter().map(score).collect::<Option<_>>()? })
+    })
 }
 
 fn list(scores: &Scores, epoch: Epoch) -> Stored<StoredList> {

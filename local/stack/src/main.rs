@@ -85,7 +85,7 @@ impl Arguments {
         options.weather_seed = self.weather_seed;
         let variables =
             std::env::vars().filter_map(|(name, value)| Some((name.strip_prefix("TIDEMARK_PARAM_")?.to_owned(), value)));
-        options.parameters = variables.chain(self.parameters).collect();
+        options.parameters.extend(variables.chain(self.parameters));
         options
     }
 }

@@ -32,7 +32,7 @@ pub struct Options {
     pub redis: RedisSetup,
     /// Path of the `redis-server` binary.
     pub redis_server: PathBuf,
-    /// Values of template parameters. They override the defaults.
+    /// Values of template parameters. They override the defaults. Users are not limited.
     pub parameters: BTreeMap<String, String>,
     /// Environment of all functions. It overrides the environment of the template and of the stack.
     pub environment: BTreeMap<String, String>,
@@ -73,7 +73,10 @@ impl Options {
             redis_replica_reads: false,
             redis: RedisSetup::default(),
             redis_server: PathBuf::from("redis-server"),
-            parameters: BTreeMap::new(),
+            // A tool or a test is one user who sends many requests.
+            parameters: ["Posts", "Follows", "Reactions", "Marks", "Reads"]
+                .map(|kind| (format!("Limit{kind}"), "0".to_owned()))
+                .into(),
             environment: BTreeMap::new(),
             process_functions: BTreeSet::new(),
             all_processes: false,

@@ -4,6 +4,8 @@
 //! send one batch for each page. For more pages they send tasks that list ranges of pages. Workers [run](FanOuts::run)
 //! tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
+mod ranks;
+
 use std::{ops::Range, sync::Arc};
 
 use tracing::warn;
@@ -28,7 +30,7 @@ pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
         _ if !error.is_retryable() => 0,
         // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
         // fan-out.
-        Task::Batch { .. } | Task::List { .. } if error.store() != Store::Views => FEW_TRIES,
+        Task::Batch { .. } | Task::List { .. } | Task::Rescore { .. } if error.store() != Store::Views => FEW_TRIES,
         _ => MOST_TRIES,
     }
 }
@@ -217,6 +219,8 @@ impl FanOuts {
                 }
                 self.refresh_head(fan_out.post.author).await
             }
+            Task::Rank { post, token, .. } => self.rank(*post, *token).await,
+            Task::Rescore { post, pages, from, to, .. } => self.rescore(*post, *pages, *from..*to, out_of_time).await,
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => self.sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
@@ -298,7 +302,7 @@ impl FanOuts {
             if out_of_time() {
                 return self.stores.queue.send(&[list_task(fan_out, page..end)]).await;
             }
-            if !self.is_wanted(fan_out).await? {
+            if self.wanted(fan_out).await?.is_none() {
                 return Ok(());
             }
             let batch = self.batch(fan_out, page).await?;
@@ -316,22 +320,21 @@ impl FanOuts {
         if users.is_empty() {
             return Ok(());
         }
-        if self.is_wanted(fan_out).await? {
-            match fan_out.kind {
-                FanOutKind::Deliver => self.stores.reader_views.deliver(users, fan_out.key(), fan_out.modes).await?,
-                FanOutKind::Retract => {
-                    self.stores.reader_views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?
-                }
-            };
+        let Some(post) = self.wanted(fan_out).await? else { return Ok(()) };
+        match fan_out.kind {
+            FanOutKind::Deliver => self.deliver(users, &post, fan_out.modes).await,
+            FanOutKind::Retract => {
+                let views = &self.stores.reader_views;
+                views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await.map(drop)
+            }
         }
-        Ok(())
     }
 
-    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
+    /// Returns the post if the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
     /// and a live post is not retracted.
-    async fn is_wanted(&self, fan_out: FanOut) -> Result<bool, StoreError> {
+    async fn wanted(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
-        Ok(post.is_some_and(|post| post.deleted == (fan_out.kind == FanOutKind::Retract)))
+        Ok(post.filter(|post| post.deleted == (fan_out.kind == FanOutKind::Retract)))
     }
 
     async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), StoreError> {

@@ -1,12 +1,12 @@
 //! [`Following`]: follow and unfollow.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     Stores, ViewSync,
     ports::{Followed, StoreError},
 };
-use tidemark_domain::{Edge, Timestamp, UserId};
+use tidemark_domain::{Edge, Relation, Timestamp, UserId};
 
 /// Use cases of a follower. Clones share the stores.
 #[derive(Clone)]
@@ -16,6 +16,27 @@ pub struct Following {
     pub sync: ViewSync,
 }
 
+/// The most users whom one user mutes, and whom one user blocks. They are read together.
+pub const MOST_HIDDEN: usize = 1_000;
+
+/// How a user hides another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hiding {
+    /// Feeds and counts leave out the posts of the other. A follow stays as it is.
+    Mute,
+    /// Neither follows the other or reacts to the other's posts. The other does not see the user's posts.
+    Block,
+}
+
+impl Hiding {
+    fn since(self, edge: &Edge) -> Option<Timestamp> {
+        match self {
+            Self::Mute => edge.muted,
+            Self::Block => edge.blocked,
+        }
+    }
+}
+
 /// The outcome of a request to follow one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
@@ -23,19 +44,34 @@ pub enum Follow {
         since: Timestamp,
         /// Whether this request created the edge.
         created: bool,
+        preference: i8,
     },
     /// The caller follows the maximum number of authors.
     LimitReached,
     /// The author is the caller.
     Oneself,
+    /// One of the two blocks the other.
+    Blocked,
+}
+
+impl Follow {
+    fn of(edge: &Edge, created: bool) -> Self {
+        Self::Following { since: edge.since, created, preference: edge.preference }
+    }
 }
 
 impl Following {
-    /// Follows each of these authors independently. Returns one outcome for each element of `authors`, in order.
+    /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that exists
+    /// keeps its own. Returns one outcome for each element of `authors`, in order.
     ///
     /// Fails if the facts fail, or if neither the views nor the queue accept the change. Some authors may then be
     /// followed.
-    pub async fn follow(&self, caller: UserId, authors: &[UserId]) -> Result<Vec<(UserId, Follow)>, StoreError> {
+    pub async fn follow(
+        &self,
+        caller: UserId,
+        authors: &[UserId],
+        preference: Option<i8>,
+    ) -> Result<Vec<(UserId, Follow)>, StoreError> {
         let mut distinct: Vec<UserId> = Vec::new();
         for &author in authors {
             if author != caller && !distinct.contains(&author) {
@@ -43,23 +79,52 @@ impl Following {
             }
         }
         let heads = self.stores.posts.heads(&distinct).await?;
-        let outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
+        let mut outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
+        if let Some(preference) = preference {
+            for outcome in &mut outcomes {
+                self.set_preference(caller, outcome, preference).await?;
+            }
+        }
         // Includes edges that existed: an earlier request may have ended between its fact and the views.
         let edges: Vec<Edge> = outcomes
             .iter()
             .filter_map(|outcome| match outcome {
                 Followed::Created(edge) | Followed::Existing(edge) => Some(edge.clone()),
-                Followed::LimitReached => None,
+                Followed::LimitReached | Followed::Blocked => None,
             })
             .collect();
         self.sync.edges(caller, &edges).await?;
         let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
             None => Follow::Oneself,
             Some(Followed::LimitReached) => Follow::LimitReached,
-            Some(Followed::Created(edge)) => Follow::Following { since: edge.since, created: true },
-            Some(Followed::Existing(edge)) => Follow::Following { since: edge.since, created: false },
+            Some(Followed::Blocked) => Follow::Blocked,
+            Some(Followed::Created(edge)) => Follow::of(edge, true),
+            Some(Followed::Existing(edge)) => Follow::of(edge, false),
         };
         Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
+    }
+
+    /// Sets the preference of an edge that was just written or read. If the follow has ended in the meantime, the outcome
+    /// stays as it is.
+    async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<(), StoreError> {
+        let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(()) };
+        let now = self.stores.clock.now();
+        let prefer = |known: Option<&Edge>| {
+            let known = known.filter(|edge| edge.following && edge.preference != preference)?;
+            Some(known.with_preference(preference, now))
+        };
+        let changed =
+            if edge.preference == preference { None } else { self.stores.edges.change(caller, edge.author, &prefer).await? };
+        if let Some(next) = changed.filter(|edge| edge.following) {
+            *edge = next;
+        }
+        Ok(())
+    }
+
+    /// Returns the caller's preferences for these authors. Authors whom the caller does not follow are left out.
+    pub async fn preferences(&self, caller: UserId, authors: &[UserId]) -> Result<HashMap<UserId, i8>, StoreError> {
+        let edges = self.stores.edges.edges(caller, authors).await?.into_values().filter(|edge| edge.following);
+        Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
     /// Ends a follow, if there is one. Fails if the facts fail, or if neither the views nor the queue accept the
@@ -72,5 +137,41 @@ impl Following {
             None => edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
         };
         self.sync.edges(caller, tombstone.as_slice()).await.map(|_| ())
+    }
+
+    /// Mutes or blocks a user, or ends that. Returns false, and changes nothing, if the caller mutes or blocks
+    /// [`MOST_HIDDEN`] users. Parallel requests may exceed it.
+    pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<bool, StoreError> {
+        let (edges, now) = (&self.stores.edges, self.stores.clock.now());
+        if hidden {
+            let known = edges.hidden(caller).await?;
+            let mut known = known.iter().filter(|edge| hiding.since(edge).is_some());
+            if known.clone().count() >= MOST_HIDDEN && known.all(|edge| edge.author != user) {
+                return Ok(false);
+            }
+        }
+        let (own, reverse) = match hiding {
+            Hiding::Mute => {
+                let mute = |known: Option<&Edge>| {
+                    let known = known.cloned().unwrap_or_else(|| Edge::never(caller, user));
+                    (known.muted.is_some() != hidden).then(|| known.with_mute(hidden.then_some(now), now))
+                };
+                (edges.change(caller, user, &mute).await?, None)
+            }
+            Hiding::Block => edges.set_blocked(caller, user, hidden, now).await?.into(),
+        };
+        // Also if the fact said so before: an earlier request may have ended between its fact and the view.
+        let (own, reverse) = futures::join!(self.sync.edges(caller, own.as_slice()), self.sync.edges(user, reverse.as_slice()));
+        own.and(reverse).map(|_| true)
+    }
+
+    /// Returns the users whom the caller mutes or blocks, newest first, below `below`.
+    pub async fn hidden(&self, caller: UserId, hiding: Hiding, below: Option<Relation>) -> Result<Vec<Relation>, StoreError> {
+        let hidden = self.stores.edges.hidden(caller).await?.into_iter();
+        let mut hidden: Vec<Relation> =
+            hidden.filter_map(|edge| Some(Relation { since: hiding.since(&edge)?, user: edge.author })).collect();
+        hidden.retain(|relation| below.is_none_or(|below| *relation < below));
+        hidden.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(hidden)
     }
 }

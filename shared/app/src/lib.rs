@@ -2,7 +2,7 @@
 //!
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
-//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`],
+//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`RequestLimits`],
 //!   [`fan_out`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
@@ -13,6 +13,8 @@ mod error;
 pub mod fan_out;
 mod following;
 mod hot;
+mod limits;
+mod lists;
 pub mod notices;
 pub mod outage;
 mod people;
@@ -25,10 +27,12 @@ pub mod retry;
 mod stores;
 mod view_sync;
 
-pub use following::{Follow, Following};
+pub use following::{Follow, Following, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
+pub use limits::{Budget, OverLimit, PerMinute, RequestLimits};
+pub use lists::{Lists, Membership};
 pub use people::{Callers, Cards, People};
-pub use publishing::{Edited, PostDelivery, Publishing, Removal};
+pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use stores::Stores;
 pub use view_sync::ViewSync;

@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 
 use crate::ports::{
-    CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, NoticeViews, Notices, Outages, PostViews, Posts, Profiles,
-    ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
+    AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, NoticeViews, Notices, Outages,
+    PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
 };
 
 /// Facts, views, queue, clock, random numbers and sleep. Clones share the adapters.
 #[derive(Clone)]
 pub struct Stores {
     pub edges: Arc<dyn Edges>,
+    pub lists: Arc<dyn AuthorLists>,
     pub posts: Arc<dyn Posts>,
     pub reads: Arc<dyn Reads>,
     pub reactions: Arc<dyn Reactions>,
@@ -28,6 +29,7 @@ pub struct Stores {
     pub notice_views: Arc<dyn NoticeViews>,
     pub card_views: Arc<dyn CardViews>,
     pub identity_views: Arc<dyn IdentityViews>,
+    pub limit_views: Arc<dyn LimitViews>,
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
     pub clock: Arc<dyn Clock>,
@@ -48,7 +50,7 @@ impl Stores {
         wait: fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self
     where
-        F: Edges + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + 'static,
+        F: Edges + AuthorLists + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + 'static,
         V: ReaderViews
             + HeadViews
             + PostViews
@@ -57,11 +59,13 @@ impl Stores {
             + NoticeViews
             + CardViews
             + IdentityViews
+            + LimitViews
             + ProgressViews
             + 'static,
     {
         Self {
             edges: facts.clone(),
+            lists: facts.clone(),
             posts: facts.clone(),
             reads: facts.clone(),
             reactions: facts.clone(),
@@ -77,6 +81,7 @@ impl Stores {
             notice_views: views.clone(),
             card_views: views.clone(),
             identity_views: views.clone(),
+            limit_views: views.clone(),
             progress: views,
             queue,
             clock,

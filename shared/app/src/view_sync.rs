@@ -11,7 +11,12 @@ use crate::{
     reader::{PairFacts, Readers},
     relations::Relations,
 };
+use std::time::Duration;
+
 use tidemark_domain::{Edge, PostId, ReactionState, UserId};
+
+/// How long reactions to a post wait for others, before its step is computed.
+const RANK_DELAY: Duration = Duration::from_secs(1);
 
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
@@ -50,7 +55,8 @@ impl ViewSync {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }
 
-    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters.
+    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters. A worker
+    /// computes the post's step.
     pub async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<bool, StoreError> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
@@ -59,8 +65,18 @@ impl ViewSync {
             self.relations.forget_counters(post.author, Some(user)),
             stores.post_views.expire_counts(post)
         );
-        let task = || Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 };
-        self.or_enqueue(shown.and(forgotten).and(expired), || vec![task()]).await
+        let rank = Task::Rank { post, token: (stores.random)(), tries: 0 };
+        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }, rank.clone()];
+        let due = match &expired {
+            Ok(due) => *due,
+            Err(_) => false,
+        };
+        if due && let Err(error) = stores.queue.send_after(std::slice::from_ref(&rank), RANK_DELAY).await {
+            // Without the task, the next reaction must send one. It may be this one's repetition.
+            stores.post_views.begin_rank(post).await?;
+            return Err(error);
+        }
+        self.or_enqueue(shown.and(forgotten).and(expired.map(drop)), later).await
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.

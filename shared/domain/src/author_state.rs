@@ -5,7 +5,7 @@
 //!
 //! | bytes | name | meaning |
 //! |---|---|---|
-//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow |
+//! | 1 | flags | 1 live (else a tombstone), 2 opening (its facts are not merged yet), 4 bitmaps follow, 8 modes follow, 16 older posts follow, 32 muted, 64 lists follow, 128 a preference follows |
 //! | 4 | rev | revision of the follow edge |
 //! | 4 | version | version of the read state that `read` comes from |
 //! | 4 | deletions | greatest known number of the author's deletions |
@@ -15,6 +15,8 @@
 //! | 6 | newest_at | time of the newest delivered post, ms |
 //! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions, see [`Asked`] |
 //! | 4, 4 | older | with flag 16: the number of unread posts up to `horizon`, and `horizon`; the view does not know which posts these are |
+//! | 1, 4 … | lists | with flag 64: how many, and the numbers of the reader's lists that have the author |
+//! | 1 | preference | with flag 128: from -10 to 10, not 0 |
 //! | 3, 3 | lengths | with flag 4: bytes of `tail` and of `read`; `deleted` takes the rest |
 //! | … | bitmaps | with flag 4: delivered bits from the byte of `through + 1` on, read, deleted |
 //!
@@ -22,7 +24,7 @@
 //! number. It then fits a listpack entry, which has 64 bytes at most. [`AuthorState::bounded`] limits `read` and
 //! `deleted`, however old the oldest unread post is: older posts are only counted.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::{
     bitmap::Bitmap,
@@ -37,6 +39,9 @@ const OPENING: u8 = 2;
 const BITMAPS: u8 = 4;
 const MODES: u8 = 8;
 const OLDER: u8 = 16;
+const MUTED: u8 = 32;
+const LISTS: u8 = 64;
+const PREFERENCE: u8 = 128;
 const HEADER: usize = 31;
 const MODES_BYTES: usize = 16;
 const OLDER_BYTES: usize = 8;
@@ -68,6 +73,12 @@ pub struct AuthorState {
     pub live: bool,
     /// A follow opened the gate, and its facts are not merged yet.
     pub opening: bool,
+    /// The reader mutes the author: feeds and counts leave the author out. Deliveries do not.
+    pub muted: bool,
+    /// The numbers of the reader's lists that have the author.
+    pub lists: BTreeSet<u32>,
+    /// From -10 to 10. It moves the author's posts in the ranked feed.
+    pub preference: i8,
     pub rev: u32,
     /// Version of the read state that `read` comes from.
     pub version: u32,
@@ -121,6 +132,9 @@ impl AuthorState {
         Self {
             live: true,
             opening: true,
+            muted: edge.muted.is_some(),
+            lists: edge.lists.clone(),
+            preference: edge.preference,
             rev: edge.rev,
             floor: edge.floor,
             base: edge.base / 8 * 8,
@@ -147,6 +161,9 @@ impl AuthorState {
         Self {
             live: true,
             opening: true,
+            muted: edge.muted.is_some(),
+            lists: edge.lists.clone(),
+            preference: edge.preference,
             rev: edge.rev,
             version: reads.version,
             deletions: head.deletions(),
@@ -273,7 +290,16 @@ impl AuthorState {
         let some = bitmaps.iter().any(|bitmap| !bitmap.is_empty());
         let mut bytes = Vec::with_capacity(HEADER);
         let modes = !self.modes.is_push_alone();
-        let flags = [(self.live, LIVE), (self.opening, OPENING), (some, BITMAPS), (modes, MODES), (self.older > 0, OLDER)];
+        let flags = [
+            (self.live, LIVE),
+            (self.opening, OPENING),
+            (some, BITMAPS),
+            (modes, MODES),
+            (self.older > 0, OLDER),
+            (self.muted, MUTED),
+            (!self.lists.is_empty(), LISTS),
+            (self.preference != 0, PREFERENCE),
+        ];
         bytes.push(flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum());
         for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -287,6 +313,14 @@ impl AuthorState {
         if self.older > 0 {
             bytes.extend_from_slice(&self.older.to_le_bytes());
             bytes.extend_from_slice(&clamp(self.horizon).to_le_bytes());
+        }
+        if !self.lists.is_empty() {
+            // A user has fewer lists.
+            bytes.push(u8::try_from(self.lists.len()).unwrap_or(u8::MAX));
+            bytes.extend(self.lists.iter().take(u8::MAX.into()).flat_map(|list| list.to_le_bytes()));
+        }
+        if self.preference != 0 {
+            bytes.extend_from_slice(&self.preference.to_le_bytes());
         }
         if some {
             for bitmap in &bitmaps[..2] {
@@ -302,9 +336,6 @@ impl AuthorState {
         let damaged = || DecodeAuthorStateError(bytes.len());
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
-        if header[0] & !(LIVE | OPENING | BITMAPS | MODES | OLDER) != 0 {
-            return Err(damaged());
-        }
         let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
         let (modes, rest) = rest.split_at_checked(modes_bytes).ok_or_else(damaged)?;
         let mut modes = modes.chunks_exact(4).map(number);
@@ -314,6 +345,13 @@ impl AuthorState {
         let (older, rest) = rest.split_at_checked(older_bytes).ok_or_else(damaged)?;
         let mut older = older.chunks_exact(4).map(number);
         let (older, horizon) = (older.next().unwrap_or_default(), older.next().unwrap_or_default());
+        let (lists, rest) = match rest.split_first() {
+            Some((&count, rest)) if header[0] & LISTS != 0 => {
+                rest.split_at_checked(usize::from(count) * 4).ok_or_else(damaged)?
+            }
+            _ => rest.split_at(0),
+        };
+        let (preference, rest) = rest.split_at_checked(usize::from(header[0] & PREFERENCE != 0)).ok_or_else(damaged)?;
         if header[0] & BITMAPS == 0 && !rest.is_empty() {
             return Err(damaged());
         }
@@ -328,6 +366,9 @@ impl AuthorState {
         Ok(Self {
             live: header[0] & LIVE != 0,
             opening: header[0] & OPENING != 0,
+            muted: header[0] & MUTED != 0,
+            lists: lists.chunks_exact(4).map(|list| clamp(number(list))).collect(),
+            preference: preference.first().map_or(0, |byte| i8::from_le_bytes([*byte])),
             rev: small(1..5),
             version: small(5..9),
             deletions: small(9..13),
@@ -391,13 +432,13 @@ mod tests {
 
     fn edge(base: Seq, floor: Seq) -> Edge {
         let user = |id| UserId::new(id).unwrap();
-        Edge { user: user(1), author: user(2), following: true, since: Timestamp::default(), rev: 7, base, floor }
+        Edge { following: true, rev: 7, base, floor, ..Edge::never(user(1), user(2)) }
     }
 
     proptest! {
         #[test]
         fn facts_imply_exactly_the_live_posts_after_the_follow_that_are_not_read(
-            base in 0..60u64, new in 0..80u64, changes in 0..3u32,
+            base in 0..60u64, new in 0..80u64, changes in 0..3u32, preference in -10..=10i8,
             read in btree_set(1..140u64, 0..60), deleted in btree_set(1..140u64, 0..40),
         ) {
             let latest = base + new;
@@ -408,7 +449,7 @@ mod tests {
                 ..Default::default()
             };
             let reads = ReadState { version: 3, through: 0, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>() };
-            let state = AuthorState::from_facts(&edge(base, 0), &head, &reads);
+            let state = AuthorState::from_facts(&Edge { preference, ..edge(base, 0) }, &head, &reads);
             let expected: Vec<u64> = (base + 1..=latest).rev().filter(|s| !read.contains(s) && !deleted.contains(s)).collect();
             prop_assert_eq!(state.unread_seqs().collect::<Vec<_>>(), expected.clone());
             prop_assert!(invariants::counts_unread(&state, &edge(base, 0), &head, &reads));
@@ -490,7 +531,7 @@ mod tests {
         modes[0] |= MODES;
         assert!(AuthorState::decode(&modes).is_err(), "the lengths begin where the modes end");
         let mut flags = bytes;
-        flags[0] = 0x80;
+        flags[0] = 0x40;
         assert!(AuthorState::decode(&flags).is_err());
     }
 }

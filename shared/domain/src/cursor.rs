@@ -4,6 +4,7 @@ use super::{
     feed::FeedKey,
     ids::{PostId, Seq, UserId},
     model::Relation,
+    rank::Score,
     time::Timestamp,
 };
 
@@ -16,10 +17,31 @@ pub enum Cursor {
     Author(Seq),
     /// A relation list, below this entry.
     Relation(Relation),
+    /// A user's lists of authors, below this number.
+    List(u32),
     /// A platform's notices, below this sequence number.
     Notice(Seq),
     /// A user's likes or favorites, below the reaction of this time to this post.
     Reacted(FeedKey),
+    /// A ranked feed, below this place.
+    Ranked(RankedPlace),
+}
+
+/// The place where a page of a ranked feed ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankedPlace {
+    /// The stamp of the last move before the walk began. Posts that have moved since are left out.
+    pub since: u64,
+    pub score: Score,
+    /// The last of the page's posts. It decides between equal scores.
+    pub key: FeedKey,
+}
+
+impl RankedPlace {
+    /// Returns whether a post with this score is below the place.
+    pub fn is_above(&self, score: Score, key: &FeedKey) -> bool {
+        (score, key) < (self.score, &self.key)
+    }
 }
 
 impl Cursor {
@@ -30,7 +52,11 @@ impl Cursor {
             Self::Author(seq) => (2, vec![seq]),
             Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()]),
             Self::Notice(seq) => (4, vec![seq]),
+            Self::List(number) => (6, vec![number.into()]),
             Self::Reacted(key) => (5, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
+            Self::Ranked(RankedPlace { since, score, key }) => {
+                (6, vec![since, score.get().to_bits(), key.at.ms(), key.post.author.get(), key.post.seq])
+            }
         };
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
@@ -49,8 +75,13 @@ impl Cursor {
                 Some(Self::Relation(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }))
             }
             (4, &[seq]) => Some(Self::Notice(seq)),
+            (6, &[number]) => Some(Self::List(u32::try_from(number).ok()?)),
             (5, &[at, author, seq]) if at <= Timestamp::MAX.ms() => {
                 Some(Self::Reacted(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
+            }
+            (6, &[since, score, at, author, seq]) if at <= Timestamp::MAX.ms() => {
+                let key = FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) };
+                Some(Self::Ranked(RankedPlace { since, score: Score::new(f64::from_bits(score))?, key }))
             }
             _ => None,
         }
@@ -65,11 +96,25 @@ mod tests {
     fn cursors_decode_to_themselves_and_other_bytes_are_rejected() {
         let key = FeedKey { at: Timestamp::from_ms(9), post: "7-3".parse().unwrap() };
         let relation = Relation { since: Timestamp::from_ms(9), user: UserId::MIN };
-        for cursor in [Cursor::Feed(key), Cursor::Author(12), Cursor::Relation(relation), Cursor::Notice(12)] {
+        let ranked = |score| Cursor::Ranked(RankedPlace { since: 1 << 52, score, key });
+        let score = Score::new(-41_550.123_456_789).unwrap();
+        for cursor in [
+            Cursor::Feed(key),
+            Cursor::Author(12),
+            Cursor::Relation(relation),
+            Cursor::Notice(12),
+            Cursor::List(12),
+            ranked(score),
+        ] {
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
         }
         assert_eq!(Cursor::from_bytes(&[]), None);
         assert_eq!(Cursor::from_bytes(&[5; 9]), None);
+        for not_finite in [f64::NAN, f64::INFINITY] {
+            let mut bytes = ranked(score).to_bytes();
+            bytes[9..17].copy_from_slice(&not_finite.to_bits().to_be_bytes());
+            assert_eq!(Cursor::from_bytes(&bytes), None);
+        }
     }
 }

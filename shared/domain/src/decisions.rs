@@ -1,9 +1,11 @@
 //! The results of a publish, a deletion and a follow, computed from the facts before them: sequence numbers, modes,
 //! pages, times and revisions.
 
+use std::collections::BTreeSet;
+
 use crate::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Timestamp, UserId, ids::LAST_POST,
-    pages::page_count,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Step, Timestamp, UserId, ids::LAST_POST,
+    model::TOMBSTONE_SECONDS, pages::page_count,
 };
 
 /// A follow whose edge is not written yet.
@@ -32,7 +34,9 @@ impl NewFollow {
     /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.
     pub fn edge(&self, user: UserId, known: Option<&Edge>, now: Timestamp) -> Edge {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
-        Edge { user, author: self.author, following: true, since, rev, base: self.base, floor: self.floor }
+        let (base, floor) = (self.base, self.floor);
+        let pair = known.cloned().unwrap_or_else(|| Edge::never(user, self.author));
+        Edge { following: true, since, rev, base, floor, ..pair }
     }
 }
 
@@ -40,7 +44,58 @@ impl Edge {
     /// Returns the tombstone of an unfollow of this edge.
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
-        Self { following: false, since: next_since(Some(self), now), rev: next_rev(Some(self), now), ..self.clone() }
+        let (since, rev) = (next_since(Some(self), now), next_rev(Some(self), now));
+        Self { following: false, since, rev, lists: BTreeSet::new(), preference: 0, ..self.clone() }
+    }
+
+    /// Returns the pair of a user who never followed the author: a tombstone from before all times.
+    pub fn never(user: UserId, author: UserId) -> Self {
+        let (following, since) = (false, Timestamp::default());
+        Self {
+            user,
+            author,
+            following,
+            since,
+            rev: 0,
+            base: 0,
+            floor: 0,
+            muted: None,
+            blocked: None,
+            lists: BTreeSet::new(),
+            preference: 0,
+        }
+    }
+
+    /// Returns the pair after the user has put the author on these lists and removed the author from all others.
+    #[must_use]
+    pub fn with_lists(&self, lists: BTreeSet<u32>, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), lists, ..self.clone() }
+    }
+
+    /// Returns the edge with this preference. The follow stays as it is.
+    #[must_use]
+    pub fn with_preference(&self, preference: i8, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), preference, ..self.clone() }
+    }
+
+    /// Returns the second in which a tombstone expires; `None` for a follow, and for a pair with a mute or a block. The
+    /// revision has the time of the last change, if that was the end of a mute or of a block.
+    pub fn expires_at(&self) -> Option<u64> {
+        let kept = self.following || self.muted.is_some() || self.blocked.is_some();
+        (!kept).then(|| self.since.seconds().max(self.rev.into()) + TOMBSTONE_SECONDS)
+    }
+
+    /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.
+    #[must_use]
+    pub fn with_mute(&self, muted: Option<Timestamp>, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), muted, ..self.clone() }
+    }
+
+    /// Returns the pair after the user has blocked or unblocked the author. A block ends the follow.
+    #[must_use]
+    pub fn with_block(&self, blocked: Option<Timestamp>, now: Timestamp) -> Self {
+        let ended = if self.following { self.ended(now) } else { self.clone() };
+        Self { rev: next_rev(Some(self), now), blocked, ..ended }
     }
 }
 
@@ -78,6 +133,7 @@ impl AuthorHead {
             revision: 1,
             edited_at: None,
             weight: new.weight,
+            step: Step::default(),
             deleted: false,
             archived: false,
             delivery: Delivery::planned(mode, followers, at),

@@ -20,6 +20,7 @@
 //! | V6 | A page of followers counts as delivered once, and only when all of its followers were handled. |
 //! | V7 | A view of reactions contains a version of the fact, and never goes back to an older version. |
 //! | V8 | A view belongs to the epoch in which it was written. Data from an older dump, or from a replica that took over, has another epoch and counts as missing. |
+//! | V9 | A ranked feed has only entries of the feed. If it has all of them, their scores are those that the facts imply, as soon as no rank or rescore task is queued. |
 
 use super::{
     author_state::AuthorState,

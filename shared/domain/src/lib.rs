@@ -3,6 +3,7 @@
 //! [`decisions`] computes sequence numbers, edges and deliveries. [`author_state`] is the value behind every unread count.
 //! [`invariants`] names the rules that tests and reconcile check.
 
+pub mod author_lists;
 pub mod author_state;
 pub mod bitmap;
 pub mod cursor;
@@ -16,13 +17,15 @@ pub mod notices;
 pub mod openapi;
 pub mod pages;
 pub mod profile;
+pub mod rank;
 pub mod reactions;
 pub mod reader_state;
 pub mod seq_set;
 pub mod time;
 
+pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
@@ -32,6 +35,7 @@ pub use model::{
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use profile::{Card, Handle, Profile, ProfileContent};
+pub use rank::{HalfLife, Rank, Score, Step};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;
 pub use seq_set::SeqSet;

@@ -1,10 +1,13 @@
 //! The facts as types: edges, posts, heads, read states, deliveries.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     feed::{BACKLOG, FeedKey},
     ids::{PostId, Seq, UserId},
+    rank::{Rank, Step},
     seq_set::SeqSet,
     time::Timestamp,
 };
@@ -12,7 +15,7 @@ use super::{
 /// How long the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
 
-/// A follow edge, or its tombstone, which is kept for a week.
+/// A follow edge, or its tombstone, which is kept for a week and as long as the user mutes or blocks the author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
     pub user: UserId,
@@ -28,6 +31,14 @@ pub struct Edge {
     pub base: Seq,
     /// Posts up to it are not shown. It leaves the newest 100 live posts up to `base`.
     pub floor: Seq,
+    /// Since when the user mutes the author, if so.
+    pub muted: Option<Timestamp>,
+    /// Since when the user blocks the author, if so. Neither then follows the other.
+    pub blocked: Option<Timestamp>,
+    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may remain.
+    pub lists: BTreeSet<u32>,
+    /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
+    pub preference: i8,
 }
 
 /// The head of an author.
@@ -164,6 +175,8 @@ pub struct Post {
     pub edited_at: Option<Timestamp>,
     /// From -100 to 100. It moves the post in ranked feeds.
     pub weight: i8,
+    /// What reactions add to its score in ranked feeds.
+    pub step: Step,
     /// Whether only the tombstone is left.
     pub deleted: bool,
     /// The post was migrated after its author had published something later. It keeps its time, is listed under its
@@ -177,6 +190,11 @@ impl Post {
     /// Returns the place of the post in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
+    }
+
+    /// Returns what the post adds to its score.
+    pub fn rank(&self) -> Rank {
+        Rank { weight: self.weight, step: self.step }
     }
 
     /// Returns whether feeds of the author's followers show the post.
@@ -194,6 +212,8 @@ pub struct PostSummary {
     pub created_at: Timestamp,
     /// The revision of the title.
     pub revision: u32,
+    /// What the post adds to its score in ranked feeds; nothing if it is deleted.
+    pub rank: Rank,
     /// Whether only the tombstone is left.
     pub deleted: bool,
 }
@@ -208,7 +228,7 @@ impl PostSummary {
 impl PostSummary {
     /// Returns what remains of a deleted post.
     pub fn tombstone(post: FeedKey) -> Self {
-        Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, deleted: true }
+        Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, rank: Rank::default(), deleted: true }
     }
 }
 
@@ -217,8 +237,9 @@ impl From<Post> for PostSummary {
         if post.deleted {
             return Self::tombstone(post.key());
         }
+        let rank = post.rank();
         let Post { id, title, created_at, revision, deleted, .. } = post;
-        Self { id, title, created_at, revision, deleted }
+        Self { id, title, created_at, revision, rank, deleted }
     }
 }
 

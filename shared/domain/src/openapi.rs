@@ -5,7 +5,7 @@ use utoipa::{
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
 };
 
-use super::{NoticeId, Platform, PostId, Timestamp, UserId};
+use super::{ListId, NoticeId, Platform, PostId, Timestamp, UserId};
 
 /// A decimal from 1 to 2^64 − 1.
 pub const U64: &str = "[1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}\
@@ -15,6 +15,10 @@ pub const U64: &str = "[1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3
 
 /// A decimal from 1 to 2^16 − 1.
 pub const U16: &str = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]";
+
+/// A decimal from 1 to 2^32 − 1.
+const U32: &str = "[1-9][0-9]{0,8}|[1-3][0-9]{9}|4[01][0-9]{8}|42[0-8][0-9]{7}|429[0-3][0-9]{6}|4294[0-8][0-9]{5}|42949[0-5][0-9]{4}\
+    |429496[0-6][0-9]{3}|4294967[01][0-9]{2}|42949672[0-8][0-9]|429496729[0-5]";
 
 /// A decimal from 1 to [`MAX_SEQ`](super::ids::MAX_SEQ).
 const SEQ: &str = "[1-9][0-9]{0,14}|[1-8][0-9]{15}|900[0-6][0-9]{12}|90070[0-9]{11}|90071[0-8][0-9]{10}|900719[0-8][0-9]{9}\
@@ -43,6 +47,7 @@ macro_rules! schema {
 schema! {
     UserId => text("An unsigned 64-bit number except zero, in decimal.", format!("^({U64})$"), "1042");
     PostId => text("`{author}-{seq}`.", format!("^({U64})-({SEQ})$"), "1042-7");
+    ListId => text("`{user}-{number}`.", format!("^({U64})-({U32})$"), "1-1");
     NoticeId => text("`{platform}-{seq}`.", format!("^({U16})-({SEQ})$"), "1-7");
     Platform => ObjectBuilder::new()
         .schema_type(Type::Integer)

@@ -17,9 +17,10 @@ const META_HEADER: usize = 27;
 const EPOCH: usize = 4;
 const BUILDING: u8 = 1;
 const FEED: u8 = 2;
+const RANKED: u8 = 4;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
-/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed), touched, deadline (6 bytes each, ms), token (8
+/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked), touched, deadline (6 bytes each, ms), token (8
 /// bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
@@ -27,6 +28,8 @@ pub struct ReaderMeta {
     pub building: bool,
     /// The view has a feed. If Redis has none, the feed was lost.
     pub feed: bool,
+    /// The reader has a ranked feed, or had one that has expired.
+    pub ranked: bool,
     /// When the lifetimes were last extended.
     pub touched: Timestamp,
     /// When another process may take over a rebuild.
@@ -65,6 +68,7 @@ impl ReaderMeta {
         Some(Self {
             building: header[0] & BUILDING != 0,
             feed: header[0] & FEED != 0,
+            ranked: header[0] & RANKED != 0,
             touched: Timestamp::from_ms(number(1..7)),
             deadline: Timestamp::from_ms(number(7..13)),
             token: number(13..21),
@@ -100,34 +104,44 @@ impl ReaderState {
         !self.meta.building && self.authors.values().all(|state| !state.opening)
     }
 
-    /// Returns the number of unread posts of all authors.
-    pub fn unread_total(&self) -> u64 {
-        self.authors.values().map(AuthorState::unread).sum()
+    /// Returns the followed authors whom the reader does not mute. Feeds and counts have only these.
+    pub fn heard(&self) -> impl Iterator<Item = (UserId, &AuthorState)> {
+        self.authors.iter().filter(|(_, state)| !state.muted).map(|(author, state)| (*author, state))
     }
 
-    /// Returns the number of unread posts of one author; zero if the reader does not follow the author.
+    /// Returns the part of the state that concerns the authors on a list of the reader; the whole state if `None`.
+    #[must_use]
+    pub fn of_list(mut self, list: Option<u32>) -> Self {
+        if let Some(list) = list {
+            self.authors.retain(|_, state| state.lists.contains(&list));
+        }
+        self
+    }
+
+    /// Returns the number of unread posts of all authors who are not muted.
+    pub fn unread_total(&self) -> u64 {
+        self.heard().map(|(_, state)| state.unread()).sum()
+    }
+
+    /// Returns the number of unread posts of one author; zero if the reader does not follow the author, or mutes them.
     pub fn unread_of(&self, author: UserId) -> u64 {
-        self.authors.get(&author).map_or(0, AuthorState::unread)
+        self.authors.get(&author).filter(|state| !state.muted).map_or(0, AuthorState::unread)
     }
 
     /// Returns the authors with unread posts and the number of these posts. The author with the most recent post comes
     /// first.
     pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
-        let mut authors: Vec<_> = self
-            .authors
-            .iter()
-            .map(|(id, state)| (state.newest_at, *id, state.unread()))
-            .filter(|(_, _, unread)| *unread > 0)
-            .collect();
+        let mut authors: Vec<_> =
+            self.heard().map(|(id, state)| (state.newest_at, id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();
         authors.sort_unstable_by(|a, b| b.cmp(a));
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
 
-    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author,
-    /// and the author's state shows it.
+    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author and
+    /// does not mute them, and the author's state shows it.
     pub fn shows(&self, key: &FeedKey) -> bool {
         self.meta.low.is_none_or(|low| *key >= low)
-            && self.authors.get(&key.post.author).is_some_and(|state| state.shows(key.post.seq))
+            && self.authors.get(&key.post.author).is_some_and(|state| !state.muted && state.shows(key.post.seq))
     }
 
     /// Returns whether the state knows if the post is unread (see [`AuthorState::knows`]).

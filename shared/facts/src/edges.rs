@@ -6,8 +6,9 @@ use std::{
 };
 
 use async_trait::async_trait;
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
-use tidemark_app::ports::{Edges, Followed, Posts, StoreError};
+use tidemark_app::ports::{ChangeOfPair, Edges, Followed, Posts, StoreError};
 use tidemark_domain::{
     AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
@@ -16,8 +17,8 @@ use tracing::debug;
 
 use super::{
     DynamoFacts, attempts, distinct,
-    item::{Count, Item, number, read, string},
-    schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem},
+    item::{Attribute, Count, Item, number, read, string},
+    schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
 
@@ -37,9 +38,14 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction of at most 100 items. Each edge takes three items and perhaps a check of the author's head.
-/// The follower's counter takes one more.
-const EDGES_PER_TRANSACTION: usize = 24;
+/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check of the author's head. The follower's counter takes one more.
+const EDGES_PER_TRANSACTION: usize = 19;
+
+/// The index of the first edge's check for a block in the transaction of a follow.
+const BLOCK_CHECK: usize = 1;
+
+/// A pair with one of these hides the author from the user.
+const HIDING: [Attribute; 2] = [EdgeItem::muted_at, EdgeItem::blocked_at];
 
 #[async_trait]
 impl Edges for DynamoFacts {
@@ -80,6 +86,72 @@ impl Edges for DynamoFacts {
                 return Ok(Some(tombstone));
             }
             tried = Some(tombstone);
+        }
+    }
+
+    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
+        let items = self.of_user("hidden", &self.tables.following, user).await?;
+        let hidden = items.into_iter().filter(|item| HIDING.iter().any(|attribute| attribute.of(item).is_some()));
+        hidden.map(read_edge).collect()
+    }
+
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError> {
+        let mut attempts = attempts("change");
+        loop {
+            attempts.next().await?;
+            let known = self.edges(user, &[author]).await?.remove(&author);
+            let Some(next) = change(known.as_ref()) else { return Ok(known) };
+            attempts.outcome()?;
+            let written = self.transact("change", vec![self.put_edge(&next, known.map(|edge| edge.rev))]).await;
+            if attempts.done(written) {
+                return Ok(Some(next));
+            }
+        }
+    }
+
+    async fn set_blocked(
+        &self,
+        user: UserId,
+        other: UserId,
+        blocked: bool,
+        now: Timestamp,
+    ) -> Result<[Option<Edge>; 2], StoreError> {
+        let mut attempts = attempts("set_blocked");
+        loop {
+            attempts.next().await?;
+            let pairs = vec![schema::edge(user, other), schema::edge(other, user)];
+            let mut known = by_user(self.get("set_blocked", &self.tables.following, pairs).await?)?;
+            let [own, reverse] = [user, other].map(|user| known.remove(&user));
+            if own.as_ref().is_some_and(|edge| edge.blocked.is_some()) == blocked {
+                return Ok([own, reverse]);
+            }
+            attempts.outcome()?;
+            let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
+            let mut writes = vec![self.put_edge(&next, own.as_ref().map(|edge| edge.rev))];
+            if own.as_ref().is_some_and(|edge| edge.following && blocked) {
+                writes.extend(self.uncount(&next));
+            }
+            let ended = reverse.as_ref().filter(|edge| edge.following && blocked).map(|edge| edge.ended(now));
+            let rev = reverse.as_ref().map(|edge| edge.rev);
+            match &ended {
+                Some(ended) => {
+                    writes.push(self.put_edge(ended, rev));
+                    writes.extend(self.uncount(ended));
+                }
+                // A follow that began since then would stay beside the block.
+                None if blocked => {
+                    let check = Write::check(&self.tables.following, schema::edge(other, user));
+                    writes.push(check.when(still(EdgeItem::rev, rev.map(number))));
+                }
+                None => {}
+            }
+            for (user, author, attribute) in [(other, user, ReactionItem::blocked), (user, other, ReactionItem::blocks)] {
+                let update = Write::update(&self.tables.reactions, schema::reaction(user, author));
+                writes.push(if blocked { update.set(attribute, AttributeValue::Bool(true)) } else { update.remove([attribute]) });
+            }
+            if attempts.done(self.transact("set_blocked", writes).await) {
+                return Ok([Some(next), ended.or(reverse)]);
+            }
         }
     }
 
@@ -149,10 +221,14 @@ impl DynamoFacts {
             let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
             let (known, followings) = self.edges_and_followings(user, &authors).await?;
             missing.retain(|follow| {
-                let stored = known.get(&follow.author).filter(|edge| edge.following || kind.yields_to(edge, follow));
-                let own = |edge| if tried.contains(edge) { Followed::Created } else { Followed::Existing };
-                outcomes.extend(stored.map(|edge| (edge.author, own(edge)(edge.clone()))));
-                stored.is_none()
+                let Some(stored) = known.get(&follow.author) else { return true };
+                if stored.blocked.is_some() {
+                    outcomes.insert(stored.author, Followed::Blocked);
+                } else if stored.following || kind.yields_to(stored, follow) {
+                    let own = if tried.contains(stored) { Followed::Created } else { Followed::Existing };
+                    outcomes.insert(stored.author, own(stored.clone()));
+                }
+                !outcomes.contains_key(&stored.author)
             });
             if missing.is_empty() {
                 break;
@@ -167,7 +243,14 @@ impl DynamoFacts {
                 let written = self.write_follows(chunk, &edges, &known).await;
                 if let Ok(Err(cancelled)) = &written {
                     let before = refused;
-                    refused = chunk.len() == 1 && matches!(cancelled, Cancelled::Conditions(failed) if failed.contains(&0));
+                    let failed = |write: usize| {
+                        chunk.len() == 1 && matches!(cancelled, Cancelled::Conditions(failed) if failed.contains(&write))
+                    };
+                    if failed(BLOCK_CHECK) {
+                        outcomes.insert(chunk[0].author, Followed::Blocked);
+                        continue 'attempts;
+                    }
+                    refused = failed(0);
                     // The counter may refuse only because the edge is counted already. A second attempt shows which is
                     // the case.
                     if refused && before {
@@ -213,6 +296,9 @@ impl DynamoFacts {
         let room = absent(CounterItem::count).or(at_most(CounterItem::count, number(most)));
         let mut writes = vec![self.add_to_counter(schema::followings_counter(user), added as i64).when(room)];
         for (follow, edge) in follows.iter().zip(edges) {
+            // The item lies in one of sixteen partitions of the author, so a hot author's follows do not share one.
+            let blocks = Write::check(&self.tables.reactions, schema::reaction(user, edge.author));
+            writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
             writes.push(self.add_to_counter(schema::followers_counter(edge.author, user.shard()), 1));
@@ -225,14 +311,18 @@ impl DynamoFacts {
     }
 
     async fn write_unfollow(&self, tombstone: &Edge, known_rev: u32) -> Result<Result<(), Cancelled>, StoreError> {
-        let (user, author) = (tombstone.user, tombstone.author);
-        let writes = vec![
-            self.put_edge(tombstone, Some(known_rev)),
+        let mut writes = vec![self.put_edge(tombstone, Some(known_rev))];
+        writes.extend(self.uncount(tombstone));
+        self.transact("unfollow", writes).await
+    }
+
+    /// Removes an ended follow from the list of followers and from both counters.
+    fn uncount(&self, &Edge { user, author, .. }: &Edge) -> [Write; 3] {
+        [
             Write::delete(&self.tables.followers, schema::follower(author, user)),
             self.add_to_counter(schema::followings_counter(user), -1),
             self.add_to_counter(schema::followers_counter(author, user.shard()), -1),
-        ];
-        self.transact("unfollow", writes).await
+        ]
     }
 
     /// Puts an edge on the condition that its stored revision is still `known`. `None` requires that no item exists.
@@ -264,10 +354,21 @@ fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now
 }
 
 pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
-    read(item, |EdgeItem { user, author, following, since, rev, base, floor, .. }| {
-        let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
-        Ok(Edge { user, author, following: following.unwrap_or(false), since, rev, base, floor })
-    })
+    read(
+        item,
+        |EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, lists, preference, .. }| {
+            let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
+            let (following, [muted, blocked]) =
+                (following.unwrap_or(false), [muted_at, blocked_at].map(|since| since.map(Timestamp::from_ms)));
+            let (lists, preference) = (lists.unwrap_or_default().into_iter().collect(), preference.unwrap_or(0));
+            Ok(Edge { user, author, following, since, rev, base, floor, muted, blocked, lists, preference })
+        },
+    )
+}
+
+/// The pairs of distinct users.
+fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
+    items.into_iter().map(|item| read_edge(item).map(|edge| (edge.user, edge))).collect()
 }
 
 fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {

@@ -3,6 +3,7 @@
 pub mod edges;
 pub mod followers;
 pub mod item;
+mod lists;
 pub mod notices;
 mod outage;
 pub mod people;

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use tidemark_app::ports::{Deleted, IdempotencyKey, Look, Posts, Published, StoreError};
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Step, Timestamp, UserId,
 };
 use tracing::error;
 
@@ -187,6 +187,23 @@ impl Posts for DynamoFacts {
         let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false).limit(1);
         let indexed = queried("seq_at", newest, 1).await?.first().map(post_of).transpose()?;
         self.catch_up(author, indexed.map_or(0, |post| post.seq), at).await
+    }
+
+    async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>, StoreError> {
+        let Some(item) = self.get_one("ranked_by", &self.tables.posts, schema::post(id)).await? else { return Ok(None) };
+        let by = PostItem::step_by.optional(&item)?;
+        Ok(Some((read_post(item)?, by)))
+    }
+
+    async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool, StoreError> {
+        let update = Write::update(&self.tables.posts, schema::post(id))
+            .set(PostItem::step, number(step.level))
+            .set(PostItem::step_changes, number(step.changes))
+            .set(PostItem::step_by, number(token))
+            .when(present(PostItem::item))
+            .when(absent(PostItem::tombstone))
+            .when(still_number(PostItem::step_changes, step.changes.saturating_sub(1)));
+        self.send("set_step", update).await
     }
 
     async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError> {
@@ -424,6 +441,9 @@ pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
         revision: None,
         edited_at: None,
         weight: (post.weight != 0).then_some(post.weight),
+        step: None,
+        step_changes: None,
+        step_by: None,
     }
 }
 
@@ -475,6 +495,7 @@ impl TryFrom<PostItem> for Post {
             revision: post.revision.unwrap_or(1),
             edited_at: post.edited_at.map(Timestamp::from_ms),
             weight: post.weight.unwrap_or(0),
+            step: Step { level: post.step.unwrap_or(0), changes: post.step_changes.unwrap_or(0) },
             deleted,
             archived: post.archived.unwrap_or(false),
             delivery: Delivery {
@@ -522,8 +543,9 @@ mod tests {
         let delivery = Delivery::planned(DeliveryMode::Push, 3, at);
         let id = PostId::new(author, 9);
         let title = "one".to_owned();
-        let (revision, edited_at, weight) = (1, None, 0);
-        let post = Post { id, title, created_at: at, revision, edited_at, weight, deleted: false, archived: false, delivery };
+        let (revision, edited_at, weight, step) = (1, None, 0, Step::default());
+        let post =
+            Post { id, title, created_at: at, revision, edited_at, weight, step, deleted: false, archived: false, delivery };
         let item = encode(&post_item(&post, at));
         let mut names: Vec<&str> = item.keys().map(String::as_str).collect();
         names.sort_unstable();

@@ -11,8 +11,17 @@ use super::{
     item::{Attribute, Bits, Count, Item, encode, read, string},
     posts::read_post,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
-    write::{Cancelled, Write, below, is, queried, still_number},
+    write::{Cancelled, Write, absent, below, is, present, queried, still_number},
 };
+
+/// The blocks between a user and an author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Blocks {
+    /// The author blocks the user.
+    by_author: bool,
+    /// The user blocks the author.
+    by_user: bool,
+}
 
 #[async_trait]
 impl Reactions for DynamoFacts {
@@ -43,14 +52,23 @@ impl Reactions for DynamoFacts {
             if !live {
                 return Ok(Reacted::Unknown);
             }
-            let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
+            let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
+            let (known, blocks) = known.unwrap_or_default();
+            if given && blocks != Blocks::default() {
+                return Ok(Reacted::Blocked);
+            }
             let Some(next) = known.changed(post.seq, reaction, given) else { return Ok(Reacted::Stands(known)) };
-            // Otherwise another device of the user, or another user of the same shard, has written first.
+            // Otherwise another device of the user, another user of the same shard, or a block has been first.
             let at = given.then_some(now);
-            if self.write_reaction(user, post, &next, reaction, at).await?.is_ok() {
+            if self.write_reaction(user, post, &next, blocks, reaction, at).await?.is_ok() {
                 return Ok(Reacted::Stands(next));
             }
         }
+    }
+
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
+        let item = self.get_one("is_blocked", &self.tables.reactions, schema::reaction(user, author)).await?;
+        Ok(item.map(read_item).transpose()?.is_some_and(|(_, _, _, blocks)| blocks.by_author))
     }
 
     async fn reacted(
@@ -108,6 +126,7 @@ impl DynamoFacts {
         user: UserId,
         post: PostId,
         state: &ReactionState,
+        blocks: Blocks,
         reaction: Reaction,
         given_at: Option<Timestamp>,
     ) -> Result<Result<(), Cancelled>, StoreError> {
@@ -115,11 +134,14 @@ impl DynamoFacts {
         let item = ReactionItem {
             shard: schema::reactions_shard(post.author, user.shard()),
             item: schema::reaction_sort_key(user),
-            version: state.version,
+            version: Some(state.version),
             liked: Some(Bits(state.liked.clone())),
             favorited: Some(Bits(state.favorited.clone())),
+            blocked: blocks.by_author.then_some(true),
+            blocks: blocks.by_user.then_some(true),
         };
-        let known = still_number(ReactionItem::version, state.version.saturating_sub(1));
+        let version = still_number(ReactionItem::version, state.version.saturating_sub(1));
+        let still = |attribute, is_set: bool| if is_set { present(attribute) } else { absent(attribute) };
         let count = |key| {
             let change = if given_at.is_some() { 1 } else { -1 };
             Write::update(reactions, key).add(counted(reaction), change).add(ReactionCountsItem::changes, 1)
@@ -129,7 +151,10 @@ impl DynamoFacts {
             None => Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post)),
         };
         let writes = vec![
-            Write::put(reactions, encode(&item)).when(known),
+            Write::put(reactions, encode(&item))
+                .when(version)
+                .when(still(ReactionItem::blocked, blocks.by_author))
+                .when(still(ReactionItem::blocks, blocks.by_user)),
             count(schema::post_reactions(post, user.shard())),
             count(schema::author_reactions(post.author, user.shard())),
             by_time,
@@ -148,10 +173,16 @@ pub fn counted(reaction: Reaction) -> Attribute {
 
 /// User, author and the user's reactions to the author's posts.
 pub fn read_reactions(item: Item) -> Result<(UserId, UserId, ReactionState), StoreError> {
-    read(item, |ReactionItem { shard, item, version, liked, favorited }| {
+    read_item(item).map(|(user, author, state, _)| (user, author, state))
+}
+
+fn read_item(item: Item) -> Result<(UserId, UserId, ReactionState, Blocks), StoreError> {
+    read(item, |ReactionItem { shard, item, version, liked, favorited, blocked, blocks }| {
         let author = schema::shard_author(&shard).ok_or(ReactionItem::shard)?;
         let user = schema::reacting_user(&item).ok_or(ReactionItem::item)?;
         let [liked, favorited] = [liked, favorited].map(|set| set.unwrap_or_default().0);
-        Ok((user, author, ReactionState { version, liked, favorited }))
+        let [by_author, by_user] = [blocked, blocks].map(|flag| flag == Some(true));
+        let state = ReactionState { version: version.unwrap_or(0), liked, favorited };
+        Ok((user, author, state, Blocks { by_author, by_user }))
     })
 }

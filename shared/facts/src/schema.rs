@@ -2,18 +2,19 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `expires_at` N s | follow, unfollow, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s | follow, unfollow, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
+//! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL, `windows` M | publish, delete, migrate |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N | publish, edit, delete, fan-out, reconcile, migrate |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
-//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts | `version` N, `liked` B, `favorited` B (roaring) | react |
+//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N, `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
 //! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](tidemark_domain::PlatformHead::encode_live)) | notice, reconcile |
@@ -28,12 +29,15 @@
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //!
 //! One transaction writes:
-//! - for a follow or an unfollow, both edges and both counters;
+//! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and
+//!   author for blocks;
+//! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish or a deletion, head, post, body and idempotency record;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
 //! - for an edit, post and text;
-//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time;
+//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time; a given reaction
+//!   requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 48 posts with head, mappings and record, or an edge as a follow does.
@@ -43,7 +47,8 @@
 //!
 //! `changes` grows by one with every write that changes the counted items. A repair sets a count only if `changes` is
 //! still the number that it read before it listed the items. For a head's `posts`, the pair of `latest_seq` and
-//! `deletions` serves this purpose. `write_token` tells a publish whether a stored post is its own.
+//! `deletions` serves this purpose. `write_token` tells a publish whether a stored post is its own, and
+//! `step_by` tells a `rank` task whether it made the last change of a post's step.
 
 mod keys;
 
@@ -51,7 +56,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_bytes::ByteBuf;
-use tidemark_domain::{DeliveryMode, DeliveryState, Platform};
+use tidemark_domain::{AuthorList, DeliveryMode, DeliveryState, Platform};
 
 use super::item::{Attribute, Bits, Count, Item, number, present, string};
 pub use keys::*;
@@ -108,7 +113,7 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, expires_at: u64 };
+    maybe { following: bool, expires_at: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8 };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };
@@ -118,6 +123,9 @@ items! {
 
     #[derive(Serialize)]
     WalkItem in "counters" { counter: String, position: String };
+
+    #[derive(Serialize)]
+    ListsItem in "counters" { counter: String, version: u64, last: u32, lists: Vec<AuthorList> };
 
     OutageItem in "counters" { counter: String, until: u64 };
 
@@ -134,7 +142,7 @@ items! {
     maybe {
         title: String, time: String, tombstone: bool, pages: u64, retract_pages: u64, delivered: u64, attempts: u32,
         seen_pages: u64, sent_at: u64, finished_at: u64, unfinished: String, archived: bool, write_token: u64, revision: u32,
-        edited_at: u64, weight: i8
+        edited_at: u64, weight: i8, step: u8, step_changes: u32, step_by: u64
     };
 
     #[derive(Serialize)]
@@ -152,8 +160,8 @@ items! {
     WindowItem in "windows" { bits: Bits, token: u64 };
 
     #[derive(Serialize)]
-    ReactionItem in "reactions" { shard: String, item: String, version: u32 }
-    maybe { liked: Bits, favorited: Bits };
+    ReactionItem in "reactions" { shard: String, item: String }
+    maybe { version: u32, liked: Bits, favorited: Bits, blocked: bool, blocks: bool };
 
     ReactionCountsItem in "reactions" { shard: String, item: String }
     maybe { likes: Count, favorites: Count, changes: Count };
@@ -237,8 +245,15 @@ mod tests {
         assert_eq!(text(&encode(&body)), "author N 18446744073709551615, body S b, item S i");
         let window = WindowItem { bits: bits(&[]), token: u64::MAX };
         assert_eq!(text(&encode(&window)), "bits B [00, 00, 00, 00, 00, 00, 00, 00], token N 18446744073709551615");
-        let reaction =
-            ReactionItem { shard: "s".to_owned(), item: item.clone(), version: 3, liked: Some(bits(&[5])), favorited: None };
+        let reaction = ReactionItem {
+            shard: "s".to_owned(),
+            item: item.clone(),
+            version: Some(3),
+            liked: Some(bits(&[5])),
+            favorited: None,
+            blocked: None,
+            blocks: None,
+        };
         let liked = "01, 00, 00, 00, 00, 00, 00, 00, 00, 00, 00, 00, 3a, 30, 00, 00, 01, 00, 00, 00, 00, 00, 00, 00, 10, 00, 00, 00, \
                      05, 00";
         assert_eq!(text(&encode(&reaction)), format!("item S i, liked B [{liked}], shard S s, version N 3"));

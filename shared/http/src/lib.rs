@@ -15,10 +15,12 @@ pub use request::Request;
 pub use response::Answer;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
+use futures::future::try_join;
 use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
-use tidemark_app::{Callers, ports::Source};
+use tidemark_app::{Budget, Callers, RequestLimits, ports::Source};
+use tidemark_domain::UserId;
 
 /// A request as API Gateway sends it.
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
@@ -35,6 +37,40 @@ pub struct Edge {
     pub callers: Option<Callers>,
     /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
     pub platforms_claim: Option<String>,
+    /// How many requests a user may send; `None` if any number.
+    pub limits: Option<RequestLimits>,
+}
+
+/// The bucket from which a request of this route is taken.
+fn budget(route: &str) -> Budget {
+    let (method, path) = route.split_once(' ').unwrap_or_default();
+    match path.rsplit_once('/').map(|(_, last)| last) {
+        _ if method == "GET" => Budget::Reads,
+        Some("like" | "favorite") => Budget::Reactions,
+        Some("read" | "reads") => Budget::Marks,
+        _ if ["/v1/following", "/v1/mutes", "/v1/blocks", "/v1/lists"].iter().any(|prefix| path.starts_with(prefix)) => {
+            Budget::Follows
+        }
+        _ => Budget::Posts,
+    }
+}
+
+/// Runs the handler if the caller is within the limits. A read begins at the same time as the check, so that both share a
+/// trip to Redis. It ends when it is refused.
+async fn within_limits(
+    limits: &RequestLimits,
+    caller: UserId,
+    route: &str,
+    answer: impl Future<Output = Result<Answer, Problem>>,
+) -> Result<Answer, Problem> {
+    let budget = budget(route);
+    let spent = limits.spend(caller, budget);
+    if budget == Budget::Reads {
+        let spent = async { Ok(spent.await?) };
+        return try_join(spent, answer).await.map(|((), answer)| answer);
+    }
+    spent.await?;
+    answer.await
 }
 
 /// Runs one handler for one event. Every outcome becomes a response. A 5xx is logged here with its cause.
@@ -46,7 +82,10 @@ where
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let etag = request.header("if-none-match").map(str::to_owned);
     let answer = match request.identify(edge).await {
-        Ok(()) => handler(request).await,
+        Ok(()) => match edge.limits.as_ref().zip(request.caller().ok()) {
+            Some((limits, caller)) => within_limits(limits, caller, &route, handler(request)).await,
+            None => handler(request).await,
+        },
         Err(problem) => Err(problem),
     };
     let answer = match answer {

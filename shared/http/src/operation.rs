@@ -68,6 +68,13 @@ impl Operation {
         self.responds("413", "BodyTooLarge")
     }
 
+    /// Takes this body, or none.
+    pub fn may_accept<T: ToSchema>(self) -> Self {
+        let mut operation = self.accepts::<T>();
+        operation.object["requestBody"]["required"] = json!(false);
+        operation
+    }
+
     /// Takes a parameter of `shared/http/openapi.base.yaml`.
     pub fn parameter(mut self, name: &str) -> Self {
         self.parameters.push(reference("parameters", name));

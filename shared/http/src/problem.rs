@@ -1,8 +1,11 @@
 //! Errors in HTTP responses: RFC 9457 problem details.
 
 use serde::Serialize;
-use tidemark_app::ports::{Source, StoreError};
-use tidemark_domain::{Platform, ids::LAST_POST, notices::MAX_LIVE};
+use tidemark_app::{
+    Hiding, MOST_HIDDEN, OverLimit,
+    ports::{Source, StoreError},
+};
+use tidemark_domain::{ListId, Platform, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
 use utoipa::ToSchema;
 
 use super::{Answer, boxed};
@@ -25,6 +28,8 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     cause: Option<Source>,
+    /// The limit that the request exceeds.
+    over: Option<OverLimit>,
 }
 
 /// Problem details (RFC 9457).
@@ -102,22 +107,28 @@ kinds! {
     InvalidRequest: 400, "invalid-request", "The request is not valid";
     Unauthorized: 401, "unauthorized", "Authentication is required";
     Forbidden: 403, "forbidden", "The caller may not do this";
+    Blocked: 403, "blocked", "One of the two users blocks the other";
     NotFound: 404, "not-found", "Not found";
     HandleTaken: 409, "handle-taken", "Another user has the handle";
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
     FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
+    MuteLimit: 422, "mute-limit", "The caller mutes the maximum number of users";
+    ListLimit: 422, "list-limit", "The caller has the maximum number of lists";
+    NotFollowing: 422, "not-following", "The caller does not follow the author";
+    BlockLimit: 422, "block-limit", "The caller blocks the maximum number of users";
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
     TooMuchText: 422, "too-much-text", "The response would be too large";
     KeyReused: 422, "idempotency-key-reused", "The idempotency key was used for another request";
+    TooManyRequests: 429, "too-many-requests", "Too many requests";
     Internal: 500, "internal", "Internal error";
     Unavailable: 503, "unavailable", "The service is unavailable";
 }
 
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None }
+        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None, over: None }
     }
 
     /// 400 with the name of the field.
@@ -156,6 +167,35 @@ impl Problem {
     /// 422: the caller follows the maximum number of authors.
     pub fn following_limit(limit: u64) -> Self {
         Self::new(Kind::FollowingLimit, format!("a user can follow at most {limit} authors"))
+    }
+
+    /// 403: the caller and the other user, one of them blocks the other.
+    pub fn blocked() -> Self {
+        Self::new(Kind::Blocked, "the caller blocks this user, or the user blocks the caller")
+    }
+
+    /// 404: the caller has no such list.
+    pub fn no_list(list: ListId) -> Self {
+        Self::not_found(format!("the caller has no list {list}"))
+    }
+
+    /// 422: the caller has the maximum number of lists.
+    pub fn list_limit() -> Self {
+        Self::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))
+    }
+
+    /// 422: only followed authors can be on a list.
+    pub fn not_following() -> Self {
+        Self::new(Kind::NotFollowing, "only authors whom the caller follows can be on a list")
+    }
+
+    /// 422: the caller mutes or blocks the maximum number of users.
+    pub fn hidden_limit(hiding: Hiding) -> Self {
+        let (kind, hide) = match hiding {
+            Hiding::Mute => (Kind::MuteLimit, "mute"),
+            Hiding::Block => (Kind::BlockLimit, "block"),
+        };
+        Self::new(kind, format!("a user can {hide} at most {MOST_HIDDEN} users"))
     }
 
     /// 422: the platform has the maximum number of live notices.
@@ -206,7 +246,14 @@ impl Problem {
             request_id,
             errors: &self.errors,
         };
-        let answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
+        let mut answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
+        if let Some(OverLimit { budget, per_minute, wait }) = &self.over {
+            let (name, wait) = (budget.name(), wait.as_millis().div_ceil(1_000));
+            answer = answer
+                .header("retry-after", &wait.to_string())
+                .header("ratelimit", &format!("\"{name}\";r=0;t={wait}"))
+                .header("ratelimit-policy", &format!("\"{name}\";q={per_minute};w=60"));
+        }
         match self.status() {
             401 => answer.header("www-authenticate", "Bearer"),
             503 => answer.header("retry-after", "1"),
@@ -216,6 +263,13 @@ impl Problem {
 
     fn caused(kind: Kind, detail: &str, cause: Source) -> Self {
         Self { cause: Some(cause), ..Self::new(kind, detail) }
+    }
+}
+
+impl From<OverLimit> for Problem {
+    fn from(over: OverLimit) -> Self {
+        let detail = format!("a user may send {} requests a minute of the kind {}", over.per_minute, over.budget.name());
+        Self { over: Some(over), ..Self::new(Kind::TooManyRequests, detail) }
     }
 }
 

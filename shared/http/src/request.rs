@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Edge, Problem, bodies::RequestBody};
 use tidemark_app::ports::IdempotencyKey;
-use tidemark_domain::{Handle, NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
+use tidemark_domain::{Handle, ListId, NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -153,6 +153,17 @@ impl Request {
         self.parameter("post")
     }
 
+    /// The list in the path; 400 if it is not a list id.
+    pub fn list_parameter(&self) -> Result<ListId, Problem> {
+        self.parameter("list")
+    }
+
+    /// `?list=`; 400 if it is not a list id.
+    pub fn list_query(&self) -> Result<Option<ListId>, Problem> {
+        let list = self.query("list").map(str::parse);
+        list.transpose().map_err(|error: ParseIdError| Problem::invalid("list", error.to_string()))
+    }
+
     /// The handle in the path; 400 if it is not a handle.
     pub fn handle_parameter(&self) -> Result<Handle, Problem> {
         self.parameter("handle")
@@ -186,6 +197,17 @@ impl Request {
     fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
         let text = self.event.path_parameters.get(name).map_or("", String::as_str);
         text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+    }
+
+    /// The body, or the default without one.
+    ///
+    /// # Errors
+    /// As for [`Self::body`].
+    pub fn optional_body<T: RequestBody + Default>(&self) -> Result<T, Problem> {
+        match self.event.body.as_deref() {
+            None | Some("") => Ok(T::default()),
+            Some(_) => self.body(),
+        }
     }
 
     /// The body.
@@ -373,7 +395,8 @@ mod tests {
     fn request(claims: Value, of_route: Value) -> Request {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
-        let edge = Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()) };
+        let edge =
+            Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()), limits: None };
         Request::new(serde_json::from_value(event).unwrap(), &edge)
     }
 

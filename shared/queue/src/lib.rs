@@ -178,6 +178,8 @@ mod tests {
             Task::sync("1".parse().unwrap(), "7".parse().unwrap()).tried_once_more().0,
             Task::Notices { platform: "7".parse().unwrap(), user: None, tries: 0 },
             Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()), tries: 0 },
+            Task::Rank { post: "7-3".parse().unwrap(), token: u64::MAX, tries: 0 },
+            Task::Rescore { post: "7-3".parse().unwrap(), pages: 9, from: 2, to: 4, tries: 1 },
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
         let bodies = [
@@ -189,6 +191,8 @@ mod tests {
             r#"{"v":1,"type":"sync","user":"1","author":"7","tries":1}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
+            r#"{"v":1,"type":"rank","post":"7-3","token":18446744073709551615}"#.to_owned(),
+            r#"{"v":1,"type":"rescore","post":"7-3","pages":9,"from":2,"to":4,"tries":1}"#.to_owned(),
         ];
         for (task, body) in tasks.iter().zip(bodies) {
             assert_eq!(encode(task).unwrap(), body);

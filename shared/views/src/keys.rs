@@ -4,24 +4,28 @@
 //! |---|---|---|---|---|---|
 //! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::author_state) | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
 //! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, at most 1,128 | an hour longer than the state | deliver, retract, begin, seed, drop, touch | posts |
+//! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, admit, retract, begin, seed, drop, touch | feed, posts, state |
+//! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, admit, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
 //! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
 //! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | 2 h; 5 min when empty | fill, relate | edges by followee |
 //! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late | 2 h | relate | |
 //! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
-//! | `{bucket}:changed:<user>` | string | the user has followed, unfollowed or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
+//! | `{bucket}:changed:<user>` | string | the user has changed a pair (follow, mute, block, list) or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
+//! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min | spend | |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
 //! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
 //! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
+//! | `{bucket}:q:<post>:rank` | string | a task that computes the post's step is enqueued and has not begun | 2 s | outdate; removed by the task | |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
-//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version and [bitmap of posts](super::notices) | 24 h | store, replace | read facts |
-//! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, replace | |
+//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [bitmap of posts](super::notices) | 24 h | store | read facts, edges |
+//! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, forget_marks | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |
 //! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
@@ -45,6 +49,8 @@ use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 pub enum View {
     /// State and feed of a reader.
     Reader(UserId),
+    /// The ranked feed of a reader, and its moves.
+    Ranked(UserId),
     /// The list of authors that the user follows, with its departures and its lease.
     Following(UserId),
     /// The list of the user's followers, with its departures and its lease.
@@ -53,6 +59,8 @@ pub enum View {
     Counters(UserId),
     Reactions(UserId),
     Head(UserId),
+    /// The user's token buckets.
+    Limits(UserId),
     /// The user's card and its lease.
     Card(UserId),
     /// The user's marks of an author whom the user does not follow, and their lease.
@@ -60,7 +68,7 @@ pub enum View {
     /// The post's summary and its lease.
     Summary(PostId),
     Text(PostId),
-    /// The post's reaction counts, their lease, and the number of recent reactions.
+    /// The post's reaction counts, their lease, the number of recent reactions, and that a rank task is enqueued.
     Counts(PostId),
     /// The platform's head and its lease.
     Platform(Platform),
@@ -122,6 +130,10 @@ pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 /// How long a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
+/// How long a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no reaction
+/// within this time enqueues one.
+pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
+
 /// How long reaction counts are kept.
 pub(crate) const COUNTS_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
@@ -150,6 +162,12 @@ pub fn feed(user: UserId) -> String {
     format!("{{{}}}:f:{user}", user.bucket())
 }
 
+/// The ranked feed of a reader, and its moves.
+pub fn ranked(user: UserId) -> [String; 2] {
+    let key = format!("{{{}}}:k:{user}", user.bucket());
+    [key.clone(), format!("{key}:moves")]
+}
+
 /// The head of an author.
 pub fn head(author: UserId) -> String {
     format!("{{{}}}:h:{author}", author.bucket())
@@ -171,10 +189,11 @@ pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
 
-/// The reaction counts of a post, the lease for storing them, and the number of its reactions in this moment.
-pub fn counts(post: PostId) -> [String; 3] {
+/// The reaction counts of a post, the lease for storing them, the number of its reactions in this moment, and that a rank
+/// task is enqueued.
+pub fn counts(post: PostId) -> [String; 4] {
     let key = format!("{{{}}}:q:{post}", post.author.bucket());
-    [key.clone(), format!("{key}:lease"), format!("{key}:recent")]
+    [key.clone(), format!("{key}:lease"), format!("{key}:recent"), format!("{key}:rank")]
 }
 
 /// A relation list, its departures, and the lease for filling it.
@@ -208,6 +227,11 @@ pub fn identity(claim: &str) -> String {
 pub fn marks(user: UserId, author: UserId) -> [String; 2] {
     let key = format!("{{{}}}:m:{user}:{author}", user.bucket());
     [key.clone(), format!("{key}:lease")]
+}
+
+/// The token buckets of a user.
+pub fn limits(user: UserId) -> String {
+    format!("{{{}}}:l:{user}", user.bucket())
 }
 
 /// The note that a user has recently changed an edge or a reaction.
@@ -262,11 +286,13 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
     let record_keys = |of: NoticeRecord| notice_record(of).map(|key| (key, KeyType::String)).to_vec();
     match view {
         View::Reader(user) => vec![(reader_state(*user), KeyType::Hash), (feed(*user), KeyType::List)],
+        View::Ranked(user) => ranked(*user).into_iter().zip([KeyType::SortedSet, KeyType::Hash]).collect(),
         View::Following(user) => list_keys(List::Following(*user)),
         View::Fans(user) => list_keys(List::Fans(*user)),
         View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
+        View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
         View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Summary(id) => post(*id).map(|key| (key, KeyType::String)).to_vec(),
         View::Marks(user, author) => marks(*user, *author).map(|key| (key, KeyType::String)).to_vec(),
@@ -281,7 +307,17 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
 
 /// Every view that may belong to a user.
 pub fn of_user(user: UserId) -> Vec<View> {
-    let kinds = [View::Reader, View::Following, View::Fans, View::Counters, View::Reactions, View::Head, View::Card];
+    let kinds = [
+        View::Reader,
+        View::Ranked,
+        View::Following,
+        View::Fans,
+        View::Counters,
+        View::Reactions,
+        View::Head,
+        View::Card,
+        View::Limits,
+    ];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
 }
 
@@ -303,8 +339,8 @@ pub fn owner(key: &str) -> Option<Owner> {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
     };
     match name {
-        "r" | "f" | "x" | "h" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
-        "following" | "fans" | "counters" | "u" => {
+        "r" | "f" | "x" | "h" | "l" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "following" | "fans" | "counters" | "u" | "k" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
         }
@@ -356,11 +392,12 @@ mod tests {
         let post = PostId::new(user, 7);
         assert_eq!(reader_state(user), "{831}:r:1042");
         assert_eq!(feed(user), "{831}:f:1042");
+        assert_eq!(ranked(user), ["{831}:k:1042", "{831}:k:1042:moves"]);
         assert_eq!(head(user), "{831}:h:1042");
         assert_eq!(reactions(user), "{831}:x:1042");
         assert_eq!(super::post(post), ["{831}:p:1042-7", "{831}:p:1042-7:lease"]);
         assert_eq!(text(post), "{831}:b:1042-7");
-        assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease", "{831}:q:1042-7:recent"]);
+        assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease", "{831}:q:1042-7:recent", "{831}:q:1042-7:rank"]);
         assert_eq!(
             list(List::Following(user)),
             ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]
@@ -384,8 +421,8 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 15]);
-        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 10]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 18]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 11]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);

@@ -7,12 +7,14 @@ mod connection;
 pub mod heads;
 pub mod keys;
 mod library;
+mod limits;
 pub mod notices;
 pub mod people;
 pub mod posts;
 mod progress;
+pub mod ranks;
 mod reactions;
-mod readers;
+pub mod readers;
 pub mod record;
 pub mod relations;
 

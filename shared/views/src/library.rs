@@ -27,12 +27,14 @@ pub(crate) enum Function {
     Remember,
     Count,
     Outdate,
+    Spend,
+    Rank,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 22] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -53,6 +55,8 @@ impl Function {
         Self::Remember,
         Self::Count,
         Self::Outdate,
+        Self::Spend,
+        Self::Rank,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -78,6 +82,8 @@ impl Function {
             Self::Remember => ("remember", include_str!("lua/remember.lua")),
             Self::Count => ("count", include_str!("lua/count.lua")),
             Self::Outdate => ("outdate", include_str!("lua/outdate.lua")),
+            Self::Spend => ("spend", include_str!("lua/spend.lua")),
+            Self::Rank => ("rank", include_str!("lua/rank.lua")),
         }
     }
 

@@ -121,7 +121,12 @@ pub(crate) fn encode_reads(read: &SeqSet) -> Vec<u8> {
 }
 
 pub fn decode_reads(record: &[u8]) -> Option<SeqSet> {
-    let (&kind, rest) = record.get(VERSION..)?.split_first()?;
+    decode_set(record.get(VERSION..)?)
+}
+
+/// Decodes what [`encode_reads`] returns.
+pub(crate) fn decode_set(bytes: &[u8]) -> Option<SeqSet> {
+    let (&kind, rest) = bytes.split_first()?;
     match kind {
         ROARING => SeqSet::from_bytes(rest).ok(),
         BITS => {

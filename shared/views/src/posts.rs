@@ -8,18 +8,27 @@ use redis::{Cmd, Value};
 use redis_link::{Age, Epoch};
 use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts, PostViews, StoreError};
 use tidemark_domain::{
-    AuthorHead, PostId, PostSummary, PostText, ReactionCounts, ReaderState, Timestamp, UserId, reader_state::META_FIELD,
+    AuthorHead, PostId, PostSummary, PostText, Rank, ReactionCounts, ReaderState, Step, Timestamp, UserId,
+    reader_state::META_FIELD,
 };
 
-use super::{heads, keys, library::Function, notices::decode_reads, people, reactions, readers::token_arg, record};
+use super::{
+    heads, keys,
+    library::Function,
+    people, reactions,
+    readers::{decode_marks, token_arg},
+    record,
+};
 use crate::connection::{Redis, fcall, ms};
 
-/// The first byte of a summary: a live post as it was published, a deleted post, or an edited post. Six bytes of time
-/// (ms, big-endian) follow, then the revision of an edited post (little-endian), and the title in UTF-8. The script
-/// `remember` reads it too.
+/// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a weight or
+/// a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked post; weight,
+/// step and the number of its changes (1, 1, 4 bytes) of a ranked post; and the title in UTF-8. Numbers are little-endian.
+/// The script `remember` reads it too.
 const LIVE: u8 = 0;
 const DELETED: u8 = 1;
 const EDITED: u8 = 2;
+const RANKED: u8 = 3;
 
 #[async_trait]
 impl PostViews for Redis {
@@ -133,7 +142,7 @@ impl PostViews for Redis {
     }
 
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
-        let [_, lease, _] = keys::counts(post);
+        let [_, lease, ..] = keys::counts(post);
         let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
         self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
     }
@@ -148,12 +157,18 @@ impl PostViews for Redis {
     }
 
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError> {
-        self.query::<u64>("forget_counts", Cmd::del(keys::counts(post).to_vec())).await.map(drop)
+        self.query::<u64>("forget_counts", Cmd::del(keys::counts(post)[..3].to_vec())).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId) -> Result<(), StoreError> {
-        let args = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME), keys::MANY_REACTIONS.into()];
-        self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(drop)
+    async fn expire_counts(&self, post: PostId) -> Result<bool, StoreError> {
+        let [counts, moment, rank] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME, keys::RANK_LIFETIME].map(ms);
+        let args = [counts, moment, keys::MANY_REACTIONS.into(), rank];
+        self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(|due| due == 1)
+    }
+
+    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError> {
+        let [.., rank] = keys::counts(post);
+        self.query::<u64>("begin_rank", Cmd::del(rank)).await.map(drop)
     }
 }
 
@@ -190,7 +205,7 @@ fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownRea
     }
     if let Some((value, epoch)) = answers.next() {
         let record: Option<Vec<u8>> = redis::from_redis_value(value).map_err(damaged)?;
-        known.marks = record.and_then(|record| decode_reads(epoch.current(&record)?));
+        known.marks = record.and_then(|record| decode_marks(epoch.current(&record)?));
     }
     Ok(known)
 }
@@ -211,13 +226,20 @@ fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<Pos
 fn encode(post: &PostSummary) -> Vec<u8> {
     let kind = match post.revision {
         _ if post.deleted => DELETED,
+        _ if post.rank != Rank::default() => RANKED,
         0..=1 => LIVE,
         _ => EDITED,
     };
     let mut bytes = vec![kind];
     bytes.extend_from_slice(&post.created_at.ms().to_be_bytes()[2..]);
-    if kind == EDITED {
+    if kind == EDITED || kind == RANKED {
         bytes.extend_from_slice(&post.revision.to_le_bytes());
+    }
+    if kind == RANKED {
+        let Rank { weight, step } = post.rank;
+        bytes.extend_from_slice(&weight.to_le_bytes());
+        bytes.push(step.level);
+        bytes.extend_from_slice(&step.changes.to_le_bytes());
     }
     bytes.extend_from_slice(post.title.as_bytes());
     bytes
@@ -226,16 +248,24 @@ fn encode(post: &PostSummary) -> Vec<u8> {
 pub fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
     let (&kind, rest) = bytes.split_first()?;
     let (at, rest) = rest.split_first_chunk::<6>()?;
-    let (revision, title) = match kind {
-        LIVE | DELETED => (1, rest),
+    let (revision, rank, title) = match kind {
+        LIVE | DELETED => (1, Rank::default(), rest),
         EDITED => {
             let (revision, title) = rest.split_first_chunk()?;
-            (u32::from_le_bytes(*revision), title)
+            (u32::from_le_bytes(*revision), Rank::default(), title)
+        }
+        RANKED => {
+            let (revision, rest) = rest.split_first_chunk()?;
+            let (&[weight, level], rest) = rest.split_first_chunk()?;
+            let (changes, title) = rest.split_first_chunk()?;
+            let step = Step { level, changes: u32::from_le_bytes(*changes) };
+            (u32::from_le_bytes(*revision), Rank { weight: i8::from_le_bytes([weight]), step }, title)
         }
         _ => return None,
     };
     let created_at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
-    Some(PostSummary { id, title: String::from_utf8(title.to_vec()).ok()?, created_at, revision, deleted: kind == DELETED })
+    let title = String::from_utf8(title.to_vec()).ok()?;
+    Some(PostSummary { id, title, created_at, revision, rank, deleted: kind == DELETED })
 }
 
 /// The revision, the body after its length plus one, and the data. An absent body has the length 0, and absent data is
@@ -279,15 +309,19 @@ mod tests {
     #[test]
     fn summaries_round_trip_and_damaged_summaries_are_unknown() {
         let id: PostId = "7-3".parse().unwrap();
-        for (title, revision, deleted) in [("Grüße", 1, false), ("Grüße", 70_000, false), ("", 1, true)] {
+        let (none, step) = (Rank::default(), Step { level: 17, changes: 70_000 });
+        let ranked = Rank { weight: -100, step };
+        let posts = [("Grüße", 1, none, false), ("Grüße", 70_000, none, false), ("Grüße", 1, ranked, false), ("", 1, none, true)];
+        for (title, revision, rank, deleted) in posts {
             let created_at = Timestamp::from_ms(1_700_000_000_123);
-            let post = PostSummary { id, title: title.to_owned(), created_at, revision, deleted };
+            let post = PostSummary { id, title: title.to_owned(), created_at, revision, rank, deleted };
             assert_eq!(decode(id, &encode(&post)), Some(post));
         }
         assert_eq!(decode(id, b""), None);
         assert_eq!(decode(id, b"\x00abc"), None);
         assert_eq!(decode(id, b"\x02abcdefg"), None);
         assert_eq!(decode(id, b"\x03abcdefghijk"), None);
+        assert_eq!(decode(id, b"\x04abcdefghijk"), None);
         assert_eq!(decode(id, b"\x00abcdef\xff"), None);
     }
 

@@ -1,14 +1,20 @@
 //! [`ReaderViews`] on Redis.
 
 use async_trait::async_trait;
+use redis::FromRedisValue;
 use redis_link::{Age, Bundle, Epoch};
-use tidemark_app::ports::{Admitted, Begun, ReaderViews, Seed, Seeded, StoreError, View};
+use tidemark_app::ports::{Admitted, Begun, Delivered, Marks, ReaderViews, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, Modes, ReadState, ReaderState, Timestamp, UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
 };
 
-use super::{keys, library::Function, notices::encode_reads, record};
+use super::{
+    keys,
+    library::Function,
+    notices::{decode_set, encode_reads},
+    record,
+};
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
 /// Users in one script call. A call has a fixed cost of about 2 µs, so more users gain little and delay other readers.
@@ -49,7 +55,31 @@ impl ReaderViews for Redis {
         let whole = entries.len() < newest;
         let entries = entries.iter().rev().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
         let entries = entries.ok_or_else(|| StoreError::DamagedView { detail: "feed entry".to_owned() })?;
-        Ok(Some(View { state, entries, whole }))
+        Ok(Some(View { state, entries, whole, ..View::default() }))
+    }
+
+    async fn ranked(
+        &self,
+        user: UserId,
+        half_life: HalfLife,
+        below: Option<RankedPlace>,
+        most: usize,
+    ) -> Result<Option<View>, StoreError> {
+        self.read_ranked(user, half_life, below, most).await
+    }
+
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError> {
+        self.read_unranked(user, half_life).await
+    }
+
+    async fn rank(
+        &self,
+        users: &[UserId],
+        half_life: HalfLife,
+        posts: &[(FeedKey, Rank)],
+        create: bool,
+    ) -> Result<(), StoreError> {
+        self.write_ranks(users, half_life, posts, create).await
     }
 
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError> {
@@ -60,7 +90,7 @@ impl ReaderViews for Redis {
             ms(keys::STATE_LIFETIME),
             u64::from(anew).into(),
         ];
-        let answer: String = self.call(Function::Begin, &user_keys(user), &args).await?;
+        let answer: String = self.call(Function::Begin, &all_keys(user), &args).await?;
         match answer.as_str() {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
@@ -71,14 +101,17 @@ impl ReaderViews for Redis {
 
     async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError> {
         let mut admitted = Vec::with_capacity(edges.len());
-        for edges in edges.chunks(MAX_ARGUMENTS / 4) {
+        for edges in edges.chunks(MAX_ARGUMENTS / 5) {
             let args: Vec<Arg> = edges
                 .iter()
                 .flat_map(|edge| {
-                    [edge.author.get().into(), u64::from(edge.rev).into(), AuthorState::opening(edge).encode().into()]
+                    let (author, rev) = (edge.author.get().into(), u64::from(edge.rev).into());
+                    [author, rev, AuthorState::opening(edge).encode().into(), author_prefix(edge.author).into()]
                 })
                 .collect();
-            let answer: Option<Vec<i64>> = self.call(Function::Admit, &[keys::reader_state(user)], &args).await?;
+            let [ranked, moves] = keys::ranked(user);
+            let keys = [keys::reader_state(user), ranked, moves];
+            let answer: Option<Vec<i64>> = self.call(Function::Admit, &keys, &args).await?;
             let Some(answer) = answer else { return Ok(None) };
             admitted.extend(answer.into_iter().map(|code| match code {
                 1 | 2 => Admitted::Opening,
@@ -110,7 +143,7 @@ impl ReaderViews for Redis {
                 authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]),
             );
             args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
-            let answer: Option<Vec<usize>> = self.call(Function::Seed, &user_keys(user), &args).await?;
+            let answer: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), &args).await?;
             let Some(answer) = answer else { return Ok(Seeded::Gone) };
             stale.extend(answer.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
         }
@@ -124,7 +157,7 @@ impl ReaderViews for Redis {
 
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError> {
         let args = [tombstone.author.get().into(), u64::from(tombstone.rev).into(), author_prefix(tombstone.author).into()];
-        self.call::<Option<i64>>(Function::Drop, &user_keys(tombstone.user), &args).await.map(|_| ())
+        self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), &args).await.map(|_| ())
     }
 
     async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError> {
@@ -133,36 +166,33 @@ impl ReaderViews for Redis {
         self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
     }
 
-    async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), marks_record(reads), ms(keys::NOTICE_READS_LIFETIME)];
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError> {
+        let record = [record::start(marks.version.into()), vec![marks.blocked.into()], encode_reads(&marks.read)].concat();
+        let args = [token_arg(token), record.into(), ms(keys::NOTICE_READS_LIFETIME)];
         self.call::<u8>(Function::Store, &keys::marks(user, author), &args).await.map(drop)
     }
 
-    async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError> {
-        let args = [u64::from(reads.version).into(), marks_record(reads), ms(keys::NOTICE_READS_LIFETIME)];
-        self.call::<u8>(Function::Replace, &keys::marks(user, author), &args).await.map(drop)
-    }
-
-    async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
-        if authors.is_empty() {
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError> {
+        if pairs.is_empty() {
             return Ok(());
         }
-        let forget = authors.iter().map(|&author| redis::Cmd::del(keys::marks(user, author).to_vec()));
+        let forget = pairs.iter().map(|&(user, author)| redis::Cmd::del(keys::marks(user, author).to_vec()));
         self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
     }
 
-    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError> {
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError> {
         let args = [
             now.ms().into(),
             ms(keys::STATE_LIFETIME),
             ms(keys::FEED_LIFETIME),
             (FEED_CAP as u64).into(),
             now.seconds().saturating_sub(TOMBSTONE_SECONDS).into(),
+            u64::from(ranked).into(),
         ];
-        self.call::<Option<u64>>(Function::Touch, &user_keys(user), &args).await.map(|_| ())
+        self.call::<Option<u64>>(Function::Touch, &all_keys(user), &args).await.map(|_| ())
     }
 
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, StoreError> {
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<Delivered, StoreError> {
         let args: Vec<Arg> = vec![
             ms(keys::STATE_LIFETIME),
             ms(keys::FEED_LIFETIME),
@@ -174,7 +204,13 @@ impl ReaderViews for Redis {
             u64::from(modes.changes).into(),
             modes.pulled.into(),
         ];
-        self.for_users(Function::Deliver, users, &args).await
+        let mut delivered = Delivered::default();
+        for (users, answer) in self.for_users::<Vec<usize>>(Function::Deliver, users, user_keys, &args).await? {
+            let Some((reached, ranked)) = answer.split_first() else { continue };
+            delivered.reached += *reached as u64;
+            delivered.ranked.extend(ranked.iter().filter_map(|position| users.get(position - 1)));
+        }
+        Ok(delivered)
     }
 
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError> {
@@ -186,38 +222,59 @@ impl ReaderViews for Redis {
             u64::from(modes.changes).into(),
             modes.pulled.into(),
         ];
-        self.for_users(Function::Retract, users, &args).await
+        let answers = self.for_users::<u64>(Function::Retract, users, all_keys, &args).await?;
+        Ok(answers.into_iter().map(|(_, reached)| reached).sum())
     }
 }
 
 impl Redis {
     /// Calls a script for many users, some users in each call, one call after another, so that readers are served in
-    /// between. The users should be in bucket order.
-    async fn for_users(&self, function: Function, users: &[UserId], args: &[Arg]) -> Result<u64, StoreError> {
-        let keys = |users: &[UserId]| users.iter().flat_map(|&user| user_keys(user)).collect::<Vec<String>>();
+    /// between. The users should be in bucket order. Returns the response to each call, with its users.
+    pub(crate) async fn for_users<'a, T: FromRedisValue>(
+        &self,
+        function: Function,
+        users: &'a [UserId],
+        keys_of: impl Fn(UserId) -> Vec<String>,
+        args: &[Arg],
+    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
+        let keys = |users: &[UserId]| users.iter().flat_map(|&user| keys_of(user)).collect::<Vec<String>>();
         if self.is_one_node() {
-            let mut reached = 0;
+            let mut answers = Vec::new();
             for users in users.chunks(USERS_PER_CALL) {
-                reached += self.call::<u64>(function, &keys(users), args).await?;
+                answers.push((users, self.call(function, &keys(users), args).await?));
             }
-            return Ok(reached);
+            return Ok(answers);
         }
         // One call serves users of one bucket, because they share a slot. The nodes run their calls in parallel, each
         // some at a time.
-        let calls = users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(USERS_PER_CALL));
-        let calls =
-            calls.map(|users| Bundle { commands: vec![fcall(function, &keys(users), args)], age: Age::Now, weight: users.len() });
-        Ok(self.each::<u64>(function.source_name(), calls.collect()).await?.into_iter().sum())
+        let parts: Vec<&[UserId]> =
+            users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(USERS_PER_CALL)).collect();
+        let calls = parts.iter().map(|users| Bundle {
+            commands: vec![fcall(function, &keys(users), args)],
+            age: Age::Now,
+            weight: users.len(),
+        });
+        let answers = self.each(function.source_name(), calls.collect()).await?;
+        Ok(parts.into_iter().zip(answers).collect())
     }
 }
 
-/// State and feed: the keys of one user in every script.
-fn user_keys(user: UserId) -> [String; 2] {
-    [keys::reader_state(user), keys::feed(user)]
+/// State and feed: the keys of one user for a delivery.
+fn user_keys(user: UserId) -> Vec<String> {
+    vec![keys::reader_state(user), keys::feed(user)]
 }
 
-fn marks_record(reads: &ReadState) -> Arg {
-    [record::start(reads.version.into()), encode_reads(&reads.read)].concat().into()
+/// The keys of one user in the other scripts: state, feed, ranked feed and its moves.
+pub(crate) fn all_keys(user: UserId) -> Vec<String> {
+    let [ranked, moves] = keys::ranked(user);
+    vec![keys::reader_state(user), keys::feed(user), ranked, moves]
+}
+
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices).
+pub fn decode_marks(record: &[u8]) -> Option<Marks> {
+    let (version, rest) = record::version(record)?;
+    let (&blocked, read) = rest.split_first()?;
+    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked: blocked == 1 })
 }
 
 /// The part of `all` for the call with number `call`; empty past the end.

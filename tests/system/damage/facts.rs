@@ -1,9 +1,10 @@
 //! Facts that contradict each other.
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use redis::AsyncCommands;
 use reqwest::Method;
 use serde_json::json;
-use tidemark::{domain::Reaction, facts::schema};
+use tidemark::{domain::Reaction, facts::schema, views::keys};
 
 use super::{
     Damage,
@@ -163,6 +164,15 @@ pub(super) const ALL: &[Damage] = &[
             let item = schema::reacted_item(user, Reaction::Favorite, scene.fact(post).await.key());
             scene.dynamodb.put_item().table_name("ReactedTable").set_item(Some(item)).send().await.unwrap();
             vec![json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })]
+        })
+    }),
+    ("a step without reactions", |scene| {
+        Box::pin(async move {
+            let post = scene.post(5);
+            scene.update("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))], &[]).await;
+            // A cached summary would have the step from before.
+            scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
+            vec![json!({ "kind": "step-wrong", "post": post })]
         })
     }),
     ("a handle that its user no longer has", |scene| {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{FeedKey, PostId, Timestamp, bitmap::Bitmap},
     facts::schema,
+    views::keys,
 };
 
 use super::{Damage, Scene, scene::n};
@@ -22,6 +23,13 @@ fn view(scene: &Scene, kind: &str) -> Vec<Value> {
 /// A difference in one post of the reader's view.
 fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
     json!({ "kind": kind, "user": scene.reader(), "post": scene.post(seq) })
+}
+
+/// Makes sure that the reader has a ranked feed. Returns its key.
+async fn ranked(scene: &Scene<'_>) -> String {
+    let [ranked, _] = keys::ranked(scene.reader());
+    scene.until_cached("/v1/feed?order=ranked", &ranked).await;
+    ranked
 }
 
 fn ghost(scene: &Scene, post: PostId, why: &str) -> Vec<Value> {
@@ -112,6 +120,41 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             scene.field(|field| field.floor = 2).await;
             field(scene, "floor-wrong")
+        })
+    }),
+    ("an author hidden who is not muted", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.muted = true).await;
+            field(scene, "choice-wrong")
+        })
+    }),
+    ("a preference that the reader does not have", |scene| {
+        Box::pin(async move {
+            scene.field(|field| field.preference = 5).await;
+            field(scene, "preference-wrong")
+        })
+    }),
+    ("a wrong score", |scene| {
+        Box::pin(async move {
+            let ranked = ranked(scene).await;
+            let entry = scene.fact(scene.post(2)).await.key().entry();
+            scene.redis().zincr::<_, _, _, ()>(ranked, entry, 5).await.unwrap();
+            vec![post(scene, "rank-wrong", 2)]
+        })
+    }),
+    ("a score of a post that the feed does not have", |scene| {
+        Box::pin(async move {
+            let ranked = ranked(scene).await;
+            let entry = FeedKey { at: Timestamp::from_ms(5), post: scene.post(99) }.entry();
+            scene.redis().zadd::<_, _, _, ()>(ranked, entry, 1).await.unwrap();
+            vec![post(scene, "rank-wrong", 99)]
+        })
+    }),
+    ("an unreadable ranked feed", |scene| {
+        Box::pin(async move {
+            let ranked = ranked(scene).await;
+            scene.redis().zadd::<_, _, _, ()>(ranked, "nobody", 1).await.unwrap();
+            view(scene, "rank-damaged")
         })
     }),
     ("a deleted post without its bit", |scene| {

@@ -4,10 +4,10 @@ use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
     domain::{
-        AuthorHead, Card, PostId, PostSummary, PostText, Reaction, ReactionCounts, ReactionState, ReadState, UserId,
+        AuthorHead, Card, PostId, PostSummary, PostText, Rank, Reaction, ReactionCounts, ReactionState, ReadState, UserId,
         feed::author_prefix,
     },
-    ports::{CardVersion, CountsVersion, FanOutKind, List},
+    ports::{CardVersion, CountsVersion, FanOutKind, List, Marks},
     views::keys,
 };
 
@@ -34,7 +34,8 @@ async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
         Some(post) => post.created_at,
         None => scene.app.stores.clock.now(),
     };
-    let summary = PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, deleted: false };
+    let summary =
+        PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, rank: Rank::default(), deleted: false };
     scene.app.readers.stores.post_views.remember(&[(summary, None)], None).await.unwrap();
 }
 
@@ -215,7 +216,7 @@ pub(super) const ALL: &[Damage] = &[
             let mut reads = ReadState { version: 7, ..ReadState::default() };
             reads.mark([1]);
             views.lease_marks(user, author, 1).await.unwrap();
-            views.fill_marks(user, author, &reads, 1).await.unwrap();
+            views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
             vec![json!({ "kind": "marks-wrong", "user": user, "author": author })]
         })
     }),

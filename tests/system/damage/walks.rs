@@ -159,9 +159,10 @@ async fn changes_in_flight_do_not_count_as_differences() {
                 }
             }
         }));
+        // The task that changes a post's step waits for a second.
         let look = async {
-            for _ in 0..4 {
-                let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 700 })).await;
+            for _ in 0..3 {
+                let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 4_000 })).await;
                 assert_eq!(report["differences"], json!([]));
             }
             over.store(true, Ordering::Relaxed);

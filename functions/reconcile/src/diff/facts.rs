@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 use tidemark_domain::{
-    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionState, ReadState, Relation, Seq,
-    Timestamp, UserId, ids::SHARDS, invariants, model::TOMBSTONE_SECONDS,
+    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState,
+    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants,
 };
 
-use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Subject};
+use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Remedy, Subject};
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,6 +253,7 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     let mut found = Vec::new();
     let head = facts.head.as_ref().map(|stored| &stored.head);
     let mut implied = head.map_or(0, AuthorHead::implied_posts);
+    let given = given_by_post(facts);
     for StoredPost { post, unfinished } in &facts.posts {
         let (id, left_out) = (post.id, !post.is_in_feeds());
         if head.is_some_and(|head| head.deleted.contains(id.seq) != left_out) {
@@ -267,6 +268,11 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
             }
             _ => {}
         }
+        let counts = given.as_ref().map(|given| given.get(&id.seq).copied().unwrap_or_default());
+        if let Some(counts) = counts.filter(|counts| !post.deleted && post.step.after(*counts).is_some()) {
+            let wrong = Difference::new(Kind::StepWrong, Subject::Post { post: id }, Remedy::Rank { post: id });
+            found.push(wrong.in_version(u64::from(post.step.changes) << 40 | (counts.likes + 2 * counts.favorites)));
+        }
         if post.deleted && facts.bodies.contains(&id) {
             found.push(Difference::new(Kind::BodyLeft, Subject::Post { post: id }, Correction::DeleteBody { post: id }));
         }
@@ -279,6 +285,19 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
         found.push(Difference::new(Kind::HeadPosts, Subject::LivePosts { author, seen: posts.count, right }, correction));
     }
     found
+}
+
+/// Counts the users' reactions to each post; `None` if not all of them are known. The stored counts may be wrong, which is a
+/// difference of its own.
+fn given_by_post(facts: &UserFacts) -> Option<HashMap<Seq, ReactionCounts>> {
+    let mut given: HashMap<Seq, ReactionCounts> = HashMap::new();
+    for shard in &facts.reactions {
+        for (_, state) in &shard.as_ref()?.users {
+            state.liked.above(0).for_each(|seq| given.entry(seq).or_default().likes += 1);
+            state.favorited.above(0).for_each(|seq| given.entry(seq).or_default().favorites += 1);
+        }
+    }
+    Some(given)
 }
 
 fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
@@ -341,7 +360,7 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
 pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
     let Edge { user, author, rev, .. } = *edge;
-    let expired = !edge.following && edge.since.seconds() + TOMBSTONE_SECONDS + GRACE_SECONDS < now.seconds();
+    let expired = edge.expires_at().is_some_and(|at| at + GRACE_SECONDS < now.seconds());
     let delete = Correction::DeleteTombstone { user, author, rev };
     expired.then(|| Difference::new(Kind::TombstoneExpired, Subject::Pair { user, author }, delete))
 }

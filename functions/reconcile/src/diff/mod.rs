@@ -119,6 +119,8 @@ pub enum Remedy {
     Touch { user: UserId },
     /// Replaces the summary of a deleted post.
     StoreTombstone { post: PostId },
+    /// Computes a post's step from its reactions, as a worker does after a reaction.
+    Rank { post: PostId },
     /// Deletes a view. It is rebuilt when it is needed.
     Forget(View),
 }

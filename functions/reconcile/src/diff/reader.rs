@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, ReaderState, Timestamp, UserId, bitmap::Bitmap,
+    AuthorHead, AuthorState, Edge, FeedKey, HalfLife, PostId, Rank, ReadState, ReaderState, Score, Timestamp, UserId,
+    bitmap::Bitmap,
 };
 use tidemark_views::keys::View;
 
@@ -23,6 +24,15 @@ pub struct StoredReader {
     pub feed: Stored<Vec<FeedKey>>,
     /// Whether the feed expires no earlier than the state.
     pub feed_outlives: bool,
+    /// Absent if the state knows of none, or if its scores have another half-life.
+    pub ranked: Stored<StoredRanks>,
+}
+
+/// A ranked feed as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoredRanks {
+    pub half_life: Option<HalfLife>,
+    pub scores: Vec<(FeedKey, Score)>,
 }
 
 /// The facts of one followed author.
@@ -40,6 +50,8 @@ pub struct ReaderFacts {
     pub authors: HashMap<UserId, Followed>,
     /// The newest entries that the feed must have.
     pub entries: BTreeSet<FeedKey>,
+    /// What these posts add to their scores.
+    pub ranks: HashMap<PostId, Rank>,
     /// The lowest of `entries`, if the feed has more.
     pub low: Option<FeedKey>,
     /// The posts that [`undecided`] has returned.
@@ -116,6 +128,11 @@ pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now
         found.extend(missing.into_iter().map(|post| sides.deliver(Kind::EntryMissing, post)));
     }
     found.extend(feed.iter().filter_map(|key| sides.of_entry(key)));
+    match &stored.ranked {
+        Stored::Damaged => found.push(whole(Kind::RankDamaged, Remedy::Forget(View::Ranked(user)))),
+        Stored::Present(ranked) => found.extend(sides.of_ranks(feed, ranked)),
+        Stored::Absent => {}
+    }
     found
 }
 
@@ -176,6 +193,12 @@ impl Sides<'_> {
         if field.floor != edge.floor {
             found.insert(sync(Kind::FloorWrong));
         }
+        if field.muted != edge.muted.is_some() || field.lists != edge.lists {
+            found.insert(rebuild(Kind::ChoiceWrong));
+        }
+        if field.preference != edge.preference {
+            found.insert(rebuild(Kind::PreferenceWrong));
+        }
         if field.version < reads.version {
             found.insert(sync(Kind::ReadsBehind).in_version(reads.version.into()));
         }
@@ -221,6 +244,35 @@ impl Sides<'_> {
         posts.collect()
     }
 
+    /// Compares the scores of a ranked feed. Posts that it lacks are no difference, because the next ranked read adds them.
+    /// Nor are scores of posts by authors who were ever pulled, because every ranked read compares them.
+    fn of_ranks(&self, feed: &[FeedKey], ranked: &StoredRanks) -> Vec<Difference> {
+        let user = self.user;
+        let Some(half_life) = ranked.half_life.filter(|_| self.state.meta.ranked) else { return Vec::new() };
+        let stored: BTreeSet<&FeedKey> = feed.iter().collect();
+        let wrong = |(key, score): &&(FeedKey, Score)| {
+            if !stored.contains(key) {
+                return true;
+            }
+            let author = key.post.author;
+            let (Some(rank), Some(followed)) = (self.facts.ranks.get(&key.post), self.facts.authors.get(&author)) else {
+                return false;
+            };
+            let field = self.state.authors.get(&author);
+            let pushed = |field: &AuthorState| field.modes.is_push_alone() && followed.head.modes.is_push_alone();
+            // A field of an earlier follow is a difference of its own.
+            let comparable = field.is_some_and(|field| pushed(field) && field.rev == followed.edge.rev);
+            comparable && half_life.score(key.at, *rank, followed.edge.preference) != *score
+        };
+        let difference = |(key, _): &(FeedKey, Score)| {
+            let post = key.post;
+            let changes = self.facts.ranks.get(&post).map_or(0, |rank| rank.step.changes);
+            Difference::new(Kind::RankWrong, Subject::Entry { user, post }, Remedy::Forget(View::Ranked(user)))
+                .in_version(changes.into())
+        };
+        ranked.scores.iter().filter(wrong).take(MOST_ENTRIES).map(difference).collect()
+    }
+
     /// Compares an entry with the entries that the facts imply.
     fn of_entry(&self, key: &FeedKey) -> Option<Difference> {
         let Self { user, state, facts } = *self;
@@ -253,7 +305,7 @@ mod tests {
     use proptest::{collection::btree_set, prelude::*};
 
     use super::*;
-    use tidemark_domain::{Delivery, DeliveryMode, Post, Seq, invariants, reader_state::ReaderMeta};
+    use tidemark_domain::{Delivery, DeliveryMode, Post, Seq, Step, invariants, reader_state::ReaderMeta};
 
     const USER: UserId = UserId::MIN;
 
@@ -265,7 +317,7 @@ mod tests {
     fn agreeing(base: Seq, new: Seq, read: BTreeSet<Seq>, deleted: BTreeSet<Seq>) -> (StoredReader, ReaderFacts) {
         let latest = base + new;
         let at = |seq: Seq| Timestamp::from_ms(1_000 + seq);
-        let edge = Edge { user: USER, author: author(), following: true, since: at(base), rev: 7, base, floor: 0 };
+        let edge = Edge { following: true, since: at(base), rev: 7, base, floor: 0, ..Edge::never(USER, author()) };
         let only_there = |seqs: BTreeSet<Seq>| seqs.into_iter().filter(|&seq| seq <= latest).collect();
         let head =
             AuthorHead { latest_seq: latest, latest_at: at(latest), deleted: only_there(deleted), ..AuthorHead::default() };
@@ -279,7 +331,7 @@ mod tests {
         let state = Stored::Present(ReaderState { meta, authors: HashMap::from([(author(), field)]) });
         let followed = HashMap::from([(author(), Followed { edge, head, reads })]);
         let facts = ReaderFacts { authors: followed, entries, ..ReaderFacts::default() };
-        (StoredReader { state, headless: false, feed, feed_outlives: true }, facts)
+        (StoredReader { state, feed, feed_outlives: true, ..StoredReader::default() }, facts)
     }
 
     proptest! {
@@ -308,6 +360,36 @@ mod tests {
             let undelivered = with(&|field| (field.through, field.tail) = (seq - 1, Bitmap::default()));
             prop_assert_eq!(undelivered.is_empty(), (seq..=base + new).all(|seq| facts.authors[&author()].head.deleted.contains(seq)));
         }
+    }
+
+    #[test]
+    fn a_score_that_the_facts_do_not_imply_is_found_unless_reads_compare_it() {
+        let (mut stored, mut facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
+        let (now, half_life) = (Timestamp::from_ms(5_000), HalfLife::new(std::time::Duration::from_secs(60)));
+        if let Stored::Present(state) = &mut stored.state {
+            state.meta.ranked = true;
+        }
+        let rank = Rank { weight: 3, step: Step { level: 2, changes: 1 } };
+        facts.ranks = facts.entries.iter().map(|key| (key.post, rank)).collect();
+        let scores: Vec<(FeedKey, Score)> = facts.entries.iter().map(|key| (*key, half_life.score(key.at, rank, 0))).collect();
+        let ranks =
+            |scores: &[(FeedKey, Score)]| Stored::Present(StoredRanks { half_life: Some(half_life), scores: scores.to_vec() });
+        let kinds = |stored: &StoredReader, facts: &ReaderFacts| {
+            differences(USER, stored, facts, now).iter().map(|found| found.kind).collect::<Vec<_>>()
+        };
+        stored.ranked = ranks(&scores[1..]);
+        assert_eq!(kinds(&stored, &facts), [], "the next read adds what is missing");
+        let mut wrong = scores.clone();
+        wrong[1].1 = Score::new(wrong[1].1.get() + 1.0).unwrap();
+        stored.ranked = ranks(&wrong);
+        assert_eq!(kinds(&stored, &facts), [Kind::RankWrong]);
+        for followed in facts.authors.values_mut() {
+            followed.head.modes.changes = 2;
+        }
+        assert!(!kinds(&stored, &facts).contains(&Kind::RankWrong));
+        let ghost = FeedKey { at: now, post: PostId::new(author(), 99) };
+        stored.ranked = ranks(&[(ghost, scores[0].1)]);
+        assert!(kinds(&stored, &facts).contains(&Kind::RankWrong));
     }
 
     #[test]
@@ -361,6 +443,7 @@ mod tests {
             revision: 1,
             edited_at: None,
             weight: 0,
+            step: Step::default(),
             deleted: false,
             archived: false,
             delivery,

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tidemark_app::ports::{CardVersion, CountsVersion, List};
-use tidemark_domain::{
-    AuthorHead, Counters, Post, PostId, PostSummary, PostText, ReactionState, ReadState, Relation, SeqSet, Timestamp, UserId,
-};
+use tidemark_app::ports::{CardVersion, CountsVersion, List, Marks};
+use tidemark_domain::{AuthorHead, Counters, Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
@@ -130,11 +128,9 @@ pub fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) 
     is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
 }
 
-/// Compares marks, of which the versions are known too.
-pub fn of_marks(user: UserId, author: UserId, stored: &Stored<(u64, SeqSet)>, right: &ReadState) -> Option<Difference> {
-    let right = (right.version.into(), right.read.clone());
+pub fn of_marks(user: UserId, author: UserId, stored: &Stored<Marks>, right: &Marks) -> Option<Difference> {
     let difference = Difference::new(Kind::MarksWrong, Subject::Pair { user, author }, Remedy::Forget(View::Marks(user, author)));
-    is_wrong(stored, &right).then(|| difference.in_version(right.0))
+    is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
 }
 
 pub fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
@@ -175,6 +171,6 @@ pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&Sto
         (Stored::Present(summary), Some(right)) if *summary == PostSummary::from(right.post.clone()) => return None,
         (Stored::Present(_), Some(_)) => (Kind::SummaryWrong, forget),
     };
-    let version = right.map_or(0, |right| right.post.revision.into());
+    let version = right.map_or(0, |right| u64::from(right.post.revision) << 32 | u64::from(right.post.step.changes));
     Some(Difference::new(kind, Subject::Post { post }, remedy).in_version(version))
 }

@@ -178,10 +178,8 @@ impl Reconcile {
                 found
             }
             Target::Marks(user, author) => {
-                let authors = [author];
                 let (StoredView { keys, record }, right) =
-                    futures::try_join!(self.views.of_marks(user, author), self.app.stores.reads.reads(user, &authors))?;
-                let right = right.get(&author).cloned().unwrap_or_default();
+                    futures::try_join!(self.views.of_marks(user, author), self.app.readers.exact_marks(user, author))?;
                 of_keys(&keys).chain(views::of_marks(user, author, &record, &right)).collect()
             }
             Target::Platform(platform) => {
@@ -242,7 +240,9 @@ impl Reconcile {
             .filter_map(|pair| Some((pair.edge?, pair.head, pair.reads)))
             .map(|(edge, head, reads)| (edge.author, Followed { edge, head, reads }))
             .collect();
-        let mut facts = ReaderFacts { authors, entries: entries.into_iter().collect(), low, posts: HashMap::new() };
+        let ranks = entries.iter().map(|(key, rank)| (key.post, *rank)).collect();
+        let entries = entries.into_iter().map(|(key, _)| key).collect();
+        let mut facts = ReaderFacts { authors, entries, ranks, low, posts: HashMap::new() };
         let unsure = reader::undecided(user, stored, &facts, now);
         facts.posts = self.facts.stored_posts(&unsure).await?.whole()?;
         Ok(reader::differences(user, stored, &facts, now))

@@ -1,7 +1,7 @@
 //! Applies remedies: the operations that write the views in any case, and conditional writes for facts.
 
 use tidemark_app::ports::StoreError;
-use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, UserId};
 
 use super::{Reconcile, ReconcileError};
 use crate::diff::Remedy;
@@ -43,11 +43,12 @@ impl Reconcile {
             }
             Remedy::DropAuthor { user, author, rev } => self.drop_author(user, author, rev).await?,
             Remedy::Rebuild { user, anew } => drop(readers.rebuild(user, anew).await?),
-            Remedy::Touch { user } => views.touch(user, stores.clock.now()).await?,
+            Remedy::Touch { user } => views.touch(user, stores.clock.now(), false).await?,
             Remedy::StoreTombstone { post } => {
                 let tombstone = PostSummary::tombstone(self.post(post).await?.0);
                 stores.post_views.remember(&[(tombstone, None)], None).await?;
             }
+            Remedy::Rank { post } => self.app.fan_outs.rank(post, (stores.random)()).await?,
             Remedy::Forget(ref view) => self.views.forget(view).await?,
         }
         Ok(true)
@@ -60,7 +61,7 @@ impl Reconcile {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
-        let tombstone = Edge { user, author, following: false, since: Timestamp::default(), rev, base: 0, floor: 0 };
+        let tombstone = Edge { rev, ..Edge::never(user, author) };
         Ok(self.app.stores.reader_views.drop_author(&tombstone).await?)
     }
 

@@ -148,7 +148,7 @@ mod tests {
 
     fn edge(user: u64, author: u64) -> Edge {
         let [user, author] = [user, author].map(|id| UserId::new(id).unwrap());
-        Edge { user, author, following: true, since: Timestamp::from_ms(1), rev: 1, base: 0, floor: 0 }
+        Edge { following: true, since: Timestamp::from_ms(1), rev: 1, ..Edge::never(user, author) }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Resul
         .map(|(user, author)| {
             let head = heads.get(&author).unwrap_or(&unpublished);
             let (rev, floor) = (u32::try_from(now.seconds()).unwrap_or(u32::MAX), head.backlog_floor());
-            Edge { user, author, following: true, since: now, rev, base: head.latest_seq, floor }
+            Edge { following: true, since: now, rev, base: head.latest_seq, floor, ..Edge::never(user, author) }
         })
         .collect();
     let mut progress = Progress::start("edges", "items");

@@ -153,7 +153,7 @@ impl World {
         let since = self.at(1, 0);
         let head = AuthorHead { latest_seq: author.base, ..AuthorHead::default() };
         let rev = u32::try_from(since.seconds()).unwrap_or(u32::MAX);
-        Edge { user, author: author.id, following: true, since, rev, base: author.base, floor: head.backlog_floor() }
+        Edge { following: true, since, rev, base: author.base, floor: head.backlog_floor(), ..Edge::never(user, author.id) }
     }
 
     /// Authors publish in turns. Turn 1 is the first after the follow.

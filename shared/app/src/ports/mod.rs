@@ -13,11 +13,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, Modes, NewPost, Platform, Post, PostId, PostSummary, PostText,
-    Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Seq, SeqSet, Timestamp, UserId,
+    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, NewPost, Platform, Post, PostId, PostSummary,
+    PostText, Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet,
+    Step, Timestamp, UserId, UserLists,
 };
 
 pub use crate::error::{Source, Store, StoreError};
+use crate::limits::Budget;
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
 
@@ -35,7 +37,12 @@ pub enum Followed {
     Existing(Edge),
     /// The user follows the maximum number of authors. Nothing changed.
     LimitReached,
+    /// One of the two blocks the other. Nothing changed.
+    Blocked,
 }
+
+/// Returns the next state of a stored pair; `None` if the pair stays as it is. It may run several times.
+pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
 
 /// Follow edges and their counts.
 #[async_trait]
@@ -55,6 +62,19 @@ pub trait Edges: Send + Sync {
     ) -> Result<Vec<Followed>, StoreError>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
+    /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
+    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
+    /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError>;
+    /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns the
+    /// pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
+    async fn set_blocked(
+        &self,
+        user: UserId,
+        other: UserId,
+        blocked: bool,
+        now: Timestamp,
+    ) -> Result<[Option<Edge>; 2], StoreError>;
     /// Returns the exact number of followers in each shard.
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
@@ -151,6 +171,11 @@ pub trait Posts: Send + Sync {
     async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError>;
     /// Returns the greatest sequence number that the author published at or before `at`; zero if there is none.
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
+    /// Returns a post or its tombstone, and the token of the last change of its step.
+    async fn ranked_by(&self, post: PostId) -> Result<Option<(Post, Option<u64>)>, StoreError>;
+    /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns
+    /// false. A repetition after a lost response returns false too; then [`Self::ranked_by`] returns this token.
+    async fn set_step(&self, post: PostId, step: Step, token: u64) -> Result<bool, StoreError>;
     /// Stores the result of a look at an unfinished fan-out. Does nothing if it is finished by now, or if the post has
     /// another one.
     async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError>;
@@ -181,6 +206,8 @@ pub enum Reacted {
     Stands(ReactionState),
     /// The post does not exist, or only its tombstone does.
     Unknown,
+    /// The user and the author of the post, one of them blocks the other. Nothing changed.
+    Blocked,
 }
 
 /// Likes and favorites, and their counts.
@@ -198,6 +225,8 @@ pub trait Reactions: Send + Sync {
         given: bool,
         now: Timestamp,
     ) -> Result<Reacted, StoreError>;
+    /// Returns whether the author blocks the user.
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError>;
     /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the time
     /// of the reaction.
     async fn reacted(
@@ -277,6 +306,25 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
+    /// Reactions to a post: change its step if they imply another, and tell ranked feeds.
+    Rank {
+        post: PostId,
+        /// Names this task, so that its repetition knows a change that it has made.
+        token: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// The step of a post has changed: move the post in the ranked feeds of these pages of followers.
+    Rescore {
+        post: PostId,
+        /// Number of pages of the whole fan-out.
+        pages: u16,
+        from: u16,
+        /// The page after the last.
+        to: u16,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
     /// Many changes of one reader did not reach the view: rebuild it.
     Rebuild {
         user: UserId,
@@ -342,6 +390,8 @@ impl Task {
         | Self::List { tries, .. }
         | Self::Tell { tries, .. }
         | Self::Sync { tries, .. }
+        | Self::Rank { tries, .. }
+        | Self::Rescore { tries, .. }
         | Self::Rebuild { tries, .. }
         | Self::Card { tries, .. }
         | Self::Post { tries, .. }
@@ -352,10 +402,10 @@ impl Task {
     }
 
     /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
-    /// delivery status of the post shows that it is in progress.
+    /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Batch { .. } | Self::List { .. } => false,
+            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } => false,
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }
@@ -368,7 +418,7 @@ impl Task {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
                 fan_out.post.author.to_string()
             }
-            Self::Post { post, .. } => post.author.to_string(),
+            Self::Post { post, .. } | Self::Rank { post, .. } | Self::Rescore { post, .. } => post.author.to_string(),
             Self::Sync { user, .. }
             | Self::Rebuild { user, .. }
             | Self::Card { user, .. }
@@ -409,6 +459,16 @@ pub trait Outages: Send + Sync {
     async fn outage_until(&self) -> Result<Timestamp, StoreError>;
     /// Writes a note that stands until this time at least.
     async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError>;
+}
+
+/// The lists of users.
+#[async_trait]
+pub trait AuthorLists: Send + Sync {
+    /// Returns a user's lists.
+    async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
+    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if the
+    /// stored version is another.
+    async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool, StoreError>;
 }
 
 /// The queue of dead letters.
@@ -471,6 +531,41 @@ pub struct View {
     pub entries: Vec<FeedKey>,
     /// Whether `entries` contains all entries that the view stores.
     pub whole: bool,
+    /// The ranked feed, if it was asked for. `entries` is empty then.
+    pub ranked: Ranked,
+}
+
+/// A part of a ranked feed.
+#[derive(Debug, Clone, Default)]
+pub struct Ranked {
+    /// Highest first.
+    pub entries: Vec<(FeedKey, Score)>,
+    /// Whether `entries` contains everything below the place where it begins.
+    pub whole: bool,
+    /// Whether the ranked feed has every entry of the feed.
+    pub filled: bool,
+    /// The stamp of the last move. Stamps only grow.
+    pub stamp: u64,
+    /// The stamps of posts whose scores have changed, and of authors whose preferences have. Only below a place.
+    pub moved: HashMap<FeedKey, u64>,
+    pub moved_authors: HashMap<UserId, u64>,
+}
+
+impl Ranked {
+    /// Returns whether the post's score has changed after this stamp.
+    pub fn has_moved(&self, key: &FeedKey, since: u64) -> bool {
+        let stamps = [self.moved.get(key), self.moved_authors.get(&key.post.author)];
+        stamps.into_iter().flatten().any(|&stamp| stamp > since)
+    }
+}
+
+/// The result of [`ReaderViews::deliver`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delivered {
+    /// How many users have a view that follows the author.
+    pub reached: u64,
+    /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
+    pub ranked: Vec<UserId>,
 }
 
 /// Feeds and read states of live readers.
@@ -478,6 +573,27 @@ pub struct View {
 pub trait ReaderViews: Send + Sync {
     /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError>;
+    /// Returns the state and at most `most` entries of the ranked feed below a place, or of its top, read atomically;
+    /// `None` if there is no view.
+    async fn ranked(
+        &self,
+        user: UserId,
+        half_life: HalfLife,
+        below: Option<RankedPlace>,
+        most: usize,
+    ) -> Result<Option<View>, StoreError>;
+    /// Returns the entries of the feed that the ranked feed lacks.
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError>;
+    /// Puts posts into the ranked feeds of these users, or moves them there. Posts that a user's feed does not have are
+    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and without
+    /// a ranked feed gets one.
+    async fn rank(
+        &self,
+        users: &[UserId],
+        half_life: HalfLife,
+        posts: &[(FeedKey, Rank)],
+        create: bool,
+    ) -> Result<(), StoreError>;
     /// Starts a rebuild. With `anew` it starts even if a view exists.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
@@ -490,17 +606,15 @@ pub trait ReaderViews: Send + Sync {
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
     /// Takes the lease for storing the marks of an author whom the user does not follow.
     async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError>;
-    /// Stores marks that were read from the facts, if the caller still has the lease. A mark takes it away.
-    async fn fill_marks(&self, user: UserId, author: UserId, reads: &ReadState, token: u64) -> Result<(), StoreError>;
-    /// Removes marks and their leases.
-    async fn forget_marks(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError>;
-    /// Replaces marks with a later version. Missing ones stay missing.
-    async fn replace_marks(&self, user: UserId, author: UserId, reads: &ReadState) -> Result<(), StoreError>;
-    /// Extends the lifetimes of a view after a read. Removes entries below the cap and old tombstones.
-    async fn touch(&self, user: UserId, now: Timestamp) -> Result<(), StoreError>;
-    /// Adds a post to the views of these users, with its author's modes after it. Returns how many users have a view
-    /// that follows the author.
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<u64, StoreError>;
+    /// Stores marks that were read from the facts, if the caller still has the lease.
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError>;
+    /// Removes the marks of these users and authors, and the leases.
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError>;
+    /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes entries below the
+    /// cap and old tombstones.
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
+    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds.
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<Delivered, StoreError>;
     /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions. Returns
     /// how many users have a view.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError>;
@@ -559,6 +673,22 @@ pub struct KnownPost {
     pub card: Option<Option<Card>>,
 }
 
+/// The posts of an author that a user who does not follow the author has marked read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Marks {
+    /// The version of the read state.
+    pub version: u32,
+    pub read: SeqSet,
+    /// Whether the author blocks the user.
+    pub blocked: bool,
+}
+
+impl Marks {
+    pub fn new(ReadState { version, read, .. }: ReadState, blocked: bool) -> Self {
+        Self { version, read, blocked }
+    }
+}
+
 /// What Redis knows of one reader and one author.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
@@ -566,8 +696,8 @@ pub struct KnownReader {
     pub state: Option<Option<AuthorState>>,
     /// The reader's reactions to the author's posts.
     pub reactions: KnownReactions,
-    /// The posts that the reader has marked read, if it is known that the reader does not follow the author.
-    pub marks: Option<SeqSet>,
+    /// The reader's marks, if it is known that the reader does not follow the author.
+    pub marks: Option<Marks>,
     /// Whether a change of the reader was noted within the last seconds ([`RelationViews::changed_lately`]).
     pub changed_lately: bool,
 }
@@ -605,7 +735,12 @@ pub trait PostViews: Send + Sync {
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
     /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
     /// less than two seconds old stay until they are two seconds old.
-    async fn expire_counts(&self, post: PostId) -> Result<(), StoreError>;
+    ///
+    /// Returns whether the caller has to enqueue a [`Task::Rank`]. If not, another one is enqueued that has not called
+    /// [`Self::begin_rank`] yet, or its sender was killed.
+    async fn expire_counts(&self, post: PostId) -> Result<bool, StoreError>;
+    /// Begins a look at a post's reactions: the next reaction enqueues another task.
+    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
     /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
 }
@@ -628,6 +763,13 @@ pub struct Progress {
     pub pages_done: u64,
     /// Followers handled in these pages.
     pub handled: u64,
+}
+
+/// Buckets of [`RequestLimits`](crate::RequestLimits).
+#[async_trait]
+pub trait LimitViews: Send + Sync {
+    /// Takes a request from a bucket that holds `per_minute` of them. Returns how long the user must wait if it is empty.
+    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Option<Duration>, StoreError>;
 }
 
 #[async_trait]

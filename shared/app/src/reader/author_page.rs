@@ -9,7 +9,7 @@ use futures::FutureExt;
 use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, Seq, UserId};
 use tracing::warn;
 
-use super::{Body, FeedItem, Readers, Status};
+use super::{Body, FeedItem, Readers, Status, sight::Sight};
 use crate::{
     error::{Store, StoreError},
     ports::{KnownReader, PageParts},
@@ -46,9 +46,13 @@ pub struct AuthorPage {
     pub degraded: bool,
 }
 
+/// The author blocks the reader, who may not see the timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocked;
+
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
-    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<AuthorPage, StoreError> {
+    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>, StoreError> {
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.timeline(reader, query.author));
         let page = match outage.and(known) {
             Ok((head, known)) => self.known_author_page(reader, query, head, &known).boxed().await,
@@ -73,7 +77,7 @@ impl Readers {
         query: AuthorQuery,
         head: Option<AuthorHead>,
         known: &KnownReader,
-    ) -> Result<Option<AuthorPage>, StoreError> {
+    ) -> Result<Option<Result<AuthorPage, Blocked>>, StoreError> {
         let AuthorQuery { author, status, before, limit, since, parts } = query;
         let head = match head {
             Some(head) => head,
@@ -106,6 +110,9 @@ impl Readers {
         let page = self.stores.post_views.page(reader, &ids, parts).await?;
         let (mut posts, _) = self.complete(&ids, page.summaries).await?;
         let sight = self.sight(reader, author, known, &seqs).await?;
+        if matches!(sight, Sight::Blocked) {
+            return Ok(Some(Err(Blocked)));
+        }
         let reactions = self.reactions_of_page(reader, &posts, Some(page.reactions)).await?;
         let reactions = reactions.get(&author).cloned().unwrap_or_default();
         let item = |post: PostSummary| {
@@ -126,12 +133,18 @@ impl Readers {
             next = posts.last().map(|post| post.id.seq);
         }
         let items = posts.into_iter().map(item).collect();
-        Ok(Some(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false }))
+        Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
 
-    async fn author_page_of_facts(&self, reader: UserId, query: AuthorQuery, degraded: bool) -> Result<AuthorPage, StoreError> {
+    async fn author_page_of_facts(
+        &self,
+        reader: UserId,
+        query: AuthorQuery,
+        degraded: bool,
+    ) -> Result<Result<AuthorPage, Blocked>, StoreError> {
         let AuthorQuery { author, status, before, limit, since, parts } = query;
-        let (flags, reactions) = futures::try_join!(self.flags(reader, author), self.reactions_to(reader, author))?;
+        let (sight, reactions) = futures::try_join!(self.sight_of_facts(reader, author), self.reactions_to(reader, author))?;
+        let Sight::Facts(flags) = sight else { return Ok(Err(Blocked)) };
         let latest = flags.head().latest_seq;
         let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
         let wanted = limit + 1;
@@ -157,6 +170,6 @@ impl Readers {
             next = posts.last().map(|post| post.id.seq);
         }
         let items = posts.into_iter().map(item).collect();
-        Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded })
+        Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }
 }

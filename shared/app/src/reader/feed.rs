@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId, feed::FEED_CAP,
+    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Score, UserId, feed::FEED_CAP,
 };
 
 use super::{Body, Lane, Merge, Origin, Readers, Snapshot};
@@ -29,18 +29,23 @@ pub struct FeedItem {
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
+    /// In a ranked feed.
+    pub score: Option<Score>,
 }
 
 impl FeedItem {
     pub fn new(post: PostSummary, read: bool, reactions: &ReactionState) -> Self {
         let seq = post.id.seq;
-        Self { post, read, liked: reactions.liked.contains(seq), favorited: reactions.favorited.contains(seq) }
+        let (liked, favorited) = (reactions.liked.contains(seq), reactions.favorited.contains(seq));
+        Self { post, read, liked, favorited, score: None }
     }
 }
 
 /// The page that a reader asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedQuery {
+    /// The number of a list of the reader. The feed has the posts of the authors on it.
+    pub list: Option<u32>,
     pub status: Status,
     /// The page begins below this entry; at the newest if `None`.
     pub before: Option<FeedKey>,
@@ -68,10 +73,10 @@ pub struct FeedPage {
 }
 
 /// Entries that are read in addition to a page, because some entries may not be shown.
-const MARGIN: usize = 10;
+pub(super) const MARGIN: usize = 10;
 
 /// Entries that are read if the newest are not enough. No view stores more.
-const ALL: usize = 2 * FEED_CAP;
+pub(super) const ALL: usize = 2 * FEED_CAP;
 
 /// A page that is being collected.
 struct Collected {
@@ -105,7 +110,7 @@ impl Collected {
 impl Readers {
     /// Returns one page of the feed.
     pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage, StoreError> {
-        let FeedQuery { status, before, limit, since, parts } = query;
+        let FeedQuery { list, status, before, limit, since, parts } = query;
         let mut page = Collected {
             posts: Vec::with_capacity(limit + 1),
             reactions: None,
@@ -121,9 +126,9 @@ impl Readers {
         };
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
         // unknown.
-        let newest = if before.is_none() && status == Status::All { limit + 1 + MARGIN } else { ALL };
-        let mut snapshot = match self.view_of(user, status, newest).await {
-            Ok(Some(view)) => match self.collect_stored(user, view, status, &mut page).await {
+        let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
+        let mut snapshot = match self.view_of(user, (list, status), newest).await {
+            Ok(Some(view)) => match self.collect_stored(user, view, (list, status), &mut page).await {
                 Ok(snapshot) => snapshot,
                 Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
                 Err(error) => return Err(error),
@@ -132,6 +137,7 @@ impl Readers {
             Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
             Err(error) => return Err(error),
         };
+        snapshot.state = snapshot.state.of_list(list);
         if page.missing() > 0 && !page.ended {
             self.collect_facts(&mut snapshot, status, &mut page).await?;
         }
@@ -160,8 +166,14 @@ impl Readers {
 
     /// Returns the view for a page. A page of unread posts needs to know which posts are unread. The facts say it for
     /// the authors whose older posts the view only counts.
-    async fn view_of(&self, user: UserId, status: Status, newest: usize) -> Result<Option<View>, StoreError> {
+    async fn view_of(
+        &self,
+        user: UserId,
+        (list, status): (Option<u32>, Status),
+        newest: usize,
+    ) -> Result<Option<View>, StoreError> {
         let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
+        view.state = view.state.of_list(list);
         if status == Status::Unread {
             let counted = view.state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
             view.state.authors.extend(self.exact_states(user, counted).await?);
@@ -170,7 +182,11 @@ impl Readers {
     }
 
     /// Returns states of authors from the facts. They know of every post whether it is unread.
-    async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>, StoreError> {
+    pub(super) async fn exact_states(
+        &self,
+        user: UserId,
+        authors: BTreeSet<UserId>,
+    ) -> Result<HashMap<UserId, AuthorState>, StoreError> {
         let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
@@ -195,7 +211,7 @@ impl Readers {
         &self,
         user: UserId,
         mut view: View,
-        status: Status,
+        (list, status): (Option<u32>, Status),
         page: &mut Collected,
     ) -> Result<Snapshot, StoreError> {
         loop {
@@ -239,7 +255,7 @@ impl Readers {
                 return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
             }
             if again {
-                match self.view_of(user, status, ALL).await? {
+                match self.view_of(user, (list, status), ALL).await? {
                     Some(whole) => view = whole,
                     None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
                 }

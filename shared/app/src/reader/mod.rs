@@ -6,6 +6,7 @@ mod catch_up;
 mod feed;
 mod flags;
 mod post;
+mod ranked;
 mod reacted_page;
 mod reactions;
 mod rebuild;
@@ -15,13 +16,14 @@ mod timeline;
 
 use std::{collections::HashMap, sync::Arc};
 
-use tidemark_domain::{AuthorHead, AuthorState, Edge, PostId, ReadState, ReaderState, UserId};
+use tidemark_domain::{AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, UserId};
 use tracing::warn;
 
-pub use author_page::{AuthorPage, AuthorQuery};
+pub use author_page::{AuthorPage, AuthorQuery, Blocked};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
-pub use post::{Body, MOST_TEXT, PostDetails};
+pub use post::{Body, Found, MOST_TEXT, PostDetails};
+pub use ranked::{RankedPage, RankedQuery};
 pub use reacted_page::ReactedPage;
 pub use timeline::{Lane, Merge};
 
@@ -40,6 +42,8 @@ pub struct Readers {
     pub outage: Outage,
     /// What Redis knows of hot posts.
     pub hot_posts: Hot<PostId, KnownPost>,
+    /// Of the scores in ranked feeds.
+    pub half_life: HalfLife,
 }
 
 /// The source of a snapshot.

@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, UserId};
 use tracing::{error, warn};
 
-use super::Readers;
+use super::{Readers, sight::Sight};
 use crate::{
     error::{Store, StoreError},
     ports::{CountsVersion, KnownPost, KnownReader},
@@ -26,6 +26,16 @@ pub struct PostDetails {
     pub cards: HashMap<UserId, Option<Card>>,
     /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
+}
+
+/// What one user sees of a post.
+#[derive(Debug, Clone)]
+pub enum Found {
+    Post(Box<PostDetails>),
+    /// The post is deleted or unknown.
+    Nothing,
+    /// The author blocks the user.
+    Blocked,
 }
 
 /// The part of a post that a page has only if it is asked for.
@@ -54,7 +64,7 @@ fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> b
 }
 
 impl Readers {
-    /// Returns those of these posts that are live, in order. Damaged posts are left out.
+    /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>, StoreError> {
         let Some((&first, rest)) = ids.split_first() else { return Ok(Vec::new()) };
         // The first post rebuilds the reader's view, if it is missing. All others use it.
@@ -70,21 +80,24 @@ impl Readers {
                 error!(%id, error = &error as &dyn std::error::Error, "a damaged post is left out");
                 Ok(None)
             }
-            found => found,
+            Ok(Found::Post(post)) => Ok(Some(*post)),
+            Ok(Found::Nothing | Found::Blocked) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Returns a live post; `None` if it is deleted or unknown. A post that is read often costs one round trip to Redis.
+    /// Returns a live post. A post that is read often costs one round trip to Redis.
     /// A hot post may be a second old, except for its author and for a caller who has made a change in the meantime.
-    pub async fn post(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
+    pub async fn post(&self, reader: UserId, id: PostId) -> Result<Found, StoreError> {
         let hot = self.hot_posts.is_hot(&id) && reader != id.author;
         let mut found = match hot.then(|| self.hot_posts.get(&id)).flatten() {
             Some(kept) => self.hot_post(reader, id, kept).boxed().await,
-            None => Ok(None),
+            None => Ok(Found::Nothing),
         };
-        if let Ok(None) = found {
+        if let Ok(Found::Nothing) = found {
             found = self.cached_post(reader, id).boxed().await;
-            if hot && let Ok(Some(PostDetails { post, text, counts, cards, .. })) = &found {
+            if hot && let Ok(Found::Post(details)) = &found {
+                let PostDetails { post, text, counts, cards, .. } = &**details;
                 let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
                 self.hot_posts.put(
                     id,
@@ -101,16 +114,16 @@ impl Readers {
         }
     }
 
-    /// Returns a post from memory; `None` if the reader has made a change.
-    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> Result<Option<PostDetails>, StoreError> {
+    /// Returns a post from memory; nothing if the reader has made a change.
+    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> Result<Found, StoreError> {
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.of_reader(reader, id.author));
         match outage.and(known)? {
-            known if known.changed_lately => Ok(None),
+            known if known.changed_lately => Ok(Found::Nothing),
             known => self.known_post(reader, id, kept, &known).await,
         }
     }
 
-    async fn cached_post(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
+    async fn cached_post(&self, reader: UserId, id: PostId) -> Result<Found, StoreError> {
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.post(reader, id));
         let (post, known) = outage.and(known)?;
         self.known_post(reader, id, post, &known).await
@@ -123,7 +136,7 @@ impl Readers {
         id: PostId,
         known: KnownPost,
         of_reader: &KnownReader,
-    ) -> Result<Option<PostDetails>, StoreError> {
+    ) -> Result<Found, StoreError> {
         let KnownPost { summary, text, counts, counts_in_motion, card } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
@@ -131,13 +144,13 @@ impl Readers {
             Some(known) => known,
             None => {
                 let lease = self.lease_posts(&[id]).await;
-                let Some((post, text)) = self.fact_of(id).await? else { return Ok(None) };
+                let Some((post, text)) = self.fact_of(id).await? else { return Ok(Found::Nothing) };
                 self.store_posts(&[(post.clone(), Some(text.clone()))], lease).await;
                 (post, text)
             }
         };
         if post.deleted {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         let seqs = [id.seq];
         let (counts, sight, reactions) = futures::try_join!(
@@ -146,8 +159,11 @@ impl Readers {
             self.sight(reader, id.author, of_reader, &seqs),
             self.reactions_of_page(reader, std::slice::from_ref(&post), Some(of_reader.reactions.clone()))
         )?;
+        if matches!(sight, Sight::Blocked) {
+            return Ok(Found::Blocked);
+        }
         let reactions = reactions.get(&id.author);
-        Ok(Some(PostDetails {
+        Ok(Found::Post(Box::new(PostDetails {
             read: sight.is_read(id.seq),
             liked: reactions.is_some_and(|state| state.liked.contains(id.seq)),
             favorited: reactions.is_some_and(|state| state.favorited.contains(id.seq)),
@@ -156,26 +172,29 @@ impl Readers {
             cards: card.map(|card| (id.author, card)).into_iter().collect(),
             post,
             degraded: false,
-        }))
+        })))
     }
 
-    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> Result<Option<PostDetails>, StoreError> {
-        let Some((post, text)) = self.fact_of(id).await?.filter(|(post, _)| !post.deleted) else { return Ok(None) };
-        let (flags, reactions, counts) = futures::try_join!(
-            self.flags(reader, id.author),
+    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> Result<Found, StoreError> {
+        let Some((post, text)) = self.fact_of(id).await?.filter(|(post, _)| !post.deleted) else { return Ok(Found::Nothing) };
+        let (sight, reactions, counts) = futures::try_join!(
+            self.sight_of_facts(reader, id.author),
             self.reactions_to(reader, id.author),
             self.stores.reactions.counts(id)
         )?;
-        Ok(Some(PostDetails {
+        if matches!(sight, Sight::Blocked) {
+            return Ok(Found::Blocked);
+        }
+        Ok(Found::Post(Box::new(PostDetails {
             post,
             text,
-            read: flags.is_read(id.seq),
+            read: sight.is_read(id.seq),
             liked: reactions.liked.contains(id.seq),
             favorited: reactions.favorited.contains(id.seq),
             counts: counts.counts,
             cards: HashMap::new(),
             degraded,
-        }))
+        })))
     }
 
     /// Returns a post or its tombstone, with the text of the same revision, from the facts.

@@ -1,11 +1,11 @@
 //! Pages of the posts that a reader likes, or has as favorites.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use tidemark_domain::{Card, FeedKey, PostId, Reaction, UserId};
 use tracing::warn;
 
-use super::{Body, FeedItem, Origin, Readers};
+use super::{Body, FeedItem, Origin, Readers, sight::Sight};
 use crate::{
     error::{Store, StoreError},
     ports::{KnownPage, PageParts},
@@ -14,7 +14,7 @@ use crate::{
 /// A page, newest reaction first.
 #[derive(Debug, Clone)]
 pub struct ReactedPage {
-    /// Live posts. A page may be short because posts were deleted.
+    /// Live posts. A page may be short because posts were deleted, or because authors block the reader.
     pub items: Vec<FeedItem>,
     /// The next page begins below this reaction. `None` only at the end.
     pub next: Option<FeedKey>,
@@ -62,12 +62,22 @@ impl Readers {
         }
         let snapshot = self.snapshot(reader).await?;
         let degraded = degraded || snapshot.origin == Origin::Degraded;
+        let mut strangers: HashMap<UserId, Sight> = HashMap::new();
         let mut items = Vec::with_capacity(posts.len());
         for post in posts {
             let PostId { author, seq } = post.id;
             let read = match snapshot.state.authors.get(&author).filter(|state| state.knows(seq)) {
                 Some(state) => state.is_settled(seq),
-                None => self.flags(reader, author).await?.is_read(seq),
+                None => {
+                    let sight = match strangers.entry(author) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(unknown) => unknown.insert(self.sight_of_facts(reader, author).await?),
+                    };
+                    if matches!(sight, Sight::Blocked) {
+                        continue;
+                    }
+                    sight.is_read(seq)
+                }
             };
             let reactions = reactions.get(&author).cloned().unwrap_or_default();
             items.push(FeedItem::new(post, read, &reactions));

@@ -2,7 +2,7 @@
 //! then on. Then the facts are merged. Then the flag is removed.
 
 use futures::FutureExt;
-use tidemark_domain::{Edge, FeedKey, ReaderState, UserId, feed::FEED_CAP};
+use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId, feed::FEED_CAP};
 use tracing::{debug, info, warn};
 
 use super::{Lane, Merge, Origin, PairFacts, Readers, Snapshot};
@@ -15,27 +15,51 @@ use crate::{
 /// rebuild is rebuilt again.
 const ROUNDS: usize = 6;
 
+/// The part of a feed that is read with the state.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    /// This many of the newest entries.
+    Newest(usize),
+    /// At most this many entries of the ranked feed.
+    Ranked { below: Option<RankedPlace>, most: usize },
+}
+
+impl Part {
+    fn is_ranked(self) -> bool {
+        matches!(self, Self::Ranked { .. })
+    }
+}
+
 impl Readers {
     /// Returns a complete view with its `newest` entries. Rebuilds a missing, damaged or abandoned view. Returns `None`
     /// while another process rebuilds it, and after `ROUNDS` rounds without a complete view.
     pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
-        let mut anew = false;
-        let (outage, mut first) = futures::join!(self.outage.check(), self.stores.reader_views.view(user, newest).map(Some));
+        self.view_with(user, Part::Newest(newest)).await
+    }
+
+    /// The same with any part of the feed.
+    pub(super) async fn view_with(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+        let (mut anew, mut compared) = (false, false);
+        let (outage, mut first) = futures::join!(self.outage.check(), self.part(user, part).map(Some));
         outage?;
         for round in 1..=ROUNDS {
             let found = match first.take() {
                 Some(found) => found,
-                None => self.stores.reader_views.view(user, newest).await,
+                None => self.part(user, part).await,
             };
             match found {
                 Ok(Some(view)) if view.state.is_complete() => {
                     let behind = self.behind(&view.state).await?;
-                    if behind.is_empty() || round == ROUNDS {
-                        self.extend_lifetime(user, &view.state).await;
-                        return Ok(Some(view));
+                    if round < ROUNDS && !behind.is_empty() {
+                        self.catch_up(user, &view.state, behind).await?;
+                        continue;
                     }
-                    self.catch_up(user, &view.state, behind).await?;
-                    continue;
+                    // A ranked feed that is still not filled in the last round lacks only posts that just arrive.
+                    if round < ROUNDS && part.is_ranked() && self.improve_ranks(user, &view, &mut compared).await? {
+                        continue;
+                    }
+                    self.extend_lifetime(user, &view.state, part.is_ranked()).await;
+                    return Ok(Some(view));
                 }
                 // A follow opened the gate, and its facts were not merged. Merge them now.
                 Ok(Some(View { state, .. })) if !state.meta.building => {
@@ -59,6 +83,13 @@ impl Readers {
         Ok(None)
     }
 
+    async fn part(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+        match part {
+            Part::Newest(newest) => self.stores.reader_views.view(user, newest).await,
+            Part::Ranked { below, most } => self.stores.reader_views.ranked(user, self.half_life, below, most).await,
+        }
+    }
+
     /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
     /// round. After an error the view stays flagged, and another process takes over after the deadline.
     pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, StoreError> {
@@ -76,7 +107,8 @@ impl Readers {
         // Posts that were published before are in the facts.
         let authors = edges.len();
         let snapshot = self.implied_by(user, edges, Origin::Rebuilding).await?;
-        let (entries, low) = self.newest_entries(&snapshot).await?;
+        let (posts, low) = self.newest_posts(&snapshot).await?;
+        let entries: Vec<FeedKey> = posts.iter().map(Post::key).collect();
         debug!(%user, authors, entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
@@ -95,28 +127,31 @@ impl Readers {
         Ok(false)
     }
 
-    /// Returns what a complete view of the reader contains: the facts of each followed author, the newest entries, and
-    /// the lowest of these entries if there are older posts.
-    pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<FeedKey>, Option<FeedKey>), StoreError> {
+    /// Returns what a complete view of the reader contains: the facts of each followed author, the newest entries with
+    /// their ranks, and the lowest of these entries if there are older posts.
+    pub async fn implied_view(
+        &self,
+        user: UserId,
+    ) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>), StoreError> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
-        let (entries, low) = self.newest_entries(&snapshot).await?;
-        Ok((pairs, entries, low))
+        let (posts, low) = self.newest_posts(&snapshot).await?;
+        Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
     }
 
-    /// Returns the newest entries of a reader's feed from the facts, at most the cap, and the lowest of them if there
-    /// are older posts.
-    async fn newest_entries(&self, snapshot: &Snapshot) -> Result<(Vec<FeedKey>, Option<FeedKey>), StoreError> {
-        let mut merge = Merge::new(&*self.stores.posts, Lane::of_feed(snapshot), None);
-        let mut entries: Vec<FeedKey> = Vec::new();
+    /// Returns the newest posts of a reader's feed from the facts, at most the cap, and the lowest of them if there are
+    /// older posts.
+    pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>), StoreError> {
+        let mut merge = Merge::new(&*self.stores.posts, Lane::of_view(snapshot), None);
+        let mut posts: Vec<Post> = Vec::new();
         while let Some(post) = merge.next().await? {
-            if entries.len() == FEED_CAP {
-                let low = entries.last().copied();
-                return Ok((entries, low));
+            if posts.len() == FEED_CAP {
+                let low = posts.last().map(Post::key);
+                return Ok((posts, low));
             }
-            entries.push(post.key());
+            posts.push(post);
         }
-        Ok((entries, None))
+        Ok((posts, None))
     }
 
     /// Returns a seed with fresh facts of these authors only.
@@ -136,12 +171,12 @@ impl Readers {
 
     /// Extends the lifetimes of a view that is read, at most once in `TOUCH_INTERVAL_MS`. A failure costs at most an
     /// early rebuild.
-    async fn extend_lifetime(&self, user: UserId, state: &ReaderState) {
+    async fn extend_lifetime(&self, user: UserId, state: &ReaderState, ranked: bool) {
         let now = self.stores.clock.now();
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
             return;
         }
-        if let Err(error) = self.stores.reader_views.touch(user, now).await {
+        if let Err(error) = self.stores.reader_views.touch(user, now, ranked).await {
             warn!(%user, error = &error as &dyn std::error::Error, "could not extend the lifetime of a view");
         }
     }

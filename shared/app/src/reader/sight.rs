@@ -4,7 +4,10 @@ use tidemark_domain::{AuthorState, Seq, SeqSet, UserId};
 use tracing::warn;
 
 use super::{Flags, Readers};
-use crate::{error::StoreError, ports::KnownReader};
+use crate::{
+    error::StoreError,
+    ports::{KnownReader, Marks},
+};
 
 /// Which posts of an author are read, as one reader sees them.
 #[derive(Debug, Clone)]
@@ -13,18 +16,24 @@ pub(super) enum Sight {
     Following(AuthorState),
     /// The reader does not follow the author, and has marked these posts read.
     Marked(SeqSet),
+    /// The author blocks the reader.
+    Blocked,
     /// The author's own posts.
     Own,
     Facts(Box<Flags>),
 }
 
 impl Sight {
+    fn of_marks(marks: &Marks) -> Self {
+        if marks.blocked { Self::Blocked } else { Self::Marked(marks.read.clone()) }
+    }
+
     /// The same as [`Flags::is_read`].
     pub(super) fn is_read(&self, seq: Seq) -> bool {
         match self {
             Self::Following(state) => state.is_settled(seq),
             Self::Marked(read) => read.contains(seq),
-            Self::Own => true,
+            Self::Own | Self::Blocked => true,
             Self::Facts(flags) => flags.is_read(seq),
         }
     }
@@ -48,8 +57,8 @@ impl Readers {
         };
         match (state, &known.marks) {
             (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::Following(state)),
-            (None, Some(marks)) => Ok(Sight::Marked(marks.clone())),
-            (Some(_), _) => Ok(Sight::Facts(Box::new(self.flags(reader, author).await?))),
+            (None, Some(marks)) => Ok(Sight::of_marks(marks)),
+            (Some(_), _) => self.sight_of_facts(reader, author).await,
             (None, None) => self.marks(reader, author).await,
         }
     }
@@ -59,13 +68,28 @@ impl Readers {
     async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight, StoreError> {
         let (views, token) = (&self.stores.reader_views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
-        let flags = self.flags(reader, author).await?;
+        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
         if flags.is_following() {
             return Ok(Sight::Facts(Box::new(flags)));
         }
-        if let Err(error) = views.fill_marks(reader, author, flags.reads(), token).await {
+        let marks = Marks::new(flags.into_facts().reads, blocked);
+        if let Err(error) = views.fill_marks(reader, author, &marks, token).await {
             warn!(user = %reader, error = &error as &dyn std::error::Error, "marks not stored");
         }
-        Ok(Sight::Marked(flags.reads().read.clone()))
+        Ok(Sight::of_marks(&marks))
+    }
+
+    /// Returns the marks that the facts imply for a reader who does not follow the author.
+    pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks, StoreError> {
+        let authors = [author];
+        let (mut reads, blocked) =
+            futures::try_join!(self.stores.reads.reads(reader, &authors), self.stores.reactions.is_blocked(reader, author))?;
+        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
+    }
+
+    /// Returns what a reader sees of an author's posts, from the facts.
+    pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight, StoreError> {
+        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
+        Ok(if blocked { Sight::Blocked } else { Sight::Facts(Box::new(flags)) })
     }
 }

@@ -26,8 +26,11 @@ impl Readers {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
             // Redis stores marks of an author separately while the reader does not follow the author. They end here:
-            // after a follow, marks go into the author's field.
-            self.stores.reader_views.forget_marks(user, &authors).await?;
+            // after a follow, marks go into the author's field. The author's marks know whether this user blocks the
+            // author, which an edge cannot do.
+            let gone_pairs = gone.iter().map(|tombstone| (tombstone.author, user));
+            let pairs: Vec<(UserId, UserId)> = authors.iter().map(|&author| (user, author)).chain(gone_pairs).collect();
+            self.stores.reader_views.forget_marks(&pairs).await?;
             for tombstone in &gone {
                 self.stores.reader_views.drop_author(tombstone).await?;
             }
@@ -63,7 +66,7 @@ impl Readers {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
             if pair.live_edge().is_none() {
-                self.stores.reader_views.replace_marks(user, author, &pair.reads).await?;
+                self.stores.reader_views.forget_marks(&[(user, author)]).await?;
             }
             if self.seed_reads(user, &[&pair]).await?.is_empty() {
                 return Ok(());
@@ -80,9 +83,8 @@ impl Readers {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
-        }
-        for pair in pairs.iter().filter(|pair| pair.live_edge().is_none()) {
-            self.stores.reader_views.replace_marks(user, pair.author, &pair.reads).await?;
+            let marks: Vec<(UserId, UserId)> = unfollowed.iter().map(|&author| (user, author)).collect();
+            self.stores.reader_views.forget_marks(&marks).await?;
         }
         for author in self.seed_reads(user, pairs).await? {
             self.sync_reads(user, author).await?;

@@ -39,15 +39,20 @@ pub struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Returns the lanes of the whole feed: live posts above each author's floor.
-    pub fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
+    /// Returns the lanes of what a view stores: live posts above each author's floor, muted authors included.
+    pub fn of_view(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, Wanted::Feed(head))))
+    }
+
+    /// Returns the lanes of the whole feed.
+    pub fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state, head| (!state.muted).then_some((state.floor, head.latest_seq, Wanted::Feed(head))))
     }
 
     /// Returns the lanes of the unread posts. No other posts are read.
     pub fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, _| {
-            let mut seqs: Vec<Seq> = state.unread_seqs().collect();
+            let mut seqs: Vec<Seq> = state.unread_seqs().filter(|_| !state.muted).collect();
             seqs.reverse();
             Some((seqs.first()? - 1, *seqs.last()?, Wanted::Only(seqs)))
         })

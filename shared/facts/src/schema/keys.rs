@@ -5,7 +5,6 @@ use std::ops::Range;
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_domain::{
     Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS,
-    model::TOMBSTONE_SECONDS,
 };
 
 use super::*;
@@ -54,10 +53,13 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, base, floor } = edge;
-    let expires_at = (!following).then(|| since.seconds() + TOMBSTONE_SECONDS);
+    let &Edge { user, author, following, since, rev, base, floor, muted, blocked, ref lists, preference } = edge;
+    let expires_at = edge.expires_at();
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
-    encode(&EdgeItem { user, author, following, since, rev, base, floor, expires_at })
+    let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
+    let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
+    let preference = (preference != 0).then_some(preference);
+    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, lists, preference, expires_at })
 }
 
 /// followers: the partition of one shard.
@@ -109,6 +111,15 @@ fn counter(name: String) -> Item {
 /// counters: the number of authors that the user follows.
 pub fn followings_counter(user: UserId) -> Item {
     counter(format!("u#{user}"))
+}
+
+/// counters: the user's lists.
+pub fn lists(user: UserId) -> Item {
+    counter(lists_key(user))
+}
+
+pub(crate) fn lists_key(user: UserId) -> String {
+    format!("l#{user}")
 }
 
 /// counters: the number of followers of the author in one shard.
@@ -417,6 +428,8 @@ pub fn notice_readers(platform: Platform, shard: u16, block: u64) -> Item {
 
 #[cfg(test)]
 mod tests {
+    use tidemark_domain::model::TOMBSTONE_SECONDS;
+
     use super::*;
 
     fn text(item: &Item, name: &str) -> String {
@@ -481,17 +494,25 @@ mod tests {
     #[test]
     fn only_a_tombstone_expires() {
         let [user, author] = [1042, 7].map(|id| UserId::new(id).unwrap());
-        let live = Edge { user, author, following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2 };
+        let live =
+            Edge { following: true, since: Timestamp::from_ms(5_000), rev: 9, base: 3, floor: 2, ..Edge::never(user, author) };
         let item = edge_item(&live);
         assert_eq!(
             ["user", "author", "since", "rev", "base", "floor"].map(|name| text(&item, name)).join(" "),
             "1042 7 5000 9 3 2"
         );
         assert_eq!((&item["following"], item.get("expires_at")), (&AttributeValue::Bool(true), None));
+        assert_eq!(item.get("preference"), None);
+        assert_eq!(text(&edge_item(&Edge { preference: -10, ..live.clone() }), "preference"), "-10");
         let relation = Relation { since: live.since, user };
         assert_eq!(relation_of(&text(&follower_item(user, author, live.since), "since")), Some(relation));
-        let tombstone = edge_item(&Edge { following: false, ..live });
-        assert_eq!(text(&tombstone, "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        let tombstone = Edge { following: false, rev: 3, ..live };
+        assert_eq!(text(&edge_item(&tombstone), "expires_at"), (5 + TOMBSTONE_SECONDS).to_string());
+        let changed_later = Edge { rev: 9, ..tombstone.clone() };
+        assert_eq!(text(&edge_item(&changed_later), "expires_at"), (9 + TOMBSTONE_SECONDS).to_string());
+        let since = Some(Timestamp::from_ms(1));
+        let (muted, blocked) = (Edge { muted: since, ..tombstone.clone() }, Edge { blocked: since, ..tombstone.clone() });
+        assert!([muted, blocked].iter().all(|kept| !edge_item(kept).contains_key("expires_at")));
         assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4_u64));
     }
 }

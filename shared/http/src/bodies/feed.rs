@@ -20,6 +20,10 @@ pub struct PostItem {
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
+    /// Only with `order=ranked`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub score: Option<f64>,
     /// Only with `include=body`, as all fields below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Option<String>>,
@@ -55,6 +59,7 @@ pub struct FeedPage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
     pub next_cursor: NextCursor,
+    /// Absent with `order=ranked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub first_cursor: Option<FirstCursor>,

@@ -1,14 +1,14 @@
 //! Bodies of `/v1/following…`, `/v1/relations…` and `/v1/users/…`.
 
 use serde::Serialize;
-use tidemark_domain::{self as domain, Timestamp, UserId};
+use tidemark_domain::{self as domain, ListId, Timestamp, UserId, rank::PREFERENCES};
 use utoipa::ToSchema;
 
 use super::{NextCursor, Profiles, RequestBody};
 use crate::{Problem, problem::ItemProblem, request::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true })))]
+#[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true, "preference": 0 })))]
 pub struct Following {
     /// Always true.
     pub following: bool,
@@ -16,6 +16,75 @@ pub struct Following {
     pub since: Timestamp,
     /// False if the caller already followed the author.
     pub created: bool,
+    /// What the caller's ranked feed adds to the scores of the author's posts.
+    #[schema(minimum = -10, maximum = 10)]
+    pub preference: i8,
+}
+
+/// May be absent.
+#[derive(Debug, Default, ToSchema)]
+#[schema(examples(json!({ "preference": 3 })))]
+pub struct FollowRequest {
+    /// What the caller's ranked feed adds to the scores of the author's posts. If it is absent, it stays as it is, and is 0
+    /// for a new follow.
+    #[schema(minimum = -10, maximum = 10)]
+    pub preference: Option<i8>,
+}
+
+impl RequestBody for FollowRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        let preference = body.optional_integer("preference", *PREFERENCES.start(), *PREFERENCES.end())?;
+        Ok(Self { preference })
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "muted": true })))]
+pub struct Muted {
+    pub muted: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "blocked": true })))]
+pub struct Blocked {
+    pub blocked: bool,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "name": "Friends" })))]
+pub struct MakeListRequest {
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+impl RequestBody for MakeListRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        Ok(Self { name: body.text("name", 1, 100)? })
+    }
+}
+
+/// A list of followed authors.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "id": "1-1", "name": "Friends" })))]
+pub struct AuthorList {
+    pub id: ListId,
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+/// A page of lists.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [{ "id": "1-1", "name": "Friends" }], "next_cursor": null })))]
+pub struct AuthorLists {
+    /// Newest first.
+    pub items: Vec<AuthorList>,
+    pub next_cursor: NextCursor,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "member": true })))]
+pub struct Member {
+    pub member: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -75,6 +144,11 @@ pub struct RelationEntry {
     pub user: UserId,
     /// When the follow began.
     pub since: Timestamp,
+    /// What the caller's ranked feed adds to the scores of the author's posts. Only in the caller's own list of followed
+    /// authors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -10, maximum = 10, nullable = false)]
+    pub preference: Option<i8>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

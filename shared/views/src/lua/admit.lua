@@ -1,14 +1,35 @@
 -- admit: opens the gate for follows before the caller reads their facts, so that deliveries in between reach the view.
 --
--- KEYS     [1] state hash
--- ARGV     for each author: author, rev, new value (an opening author state)
+-- KEYS     [1] state hash  [2] ranked feed  [3] moves
+-- ARGV     for each author: author, rev, new value (an opening author state), the bytes of the author's entries after
+--          their time
 -- Returns  for each author: 1 gate opened, 2 opened before and still opening, 0 complete, -1 stale (the view knows a
 --          later revision or this unfollow); false without a view
 -- Keeps    V1: a follow that is older than a known unfollow does not come back.
+--          If the preference changes, the author's posts move in the ranked feed in the same call.
+
+-- Moves an author's posts in a ranked feed from one preference to another.
+local function prefer(ranks, moves, author, prefix, before, after)
+  local marker = redis.call('HGET', moves, META)
+  if not marker then return end
+  local half_life, members, moved = half_life_of(marker), redis.call('ZRANGE', ranks, 0, -1, 'WITHSCORES'), false
+  for m = 1, #members, 2 do
+    local entry = members[m]
+    if string.sub(entry, 7, 6 + #prefix) == prefix then
+      -- The points are an integer, so the score is exactly the one that `rank` computes.
+      local points = math.floor(tonumber(members[m + 1]) - score_of(entry, 0, half_life) + 0.5)
+      redis.call('ZADD', ranks, string.format('%.17g', score_of(entry, points - before + after, half_life)), entry)
+      moved = true
+    end
+  end
+  if moved then redis.call('HSET', moves, author, struct.pack(STAMP, next_stamp(moves))) end
+end
+
 local function admit(keys, argv, epoch)
-  if not meta_of(keys[1], epoch) then return false end
+  local meta = meta_of(keys[1], epoch)
+  if not meta then return false end
   local results = {}
-  for a = 1, #argv, 3 do
+  for a = 1, #argv, 4 do
     local value, rev = redis.call('HGET', keys[1], argv[a]), tonumber(argv[a + 1])
     local known = value and rev_of(value)
     if known and known > rev then
@@ -16,6 +37,10 @@ local function admit(keys, argv, epoch)
     elseif known == rev then
       results[#results + 1] = not is_live(value) and -1 or bit.band(string.byte(value, 1), OPENING)
     else
+      if value and is_live(value) and has_flag(meta, RANKED) then
+        local before, after = unpack_author(value).preference, unpack_author(argv[a + 2]).preference
+        if before ~= after then prefer(keys[2], keys[3], argv[a], argv[a + 3], before, after) end
+      end
       redis.call('HSET', keys[1], argv[a], argv[a + 2])
       results[#results + 1] = 1
     end

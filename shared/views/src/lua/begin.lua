@@ -1,7 +1,7 @@
 -- begin: starts a rebuild, unless a view of this epoch exists or another rebuild is in progress. From now on the view
 -- accepts follows, deliveries and read states.
 --
--- KEYS     [1] state hash  [2] feed
+-- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves
 -- ARGV     [1] now ms  [2] deadline ms  [3] token (8 bytes)  [4] state lifetime ms
 --          [5] '1' to start again even if a view or a rebuild exists
 -- Returns  'begun', 'building' (another caller's rebuild, within its deadline) or 'ready'
@@ -17,7 +17,7 @@ local function begin(keys, argv, epoch)
     -- This caller takes the rebuild over. Changes since its start remain.
     flags, newest, low = string.byte(meta, 1), newest_of(meta), low_of(meta)
   else
-    redis.call('DEL', keys[1], keys[2])
+    redis.call('DEL', unpack(keys))
   end
   local head = struct.pack('<BI6I6', flags, tonumber(argv[1]), tonumber(argv[2]))
   redis.call('HSET', keys[1], META, head .. argv[3] .. struct.pack('<I6', newest) .. epoch .. low)

@@ -1,11 +1,11 @@
 -- The packed values of a view. domain/author_state.rs, domain/reader_state.rs and domain/feed.rs describe the layouts.
 
 local META = '@'
-local BUILDING, FEED = 1, 2
+local BUILDING, FEED, RANKED = 1, 2, 4
 -- Positions in the meta: the newest entry's time, the epoch, and the end of the fixed part.
 local NEWEST, EPOCH, META_BYTES = 22, 28, 31
 
-local LIVE, OPENING, BITMAPS, MODES, OLDER = 1, 2, 4, 8, 16
+local LIVE, OPENING, BITMAPS, MODES, OLDER, MUTED, LISTS, PREFERENCE = 1, 2, 4, 8, 16, 32, 64, 128
 local AUTHOR = '<BI4I4I4I4I4I4I6'
 local AUTHOR_BYTES = 31
 local MODE_NUMBERS = '<I4I4I4I4'
@@ -31,16 +31,21 @@ local function tombstone(rev)
 end
 
 local function unpack_author(value)
-  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0, older = 0, horizon = 0 }
+  local e = { tail = '', read = '', deleted = '', changes = 0, pulled = 0, asked = 0, asked_deletions = 0, older = 0, horizon = 0, lists = '', preference = 0 }
   local at = AUTHOR_BYTES + 1
   e.flags, e.rev, e.version, e.deletions, e.floor, e.base, e.through, e.newest = struct.unpack(AUTHOR, value)
   e.base = e.base * 8
   local flags = e.flags
-  e.flags = bit.band(flags, LIVE + OPENING)
+  e.flags = bit.band(flags, LIVE + OPENING + MUTED)
   if bit.band(flags, MODES) ~= 0 then
     e.changes, e.pulled, e.asked, e.asked_deletions, at = struct.unpack(MODE_NUMBERS, value, at)
   end
   if bit.band(flags, OLDER) ~= 0 then e.older, e.horizon, at = struct.unpack('<I4I4', value, at) end
+  if bit.band(flags, LISTS) ~= 0 then
+    local to = at + 4 * string.byte(value, at)
+    e.lists, at = string.sub(value, at, to), to + 1
+  end
+  if bit.band(flags, PREFERENCE) ~= 0 then e.preference, at = struct.unpack('<b', value, at) end
   if bit.band(flags, BITMAPS) ~= 0 then
     local tail, read
     tail, read, at = struct.unpack('<I3I3', value, at)
@@ -53,10 +58,13 @@ end
 
 local function pack_author(e)
   local bitmaps = e.tail ~= '' or e.read ~= '' or e.deleted ~= ''
-  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0) + (e.older > 0 and OLDER or 0)
+  local flags = e.flags + (bitmaps and BITMAPS or 0) + (e.changes > 0 and MODES or 0) + (e.older > 0 and OLDER or 0) + (e.lists ~= '' and LISTS or 0)
+  if e.preference ~= 0 then flags = flags + PREFERENCE end
   local value = struct.pack(AUTHOR, flags, e.rev, e.version, e.deletions, e.floor, e.base / 8, e.through, e.newest)
   if e.changes > 0 then value = value .. struct.pack(MODE_NUMBERS, e.changes, e.pulled, e.asked, e.asked_deletions) end
   if e.older > 0 then value = value .. struct.pack('<I4I4', e.older, e.horizon) end
+  value = value .. e.lists
+  if e.preference ~= 0 then value = value .. struct.pack('<b', e.preference) end
   if not bitmaps then return value end
   return value .. struct.pack('<I3I3', #e.tail, #e.read) .. e.tail .. e.read .. e.deleted
 end
@@ -212,4 +220,45 @@ end
 local function trim(feed, meta, cap)
   redis.call('LTRIM', feed, -cap, -1)
   return with_low(meta, redis.call('LINDEX', feed, 0))
+end
+
+-- The hash of moves of a ranked feed: `@` -> half-life ms and the last stamp; an entry -> changes of the post's step, and
+-- the stamp of its last move, 0 if it has not moved; an author -> the stamp of the last change of the preference.
+local MARKER, MOVE, STAMP = '<I8I8', '<I4I8', '<I8'
+
+local function half_life_of(marker)
+  return (struct.unpack(MARKER, marker))
+end
+
+local function now_us()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- A stamp for a move: the server's time in microseconds, and later than every stamp before.
+local function next_stamp(moves)
+  local half_life, last = struct.unpack(MARKER, redis.call('HGET', moves, META))
+  local stamp = math.max(last + 1, now_us())
+  redis.call('HSET', moves, META, struct.pack(MARKER, half_life, stamp))
+  return stamp
+end
+
+-- The score of a post. `HalfLife::score` in domain/rank.rs does the same.
+local function score_of(entry, points, half_life)
+  return points + struct.unpack('>I6', entry) / half_life
+end
+
+-- Removes entries from a ranked feed.
+local function unrank(ranks, moves, entries)
+  for from = 1, #entries, 1000 do
+    local last = math.min(from + 999, #entries)
+    redis.call('ZREM', ranks, unpack(entries, from, last))
+    redis.call('HDEL', moves, unpack(entries, from, last))
+  end
+end
+
+-- Cuts a feed and its ranked feed to the cap. Returns the meta as `trim` does.
+local function trim_ranked(feed, ranks, moves, meta, cap)
+  if has_flag(meta, RANKED) then unrank(ranks, moves, redis.call('LRANGE', feed, 0, -cap - 1)) end
+  return trim(feed, meta, cap)
 end

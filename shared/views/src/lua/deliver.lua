@@ -3,7 +3,8 @@
 -- KEYS     for each user: state hash, feed
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry
 --          [8] changes and [9] pulled, the author's modes
--- Returns  the number of users whose view follows the author
+-- Returns  the number of users whose view follows the author; then the positions (from 1) of those of them who have a
+--          ranked feed, into which the caller puts the post with `rank`
 -- Keeps    V3, V4: a repeated or reordered call gives the same view.
 --          V8: a view of another epoch counts as missing.
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
@@ -21,7 +22,8 @@ local function stored(state, feed, meta, length, argv, cap)
     redis.call('PEXPIRE', state, argv[1])
     return with_flag(meta, FEED)
   end
-  if length > cap + SLACK then return trim(feed, meta, cap) end
+  -- `rank` cuts a feed that is ranked too.
+  if length > cap + SLACK and not has_flag(meta, RANKED) then return trim(feed, meta, cap) end
   return meta
 end
 
@@ -62,8 +64,9 @@ end
 -- yet, and it is not deleted itself.
 local function is_in_order(value, flags, seq)
   if flags % OLDER < BITMAPS then return true end
-  if flags % OLDER >= MODES then return false end
-  local tail, read, from = struct.unpack('<I3I3', value, AUTHOR_BYTES + (flags < OLDER and 1 or 9))
+  if flags % OLDER >= MODES or flags % PREFERENCE >= LISTS then return false end
+  local older, preference = flags % MUTED >= OLDER and 8 or 0, flags >= PREFERENCE and 1 or 0
+  local tail, read, from = struct.unpack('<I3I3', value, AUTHOR_BYTES + 1 + older + preference)
   local deleted = #value - from + 1 - read
   return tail == 0 and seq > 8 * (struct.unpack('<I4', value, BEFORE_THROUGH - 3) + deleted)
 end
@@ -72,13 +75,14 @@ local function deliver(keys, argv, epoch)
   -- Local copies, because a fan-out spends the server's time in this loop.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
-  local pushed_alone, newest, reached = argv[8] == '0', pack_numbers('<I6', at), 0
+  local pushed_alone, newest, result, reached = argv[8] == '0', pack_numbers('<I6', at), {}, 0
   for first = 1, #keys, 2 do
     local state, feed = keys[first], keys[first + 1]
     local values = call('HMGET', state, META, author)
     local meta, value = values[1], values[2]
     if meta and value and is_live(value) and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
+      if byte(meta) >= RANKED then result[#result + 1] = (first + 1) / 2 end
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
       if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, byte(value), seq) then
         -- The next post in order, and the newest of the feed: two numbers of the value and one of the meta change, and
@@ -99,5 +103,6 @@ local function deliver(keys, argv, epoch)
       end
     end
   end
-  return reached
+  table.insert(result, 1, reached)
+  return result
 end

@@ -1,6 +1,6 @@
 -- drop: removes an unfollowed author from a view: state, counts and entries in one call.
 --
--- KEYS     [1] state hash  [2] feed
+-- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves
 -- ARGV     [1] author  [2] rev of the unfollow  [3] the bytes of the author's entries after their time
 -- Returns  1, or 0 if the view knows a later revision; false without a view
 -- Keeps    V1: the tombstone blocks an older follow that arrives later.
@@ -12,10 +12,15 @@ local function drop(keys, argv, epoch)
   local rev = tonumber(argv[2])
   if value and rev_of(value) > rev then return 0 end
   redis.call('HSET', state, argv[1], tombstone(rev))
-  local prefix, kept = argv[3], {}
+  local prefix, kept, removed = argv[3], {}, {}
   local entries = redis.call('LRANGE', feed, 0, -1)
   for i = 1, #entries do
-    if string.sub(entries[i], 7, 6 + #prefix) ~= prefix then kept[#kept + 1] = entries[i] end
+    local list = string.sub(entries[i], 7, 6 + #prefix) == prefix and removed or kept
+    list[#list + 1] = entries[i]
+  end
+  if has_flag(meta, RANKED) then
+    unrank(keys[3], keys[4], removed)
+    redis.call('HDEL', keys[4], argv[1])
   end
   if #kept < #entries then
     local lifetime = redis.call('PTTL', feed)

@@ -8,6 +8,6 @@ local function finish(keys, argv, epoch)
   if not meta or not has_flag(meta, BUILDING) or string.sub(meta, 14, 21) ~= argv[1] then return 0 end
   local flags = string.byte(meta, 1) - BUILDING
   redis.call('HSET', keys[1], META, struct.pack('<BI6', flags, tonumber(argv[2])) .. string.sub(meta, 8))
-  redis.call('PEXPIRE', keys[1], flags == FEED and argv[3] or argv[4])
+  redis.call('PEXPIRE', keys[1], bit.band(flags, FEED) ~= 0 and argv[3] or argv[4])
   return 1
 end

@@ -1,8 +1,11 @@
 -- outdate: notes a change of a post's reaction counts. They are removed, so that the next reader counts again. If there
 -- are many reactions in a moment, counts that were stored within it are used until it is over.
 --
--- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment
+-- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment  [4] that a look at the
+--          post's reactions is enqueued
 -- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms  [3] reactions in a moment after which readers wait
+--          [4] lifetime ms of [4]
+-- Returns  1 if the caller has to enqueue the look, else 0
 -- Keeps    counts from before a reaction are never used after the moment.
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])
@@ -18,5 +21,5 @@ local function outdate(keys, argv, epoch)
   elseif left > moment then
     redis.call('DEL', keys[1])
   end
-  return 1
+  return redis.call('SET', keys[4], '1', 'NX', 'PX', argv[4]) and 1 or 0
 end

@@ -1,16 +1,17 @@
 -- retract: removes a deleted post from live views. It is the inverse of deliver.
 --
--- KEYS     for each user: state hash, feed
+-- KEYS     for each user: state hash, feed, ranked feed, moves
 -- ARGV     [1] author  [2] seq  [3] the author's deletions including this one  [4] entry
 --          [5] changes and [6] pulled, the author's modes
 -- Returns  the number of users who have a view
 -- Keeps    V2: the deleted bit outlives a delivery that arrives later.
+--          V9: the ranked feed loses the entry in the same call.
 --          V4: it is idempotent and commutative, also with deliver.
 --          It stores the modes that the post's delivery would have stored.
 local function retract(keys, argv, epoch)
   local seq, deletions, changes, pulled = tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[5]), tonumber(argv[6])
   local reached = 0
-  for first = 1, #keys, 2 do
+  for first = 1, #keys, 4 do
     local state, feed = keys[first], keys[first + 1]
     local values = redis.call('HMGET', state, META, argv[1])
     local meta, value = values[1], values[2]
@@ -32,8 +33,9 @@ local function retract(keys, argv, epoch)
         set_modes(e, changes, pulled)
         redis.call('HSET', state, argv[1], pack_author(bounded(e)))
       end
-      if redis.call('LREM', feed, -1, argv[4]) == 1 and redis.call('EXISTS', feed) == 0 then
-        redis.call('HSET', state, META, without_flag(meta, FEED))
+      if redis.call('LREM', feed, -1, argv[4]) == 1 then
+        if has_flag(meta, RANKED) then unrank(keys[first + 2], keys[first + 3], { argv[4] }) end
+        if redis.call('EXISTS', feed) == 0 then redis.call('HSET', state, META, without_flag(meta, FEED)) end
       end
     end
   end

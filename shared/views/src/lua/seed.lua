@@ -1,7 +1,7 @@
 -- seed: merges author states and entries from the facts into a view. It also applies a change of read state, which
 -- makes no statement about deliveries.
 --
--- KEYS     [1] state hash  [2] feed
+-- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] token or ''
 --          [5] lowest entry or ''; it raises the low end of the view
 --          [6] A, then A times: author, value (an author state); then the entries, oldest first
@@ -89,7 +89,7 @@ local function seed(keys, argv, epoch)
       redis.call('PEXPIRE', state, argv[1])
       meta = with_flag(meta, FEED)
     end
-    if redis.call('LLEN', feed) > cap + SLACK then meta = trim(feed, meta, cap) end
+    if redis.call('LLEN', feed) > cap + SLACK then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
   end
   if meta ~= before then redis.call('HSET', state, META, meta) end
   return stale

@@ -70,7 +70,7 @@ impl Worker {
         let views = &self.app.stores.reader_views;
         let since = Timestamp::from_ms(START_MS);
         let authors: Vec<UserId> = (AUTHOR..=AUTHOR + OTHERS).filter_map(UserId::new).collect();
-        let edge = |author| Edge { user, author, following: true, since, rev: 1, base: 0, floor: 0 };
+        let edge = |author| Edge { following: true, since, rev: 1, ..Edge::never(user, author) };
         let edges: Vec<Edge> = authors.iter().map(|&author| edge(author)).collect();
         let states = edges.iter().map(|edge| {
             let latest_seq = entries.iter().filter(|entry| entry.post.author == edge.author).count() as u64;

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use redis::{Cmd, Value, aio::MultiplexedConnection};
 use serde::Serialize;
 use tidemark::{
-    domain::{FeedKey, PostId, PostSummary, UserId},
+    domain::{FeedKey, PostId, PostSummary, Rank, UserId},
     ports::{PostViews, ReaderViews, View},
     views::{Redis, keys},
 };
@@ -111,6 +111,7 @@ impl Followers {
             title: TITLE.to_owned(),
             created_at: post.at,
             revision: 1,
+            rank: Rank::default(),
             deleted: false,
         };
         views.remember(&self.newest.iter().map(|post| (summary(post), None)).collect::<Vec<_>>(), None).await?;

@@ -1,0 +1,74 @@
+//! `/v1/lists…`.
+
+use serde_json::json;
+use tidemark::{
+    App, Membership,
+    domain::{self, Cursor, ListId, UserId, author_lists::Made},
+    http::{
+        Answer, Page, Problem, Request,
+        bodies::{AuthorList, AuthorLists, MakeListRequest, Member},
+    },
+};
+
+use crate::lists;
+
+/// `POST /v1/lists`.
+pub(crate) async fn make(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let MakeListRequest { name } = request.body()?;
+    let key = request.idempotency_key(&json!(name))?;
+    match app.lists.make(caller, &name, key.as_ref()).await? {
+        Made::List(list) | Made::Repeated(list) => Ok(Answer::json(201, &rendered(caller, list))),
+        Made::KeyReused => Err(Problem::key_reused()),
+        Made::Full => Err(Problem::list_limit()),
+    }
+}
+
+/// `GET /v1/lists`.
+pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let page = Page::of(request)?;
+    let below = page.position(|cursor| if let Cursor::List(number) = cursor { Some(number) } else { None })?;
+    let mut lists = app.lists.all(caller).await?.lists;
+    lists.retain(|list| below.is_none_or(|below| list.number < below));
+    let more = lists.len() > page.limit;
+    lists.truncate(page.limit);
+    let next = lists.last().filter(|_| more).map(|list| Cursor::List(list.number));
+    let items = lists.into_iter().map(|list| rendered(caller, list)).collect();
+    Ok(Page::answer(request, next, |next_cursor| AuthorLists { items, next_cursor }))
+}
+
+/// `DELETE /v1/lists/{list}`.
+pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let list = request.list_parameter()?;
+    match app.lists.delete(caller, list).await? {
+        true => Ok(Answer::no_content()),
+        false => Err(Problem::no_list(list)),
+    }
+}
+
+/// `PUT` and `DELETE /v1/lists/{list}/authors/{author}`.
+pub(crate) async fn set_member(app: &App, request: &Request, member: bool) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let (list, author) = (request.list_parameter()?, request.user_parameter("author")?);
+    match app.lists.set_member(caller, list, author, member).await? {
+        Membership::Stands => Ok(Answer::json(200, &Member { member })),
+        Membership::UnknownList => Err(Problem::no_list(list)),
+        Membership::NotFollowing => Err(Problem::not_following()),
+    }
+}
+
+/// `GET /v1/lists/{list}/authors`.
+pub(crate) async fn members(app: &App, request: &Request) -> Result<Answer, Problem> {
+    let caller = request.caller()?;
+    let list = request.list_parameter()?;
+    let page = Page::of(request)?;
+    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
+    let members = app.lists.members(caller, list, below).await?.ok_or_else(|| Problem::no_list(list))?;
+    lists::listed(app, request, &page, members).await
+}
+
+fn rendered(user: UserId, domain::AuthorList { number, name, .. }: domain::AuthorList) -> AuthorList {
+    AuthorList { id: ListId { user, number }, name }
+}

@@ -1,0 +1,124 @@
+//! [`Lists`]: a user's lists of followed authors, each with a feed and counts of its own.
+//!
+//! Membership is part of the edge, and of the author's field in the reader's view. So the feed of a list comes from the
+//! same view as the home feed, and an unfollow ends membership.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::Made};
+
+use crate::{
+    Stores, ViewSync,
+    ports::{IdempotencyKey, StoreError},
+};
+
+/// Use cases of lists. Clones share the stores.
+#[derive(Clone)]
+pub struct Lists {
+    pub stores: Arc<Stores>,
+    /// Updates the views of edges.
+    pub sync: ViewSync,
+}
+
+/// The outcome of a change of membership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Membership {
+    /// The membership is as requested, by this request or an earlier one.
+    Stands,
+    /// The user has no such list.
+    UnknownList,
+    /// The user does not follow the author.
+    NotFollowing,
+}
+
+impl Lists {
+    /// Returns the lists of the caller, newest first.
+    pub async fn all(&self, caller: UserId) -> Result<UserLists, StoreError> {
+        let mut all = self.stores.lists.lists(caller).await?;
+        all.lists.reverse();
+        Ok(all)
+    }
+
+    /// Returns whether the caller has this list.
+    pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
+        Ok(list.user == caller && self.stores.lists.lists(caller).await?.has(list.number))
+    }
+
+    /// Makes a list. A request with the same key makes no second one.
+    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made, StoreError> {
+        // Without a key, a write whose response was lost makes its list again.
+        let own = format!("{:x}", (self.stores.random)());
+        let key = key.map_or(own.as_str(), |key| &key.key);
+        self.change(caller, |lists| {
+            let made = lists.make(name, Some(key));
+            (matches!(made, Made::List(_)), made)
+        })
+        .await
+    }
+
+    /// Deletes a list of the caller, if there is such a list. Returns false if the list is another user's.
+    pub async fn delete(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
+        if list.user != caller {
+            return Ok(false);
+        }
+        self.change(caller, |lists| {
+            let given = (1..=lists.last).contains(&list.number);
+            (lists.delete(list.number), given)
+        })
+        .await
+    }
+
+    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether there
+    /// is something to write, and the result. It may run several times.
+    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T, StoreError> {
+        let mut attempts = self.stores.attempts("lists");
+        loop {
+            attempts.next().await?;
+            let mut lists = self.stores.lists.lists(caller).await?;
+            let (changed, result) = change(&mut lists);
+            if !changed || self.stores.lists.put_lists(caller, &lists).await? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Puts an author on a list, or removes the author. Fails if the facts fail, or if neither the view nor the queue
+    /// accepts the change.
+    pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership, StoreError> {
+        let lists = self.stores.lists.lists(caller).await?;
+        if list.user != caller || !lists.has(list.number) {
+            return Ok(Membership::UnknownList);
+        }
+        let now = self.stores.clock.now();
+        let change = |known: Option<&Edge>| {
+            let known = known.filter(|edge| edge.following && edge.lists.contains(&list.number) != member)?;
+            // Deleted lists remain on edges until the edge changes.
+            let mut next: BTreeSet<u32> = known.lists.iter().copied().filter(|number| lists.has(*number)).collect();
+            if member {
+                next.insert(list.number)
+            } else {
+                next.remove(&list.number)
+            };
+            Some(known.with_lists(next, now))
+        };
+        let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
+        // Also if the fact said so before: an earlier request may have ended between its fact and the view.
+        self.sync.edges(caller, edge.as_slice()).await?;
+        Ok(if member && edge.is_none() { Membership::NotFollowing } else { Membership::Stands })
+    }
+
+    /// Returns the authors on a list, the newest follow first, below `below`; `None` if the caller has no such list.
+    pub async fn members(
+        &self,
+        caller: UserId,
+        list: ListId,
+        below: Option<Relation>,
+    ) -> Result<Option<Vec<Relation>>, StoreError> {
+        let (has, edges) = futures::try_join!(self.has(caller, list), self.stores.edges.following(caller))?;
+        let on_list = edges.into_iter().filter(|edge| edge.lists.contains(&list.number));
+        let members = on_list.map(|edge| Relation { since: edge.since, user: edge.author });
+        let mut members: Vec<Relation> = members.filter(|member| below.is_none_or(|below| *member < below)).collect();
+        members.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(has.then_some(members))
+    }
+}

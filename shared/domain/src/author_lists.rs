@@ -1,0 +1,137 @@
+//! Lists of followed authors. The lists of a user are one fact. Whether an author is on a list is part of the edge.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::ids::{ParseIdError, PostId, UserId};
+
+/// The most lists of a user.
+pub const MOST_LISTS: usize = 50;
+
+/// The id of a list: `{user}-{number}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListId {
+    /// The user who has the list.
+    pub user: UserId,
+    /// Counts from 1. It is never given again.
+    pub number: u32,
+}
+
+impl fmt::Display for ListId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.user, self.number)
+    }
+}
+
+impl FromStr for ListId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let PostId { author: user, seq } = text.parse()?;
+        let number = u32::try_from(seq).map_err(|_| ParseIdError("must be {user}-{number}"))?;
+        Ok(Self { user, number })
+    }
+}
+
+impl Serialize for ListId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A list of followed authors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorList {
+    pub number: u32,
+    /// 1 to 100 characters.
+    pub name: String,
+    /// The idempotency key of the request that made the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The lists of one user.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserLists {
+    /// Grows by one with every change.
+    pub version: u64,
+    /// The last number that was given.
+    pub last: u32,
+    /// In the order of their numbers.
+    pub lists: Vec<AuthorList>,
+}
+
+/// The outcome of a request to make a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    /// A new list.
+    List(AuthorList),
+    /// An earlier request with the same key made this list.
+    Repeated(AuthorList),
+    /// An earlier request with the same key made a list with another name.
+    KeyReused,
+    /// The user has [`MOST_LISTS`] lists.
+    Full,
+}
+
+impl UserLists {
+    /// Returns whether the user has this list.
+    pub fn has(&self, number: u32) -> bool {
+        self.lists.iter().any(|list| list.number == number)
+    }
+
+    /// Makes a list, unless a list has the same key.
+    pub fn make(&mut self, name: &str, key: Option<&str>) -> Made {
+        let same = self.lists.iter().find(|list| key.is_some() && list.key.as_deref() == key);
+        if let Some(list) = same {
+            return if list.name == name { Made::Repeated(list.clone()) } else { Made::KeyReused };
+        }
+        if self.lists.len() >= MOST_LISTS {
+            return Made::Full;
+        }
+        self.version += 1;
+        self.last += 1;
+        let list = AuthorList { number: self.last, name: name.to_owned(), key: key.map(str::to_owned) };
+        self.lists.push(list.clone());
+        Made::List(list)
+    }
+
+    /// Deletes a list. Returns whether the user had it.
+    pub fn delete(&mut self, number: u32) -> bool {
+        let before = self.lists.len();
+        self.lists.retain(|list| list.number != number);
+        let deleted = self.lists.len() < before;
+        self.version += u64::from(deleted);
+        deleted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_id_is_a_user_and_a_number() {
+        let id: ListId = "7-12".parse().unwrap();
+        assert_eq!((id.user.get(), id.number, id.to_string()), (7, 12, "7-12".to_owned()));
+        for text in ["7", "7-0", "-1", "7-4294967296", "7-1-1", "a-1", ""] {
+            assert!(text.parse::<ListId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_never_given_again_and_keys_repeat() {
+        let mut lists = UserLists::default();
+        let made = |made: Made| if let Made::List(list) = made { list.number } else { panic!("{made:?}") };
+        assert_eq!((made(lists.make("a", None)), made(lists.make("b", Some("k")))), (1, 2));
+        assert!(matches!(lists.make("b", Some("k")), Made::Repeated(list) if list.number == 2));
+        assert_eq!(lists.make("c", Some("k")), Made::KeyReused);
+        assert!(lists.delete(2) && !lists.delete(2) && lists.has(1) && !lists.has(2));
+        assert_eq!((made(lists.make("b", Some("k"))), lists.version), (3, 4));
+        for _ in 2..MOST_LISTS {
+            made(lists.make("x", None));
+        }
+        assert_eq!(lists.make("x", None), Made::Full);
+    }
+}

@@ -1,0 +1,15 @@
+-- spend: takes one request from a token bucket, by the generic cell rate algorithm.
+--
+-- KEYS     [1] buckets of one user: kind -> time in ms at which the bucket is full again
+-- ARGV     [1] kind  [2] requests a minute, and at once  [3] now in ms
+-- Returns  0, or in how many ms the next request is allowed
+-- Keeps    a request that is refused takes nothing. An absent bucket is full.
+local function spend(keys, argv)
+  local now = tonumber(argv[3])
+  local full_at = math.max(tonumber(redis.call('HGET', keys[1], argv[1]) or 0), now) + 60000 / tonumber(argv[2])
+  local wait = math.ceil(full_at - now - 60000)
+  if wait > 0 then return wait end
+  redis.call('HSET', keys[1], argv[1], string.format('%.3f', full_at))
+  redis.call('PEXPIRE', keys[1], 60000)
+  return 0
+end

@@ -1,0 +1,171 @@
+//! Lists of followed authors, with feeds and counts of their own.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark_local::RedisData;
+use tidemark_tests::{User, World, world};
+
+const READER: u64 = 7;
+
+/// Makes a list. Returns its id.
+async fn make(user: &User, name: &str) -> String {
+    let list = user.post("/v1/lists", &json!({ "name": name })).await;
+    assert_eq!((list.status, &list.body["name"]), (201, &json!(name)));
+    list.body["id"].as_str().unwrap().to_owned()
+}
+
+fn ids(items: &[Value]) -> Vec<&str> {
+    items.iter().map(|item| item["id"].as_str().unwrap()).collect()
+}
+
+/// The feed of a list, its unread posts, and its counts.
+async fn seen(user: &User, list: &str) -> (Vec<String>, Vec<String>, Value) {
+    let own = |items: Vec<Value>| ids(&items).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let all = own(user.walk(&format!("/v1/feed?list={list}"), 2).await);
+    let unread = own(user.walk(&format!("/v1/feed?list={list}&status=unread"), 2).await);
+    // Posts without weights, preferences and reactions are ranked by time.
+    for (status, expected) in [("all", &all), ("unread", &unread)] {
+        let ranked = own(user.walk(&format!("/v1/feed?list={list}&status={status}&order=ranked"), 2).await);
+        assert_eq!(ranked, *expected, "{status}");
+    }
+    (all, unread, user.get(&format!("/v1/unread?list={list}")).await.ok())
+}
+
+/// The reader follows 1, 2 and 3, who have two posts each, and has 1 and 2 on a list.
+async fn reader_with_list(world: &World) -> (User, String) {
+    let reader = world.user(READER);
+    for author in 1..=3 {
+        reader.put(&format!("/v1/following/{author}")).await.ok();
+    }
+    for _ in 0..2 {
+        for author in 1..=3 {
+            world.user(author).publish("post").await;
+        }
+    }
+    world.idle().await;
+    let list = make(&reader, "Friends").await;
+    for author in 1..=2 {
+        for _ in 0..2 {
+            let member = reader.put(&format!("/v1/lists/{list}/authors/{author}")).await.ok();
+            assert_eq!(member, json!({ "member": true }));
+        }
+    }
+    (reader, list)
+}
+
+#[tokio::test]
+async fn a_list_has_its_own_feed_and_counts() {
+    world(async |world| {
+        let (reader, list) = reader_with_list(world).await;
+        reader.put("/v1/posts/1-1/read").await.ok();
+        let expected = (
+            ["2-2", "1-2", "2-1", "1-1"].map(str::to_owned).to_vec(),
+            ["2-2", "1-2", "2-1"].map(str::to_owned).to_vec(),
+            json!({ "total": 3, "authors": [{ "author": "2", "unread": 2 }, { "author": "1", "unread": 1 }] }),
+        );
+        assert_eq!(seen(&reader, &list).await, expected);
+        assert_eq!(reader.get(&format!("/v1/feed?list={list}")).await.ok()["unread_total"], 3);
+        assert_eq!(reader.unread_total().await, 5, "the home feed is as before");
+
+        // From a view that is rebuilt, and without Redis.
+        world.flush_redis().await;
+        assert_eq!(seen(&reader, &list).await, expected);
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        assert_eq!(seen(&reader, &list).await, expected);
+        world.stack.start_redis().await.unwrap();
+        world.redis_is_asked_again().await;
+        assert_eq!(seen(&reader, &list).await, expected);
+
+        // A mute hides the author in lists too.
+        reader.put("/v1/mutes/2").await.ok();
+        assert_eq!(seen(&reader, &list).await.0, ["1-2", "1-1"]);
+        reader.delete("/v1/mutes/2").await.ok();
+
+        // An unfollow ends membership, and a new follow does not bring it back.
+        reader.delete("/v1/following/2").await.ok();
+        reader.put("/v1/following/2").await.ok();
+        assert_eq!(seen(&reader, &list).await.0, ["1-2", "1-1"]);
+        let removed = reader.delete(&format!("/v1/lists/{list}/authors/1")).await.ok();
+        assert_eq!(removed, json!({ "member": false }));
+        assert_eq!(seen(&reader, &list).await, (vec![], vec![], json!({ "total": 0, "authors": [] })));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_belong_to_their_user() {
+    world(async |world| {
+        let (reader, list) = reader_with_list(world).await;
+        let other = world.user(8);
+        make(&other, "Own").await;
+        for answer in [
+            other.get(&format!("/v1/feed?list={list}")).await,
+            other.get(&format!("/v1/unread?list={list}")).await,
+            other.get(&format!("/v1/lists/{list}/authors")).await,
+            other.put(&format!("/v1/lists/{list}/authors/1")).await,
+            other.delete(&format!("/v1/lists/{list}/authors/1")).await,
+            other.delete(&format!("/v1/lists/{list}")).await,
+            reader.delete("/v1/lists/7-9").await,
+            reader.get("/v1/feed?list=7-9").await,
+        ] {
+            assert_eq!(answer.problem(), (404, "/problems/not-found"));
+        }
+        let stranger = reader.put(&format!("/v1/lists/{list}/authors/9")).await;
+        assert_eq!(stranger.problem(), (422, "/problems/not-following"));
+        assert_eq!(reader.delete(&format!("/v1/lists/{list}/authors/9")).await.ok(), json!({ "member": false }));
+        for path in ["/v1/feed?list=x", "/v1/unread?list=7"] {
+            assert_eq!(reader.get(path).await.field(), "list");
+        }
+        assert_eq!(reader.delete("/v1/lists/7-0").await.field(), "list");
+        assert_eq!(reader.put(&format!("/v1/lists/{list}/authors/x")).await.field(), "author");
+        let members = reader.walk(&format!("/v1/lists/{list}/authors"), 1).await;
+        assert_eq!(members.iter().map(|member| member["user"].as_str().unwrap()).collect::<Vec<_>>(), ["2", "1"]);
+
+        // A deleted list is gone, and its number is not given again.
+        for _ in 0..2 {
+            assert_eq!(reader.delete(&format!("/v1/lists/{list}")).await.status, 204);
+        }
+        assert_eq!(reader.get(&format!("/v1/feed?list={list}")).await.status, 404);
+        let next = make(&reader, "Friends").await;
+        assert_ne!(next, list);
+        assert_eq!(seen(&reader, &next).await.0, [] as [String; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_has_at_most_fifty_lists() {
+    world(async |world| {
+        let user = world.user(READER);
+        let mut made = Vec::new();
+        for number in 1..=50 {
+            made.push(make(&user, &format!("list {number}")).await);
+        }
+        let over = user.post("/v1/lists", &json!({ "name": "one more" })).await;
+        assert_eq!(over.problem(), (422, "/problems/list-limit"));
+        let listed = user.walk("/v1/lists", 20).await;
+        made.reverse();
+        assert_eq!(ids(&listed), made);
+        user.delete(&format!("/v1/lists/{}", made[3])).await;
+        make(&user, "one more").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_has_a_name_and_a_key_makes_it_once() {
+    world(async |world| {
+        let user = world.user(READER);
+        for body in [json!({}), json!({ "name": "" }), json!({ "name": 1 }), json!({ "name": "x".repeat(101) })] {
+            assert_eq!(user.post("/v1/lists", &body).await.field(), "name");
+        }
+        let make = async |name: &str| {
+            user.send(Method::POST, "/v1/lists", &[("idempotency-key", "k")], Some(json!({ "name": name }).to_string())).await
+        };
+        let (first, again) = (make("Friends").await.ok(), make("Friends").await.ok());
+        assert_eq!(first, again);
+        assert_eq!(make("Others").await.problem(), (422, "/problems/idempotency-key-reused"));
+        assert_eq!(user.walk("/v1/lists", 20).await, [first]);
+    })
+    .await;
+}

@@ -1,0 +1,128 @@
+//! Mutes hide an author's posts from feeds and counts, in the view and in the facts, and change nothing else.
+
+use serde_json::{Value, json};
+use tidemark_local::RedisData;
+use tidemark_tests::{User, World, world};
+
+const READER: u64 = 7;
+
+/// The ids of a page, its author counts and the total.
+async fn seen(reader: &User) -> (Vec<String>, Vec<String>, Value, u64) {
+    let ids = |items: Vec<Value>| items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let all = ids(reader.walk("/v1/feed", 3).await);
+    let unread = ids(reader.walk("/v1/feed?status=unread", 3).await);
+    let counts = reader.get("/v1/unread").await.ok();
+    (all, unread, counts["authors"].clone(), counts["total"].as_u64().unwrap())
+}
+
+/// The reader follows 1 and 2, has three unread posts of each, and has read the first of 1.
+async fn two_authors(world: &World) -> User {
+    let reader = world.user(READER);
+    for author in [1, 2] {
+        reader.put(&format!("/v1/following/{author}")).await.ok();
+    }
+    for _ in 0..3 {
+        world.user(1).publish("one").await;
+        world.user(2).publish("two").await;
+    }
+    world.idle().await;
+    reader.put("/v1/posts/1-1/read").await.ok();
+    reader
+}
+
+async fn assert_hides_author_one(reader: &User) {
+    let only_two = ["2-3", "2-2", "2-1"].map(str::to_owned).to_vec();
+    assert_eq!(seen(reader).await, (only_two.clone(), only_two, json!([{ "author": "2", "unread": 3 }]), 3));
+    assert_eq!(reader.get("/v1/unread/1").await.ok()["unread"], 0);
+    let timeline = reader.get("/v1/authors/1/posts?status=unread").await.ok();
+    assert_eq!(timeline["total"], 2, "the author's own page is as before: {timeline}");
+    let marked = reader.put("/v1/posts/1-2/like").await.ok();
+    assert_eq!(marked["liked"], true);
+}
+
+#[tokio::test]
+async fn a_mute_hides_at_once_and_its_end_restores() {
+    world(async |world| {
+        let reader = two_authors(world).await;
+        let before = seen(&reader).await;
+        assert_eq!((before.0.len(), before.3), (6, 5));
+        for _ in 0..2 {
+            assert_eq!(reader.put("/v1/mutes/1").await.ok(), json!({ "muted": true }));
+            assert_hides_author_one(&reader).await;
+        }
+        let user = reader.get("/v1/users/1").await.ok();
+        assert_eq!((&user["relation"]["muted"], &user["relation"]["following"]), (&json!(true), &json!(true)));
+        assert_eq!(world.user(1).get("/v1/users/1/followers").await.ok()["items"].as_array().unwrap().len(), 1);
+        assert_eq!(world.user(1).get(&format!("/v1/users/{READER}")).await.ok()["relation"]["muted"], false);
+
+        // A view that is rebuilt, and pages without Redis, agree.
+        world.flush_redis().await;
+        assert_hides_author_one(&reader).await;
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        assert_hides_author_one(&reader).await;
+        world.stack.start_redis().await.unwrap();
+        world.redis_is_asked_again().await;
+        assert_hides_author_one(&reader).await;
+
+        // What arrives while the author is muted is there afterwards.
+        world.user(1).publish("hidden").await;
+        world.idle().await;
+        assert_eq!(reader.get("/v1/unread").await.ok()["total"], 3);
+        for _ in 0..2 {
+            assert_eq!(reader.delete("/v1/mutes/1").await.ok(), json!({ "muted": false }));
+        }
+        let (all, unread, _, total) = seen(&reader).await;
+        assert_eq!(all[0], "1-4");
+        assert_eq!((all[1..].to_vec(), unread.len(), total), (before.0, 6, 6));
+        assert_eq!(reader.get("/v1/users/1").await.ok()["relation"]["muted"], false);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_mute_outlives_follows() {
+    world(async |world| {
+        let reader = two_authors(world).await;
+        reader.put("/v1/mutes/1").await.ok();
+        reader.delete("/v1/following/1").await.ok();
+        assert_eq!(reader.get("/v1/users/1").await.ok()["relation"]["muted"], true);
+        reader.put("/v1/following/1").await.ok();
+        world.user(1).publish("hidden").await;
+        world.idle().await;
+        assert_eq!(reader.get("/v1/unread").await.ok()["total"], 3);
+        reader.delete("/v1/mutes/1").await.ok();
+        assert_eq!(reader.get("/v1/unread/1").await.ok()["unread"], 1, "since the follow");
+
+        // A stranger may be muted first and followed later.
+        reader.put("/v1/mutes/3").await.ok();
+        reader.put("/v1/following/3").await.ok();
+        world.user(3).publish("hidden").await;
+        world.idle().await;
+        assert_eq!(reader.get("/v1/unread/3").await.ok()["unread"], 0);
+        reader.delete("/v1/mutes/3").await.ok();
+        assert_eq!(reader.get("/v1/unread/3").await.ok()["unread"], 1);
+        assert_eq!(reader.get("/v1/users/7/counters").await.ok()["followings"], 3, "a mute is not a follow");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mutes_are_listed_newest_first() {
+    world(async |world| {
+        let reader = world.user(READER);
+        assert_eq!(reader.get("/v1/mutes").await.ok()["items"], json!([]));
+        world.user(12).send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(json!({ "name": "Zoe" }).to_string())).await.ok();
+        for user in 10..15 {
+            reader.put(&format!("/v1/mutes/{user}")).await.ok();
+        }
+        reader.delete("/v1/mutes/11").await.ok();
+        let listed = reader.walk("/v1/mutes", 2).await;
+        let users: Vec<&str> = listed.iter().map(|item| item["user"].as_str().unwrap()).collect();
+        assert_eq!(users, ["14", "13", "12", "10"]);
+        assert!(listed.iter().all(|item| item["since"].is_string()));
+        assert_eq!(reader.get("/v1/mutes").await.ok()["profiles"]["12"]["name"], "Zoe");
+        assert_eq!(reader.put("/v1/mutes/7").await.field(), "user");
+        assert_eq!(reader.put("/v1/mutes/x").await.field(), "user");
+    })
+    .await;
+}

@@ -1,0 +1,318 @@
+//! `GET /v1/feed?order=ranked`, and preferences.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemark::{
+    domain::{HalfLife, Timestamp, UserId},
+    reader::{RankedQuery, Readers},
+};
+use tidemark_local::RedisData;
+use tidemark_tests::{User, World, world, world_with};
+
+const READER: u64 = 7;
+const RANKED: &str = "/v1/feed?order=ranked";
+const HALF_LIFE_MS: f64 = 12.0 * 3_600_000.0;
+
+fn id(item: &Value) -> String {
+    item["id"].as_str().unwrap().to_owned()
+}
+
+fn ids(items: &[Value]) -> Vec<String> {
+    items.iter().map(id).collect()
+}
+
+/// The time part of an item's score.
+fn age(item: &Value) -> f64 {
+    Timestamp::parse(item["created_at"].as_str().unwrap()).unwrap().ms() as f64 / HALF_LIFE_MS
+}
+
+/// Weight, preference and step of an item, which its score contains.
+fn points(item: &Value) -> f64 {
+    let points = item["score"].as_f64().unwrap() - age(item);
+    assert!((points - points.round()).abs() < 1e-9, "{item}");
+    points.round()
+}
+
+async fn prefer(reader: &User, author: u64, preference: i64) -> Value {
+    let body = json!({ "preference": preference }).to_string();
+    reader.send(Method::PUT, &format!("/v1/following/{author}"), &[], Some(body)).await.ok()
+}
+
+async fn publish(author: &User, weight: i64) -> String {
+    id(&author.post("/v1/posts", &json!({ "title": "x", "weight": weight })).await.ok())
+}
+
+async fn react(world: &World, users: impl IntoIterator<Item = u64>, post: &str, what: &str) {
+    for user in users {
+        world.user(user).put(&format!("/v1/posts/{post}/{what}")).await.ok();
+    }
+    world.idle().await;
+}
+
+/// Asserts that the ranked feed has exactly these posts with these points, in the order of their scores, for any size of a
+/// page, and that `status=unread` has its unread posts.
+async fn assert_ranked(reader: &User, expected: &[(&str, i32)]) {
+    let all = reader.walk(RANKED, 100).await;
+    assert!(all.is_sorted_by(|a, b| a["score"].as_f64() >= b["score"].as_f64()), "{all:?}");
+    let found: BTreeMap<String, f64> = all.iter().map(|item| (id(item), points(item))).collect();
+    let expected: BTreeMap<String, f64> = expected.iter().map(|(post, points)| (post.to_string(), (*points).into())).collect();
+    assert_eq!((found, all.len()), (expected.clone(), expected.len()));
+    for limit in [1, 2, 3] {
+        assert_eq!(ids(&reader.walk(RANKED, limit).await), ids(&all), "limit {limit}");
+    }
+    let unread: Vec<&Value> = all.iter().filter(|item| item["read"] == false).collect();
+    assert_eq!(reader.walk(&format!("{RANKED}&status=unread"), 2).await.iter().collect::<Vec<_>>(), unread);
+    // The same items as in the order of time, except for the score.
+    let mut by_time = reader.walk("/v1/feed", 100).await;
+    let mut ranked = all;
+    ranked.iter_mut().for_each(|item| drop(item.as_object_mut().unwrap().remove("score")));
+    let order = |a: &Value, b: &Value| id(a).cmp(&id(b));
+    by_time.sort_by(order);
+    ranked.sort_by(order);
+    assert_eq!(ranked, by_time);
+}
+
+#[tokio::test]
+async fn scores_are_sums_of_weight_preference_reactions_and_age() {
+    world(async |world| {
+        let reader = world.user(READER);
+        assert_eq!(prefer(&reader, 1, 4).await["preference"], 4);
+        reader.put("/v1/following/2").await.ok();
+        assert_ranked(&reader, &[]).await;
+        let mut posts = vec![publish(&world.user(1), 0).await, publish(&world.user(1), -100).await];
+        posts.extend([publish(&world.user(2), 5).await, publish(&world.user(2), 0).await]);
+        world.idle().await;
+        assert_ranked(&reader, &[("1-1", 4), ("1-2", -96), ("2-1", 5), ("2-2", 0)]).await;
+        // One post arrives at a feed that is ranked already.
+        publish(&world.user(2), 100).await;
+        world.idle().await;
+        assert_ranked(&reader, &[("1-1", 4), ("1-2", -96), ("2-1", 5), ("2-2", 0), ("2-3", 100)]).await;
+        // 1 + 1 like is a power of two, 1 + 2 likes is none, and a favorite counts twice.
+        react(world, [20], "2-2", "like").await;
+        react(world, [20, 21], "2-1", "like").await;
+        react(world, [20, 21], "1-1", "favorite").await;
+        react(world, [22], "1-1", "like").await;
+        let expected = [("1-1", 4 + 2), ("1-2", -96), ("2-1", 5 + 1), ("2-2", 1), ("2-3", 100)];
+        assert_ranked(&reader, &expected).await;
+        reader.put("/v1/posts/2-3/read").await.ok();
+        reader.put("/v1/posts/1-2/like").await.ok();
+        world.user(2).delete("/v1/posts/2-1").await;
+        world.idle().await;
+        let expected = [("1-1", 6), ("1-2", -95), ("2-2", 1), ("2-3", 100)];
+        assert_ranked(&reader, &expected).await;
+
+        let path = format!("{RANKED}&limit=1&include=body");
+        let page = reader.get(&path).await;
+        let tag = page.header("etag").unwrap();
+        let again = reader.send(Method::GET, &path, &[("if-none-match", tag)], None).await;
+        assert_eq!(again.status, 304, "{} {}", page.body, again.body);
+        assert!(page.header("link").unwrap().contains("order=ranked"));
+        assert_eq!((&page.body["items"][0]["revision"], page.body.get("first_cursor")), (&json!(1), None));
+        assert_eq!(reader.get("/v1/feed?order=time").await.ok()["items"][0].get("score"), None);
+
+        // A view that is rebuilt, and pages from the facts, have the same scores.
+        world.flush_redis().await;
+        assert_ranked(&reader, &expected).await;
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        assert_eq!(reader.get(RANKED).await.header("degraded"), Some("redis"));
+        assert_ranked(&reader, &expected).await;
+        world.user(23).put("/v1/posts/2-2/favorite").await.ok();
+        let outdated = reader.walk(RANKED, 100).await;
+        assert_eq!(outdated.len(), 4);
+        world.stack.start_redis().await.unwrap();
+        world.redis_is_asked_again().await;
+        world.idle().await;
+        assert_ranked(&reader, &[("1-1", 6), ("1-2", -95), ("2-2", 2), ("2-3", 100)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
+    world(async |world| {
+        let reader = world.user(READER);
+        for author in [1, 2] {
+            assert_eq!(reader.put(&format!("/v1/following/{author}")).await.ok()["preference"], 0);
+            publish(&world.user(author), 0).await;
+            publish(&world.user(author), 1).await;
+        }
+        world.idle().await;
+        assert_ranked(&reader, &[("1-1", 0), ("1-2", 1), ("2-1", 0), ("2-2", 1)]).await;
+        let answer = prefer(&reader, 1, 10).await;
+        assert_eq!((&answer["preference"], &answer["created"]), (&json!(10), &json!(false)));
+        assert_ranked(&reader, &[("1-1", 10), ("1-2", 11), ("2-1", 0), ("2-2", 1)]).await;
+        for body in [None, Some("{}".to_owned()), Some(json!({ "preference": null }).to_string())] {
+            let answer = reader.send(Method::PUT, "/v1/following/1", &[], body).await.ok();
+            assert_eq!(answer["preference"], 10, "without a preference it stays as it is");
+        }
+        for body in ["{\"preference\": 11}", "{\"preference\": -11}", "{\"preference\": 1.5}", "{\"preference\": \"1\"}"] {
+            let refused = reader.send(Method::PUT, "/v1/following/3", &[], Some(body.to_owned())).await;
+            assert_eq!(refused.field(), "preference", "{body}");
+        }
+        for body in ["[]", "{", "7"] {
+            assert_eq!(reader.send(Method::PUT, "/v1/following/3", &[], Some(body.to_owned())).await.field(), "body");
+        }
+        assert_eq!(reader.get("/v1/relations/3?only=following").await.ok()["following"], false, "nothing has changed");
+        prefer(&reader, 2, -10).await;
+        let listed = reader.get("/v1/users/7/following").await.ok();
+        let preferences: Vec<i64> =
+            listed["items"].as_array().unwrap().iter().map(|item| item["preference"].as_i64().unwrap()).collect();
+        assert_eq!(preferences, [-10, 10]);
+        assert_eq!(world.user(1).get("/v1/users/7/following").await.ok()["items"][0].get("preference"), None);
+        assert_eq!(reader.get("/v1/users/1/followers").await.ok()["items"][0].get("preference"), None);
+
+        // A mute hides an author in both orders, and does not end the preference.
+        reader.put("/v1/mutes/1").await.ok();
+        assert_ranked(&reader, &[("2-1", -10), ("2-2", -9)]).await;
+        publish(&world.user(1), 2).await;
+        world.idle().await;
+        reader.delete("/v1/mutes/1").await.ok();
+        let expected = [("1-1", 10), ("1-2", 11), ("1-3", 12), ("2-1", -10), ("2-2", -9)];
+        assert_ranked(&reader, &expected).await;
+        world.flush_redis().await;
+        assert_ranked(&reader, &expected).await;
+
+        reader.delete("/v1/following/1").await.ok();
+        assert_ranked(&reader, &[("2-1", -10), ("2-2", -9)]).await;
+        assert_eq!(reader.put("/v1/following/1").await.ok()["preference"], 0);
+        assert_ranked(&reader, &[("1-1", 0), ("1-2", 1), ("1-3", 2), ("2-1", -10), ("2-2", -9)]).await;
+        prefer(&reader, 1, -1).await;
+        prefer(&reader, 2, 0).await;
+        assert_ranked(&reader, &[("1-1", -1), ("1-2", 0), ("1-3", 1), ("2-1", 0), ("2-2", 1)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn cursors_belong_to_one_order() {
+    world(async |world| {
+        let reader = world.user(READER);
+        reader.put("/v1/following/1").await.ok();
+        for _ in 0..3 {
+            publish(&world.user(1), 0).await;
+        }
+        world.idle().await;
+        let cursor = async |path: &str| reader.get(path).await.ok()["next_cursor"].as_str().unwrap().to_owned();
+        let (ranked, time) = (cursor(&format!("{RANKED}&limit=1")).await, cursor("/v1/feed?limit=1").await);
+        assert_eq!(reader.get(&format!("/v1/feed?cursor={ranked}")).await.field(), "cursor");
+        assert_eq!(reader.get(&format!("{RANKED}&cursor={time}")).await.field(), "cursor");
+        assert_eq!(reader.get(&format!("{RANKED}&cursor=%21")).await.field(), "cursor");
+        assert_eq!(reader.get(&format!("{RANKED}&since={time}")).await.field(), "since");
+        assert_eq!(reader.get("/v1/feed?order=best").await.field(), "order");
+        assert_eq!(reader.get(&format!("{RANKED}&status=x")).await.field(), "status");
+        assert_eq!(reader.get(&format!("{RANKED}&limit=101")).await.field(), "limit");
+        // A cursor whose score is not a number.
+        let mut bytes = URL_SAFE_NO_PAD.decode(&ranked).unwrap();
+        bytes[9..17].fill(0xff);
+        let damaged = URL_SAFE_NO_PAD.encode(bytes);
+        assert_eq!(reader.get(&format!("{RANKED}&cursor={damaged}")).await.field(), "cursor");
+        assert_eq!(world.stranger(None).get(RANKED).await.status, 401);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_walk_returns_each_post_once_while_scores_rise_and_fall() {
+    const POSTS: usize = 24;
+    world(async |world| {
+        let reader = world.user(READER);
+        let mut all = BTreeSet::new();
+        for author in 1..=4 {
+            prefer(&reader, author, author as i64).await;
+        }
+        for post in 0..POSTS {
+            let author = post as u64 % 4 + 1;
+            all.insert(publish(&world.user(author), (post as i64 * 7) % 11).await);
+        }
+        world.idle().await;
+        for round in 0..3_u64 {
+            let mut seen: Vec<String> = Vec::new();
+            let mut moved: BTreeSet<String> = BTreeSet::new();
+            let mut path = format!("{RANKED}&limit=3");
+            for step in 0.. {
+                let page = reader.get(&path).await.ok();
+                seen.extend(ids(page["items"].as_array().unwrap()));
+                let Some(next) = page["next_cursor"].as_str() else { break };
+                path = format!("{RANKED}&limit=3&cursor={next}");
+                match step {
+                    // A post that was on a page falls below the cursor, and one that was not rises above it.
+                    0 => {
+                        prefer(&reader, 4, -10 + round as i64).await;
+                        moved.extend(all.iter().filter(|post| post.starts_with("4-")).cloned());
+                    }
+                    1 => {
+                        let low = all.iter().find(|post| !seen.contains(post) && !post.starts_with("4-")).unwrap().clone();
+                        react(world, 100 + round * 10..108 + round * 10, &low, "favorite").await;
+                        moved.insert(low);
+                    }
+                    2 => drop(reader.put(&format!("/v1/posts/{}/read", seen[0])).await.ok()),
+                    _ => {}
+                }
+            }
+            let once: BTreeSet<String> = seen.iter().cloned().collect();
+            assert_eq!(once.len(), seen.len(), "round {round}: {seen:?}");
+            let missing: BTreeSet<&String> = all.difference(&once).collect();
+            assert!(missing.iter().all(|post| moved.contains(*post)), "round {round}: {missing:?} have not moved");
+            assert_eq!(reader.walk(RANKED, 5).await.len(), POSTS, "a new walk has all posts");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn posts_of_big_authors_are_ranked_as_those_of_others() {
+    let configure =
+        |options: &mut tidemark_local::Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
+    world_with(configure, async |world| {
+        world.follow([10, 11, 12], 1).await;
+        let reader = world.user(READER);
+        reader.put("/v1/following/1").await.ok();
+        prefer(&reader, 2, 1).await;
+        for author in [1, 1, 2, 1] {
+            publish(&world.user(author), 0).await;
+        }
+        world.idle().await;
+        assert_ranked(&reader, &[("1-1", 0), ("1-2", 0), ("1-3", 0), ("2-1", 1)]).await;
+        react(world, [20, 21, 22], "1-2", "like").await;
+        assert_ranked(&reader, &[("1-1", 0), ("1-2", 2), ("1-3", 0), ("2-1", 1)]).await;
+        prefer(&reader, 1, 5).await;
+        react(world, [20], "1-1", "like").await;
+        react(world, [20], "2-1", "favorite").await;
+        assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 5), ("2-1", 2)]).await;
+        // The author becomes small again. Its posts are still compared.
+        for follower in [10, 11, 12] {
+            world.user(follower).delete("/v1/following/1").await.ok();
+        }
+        publish(&world.user(1), 0).await;
+        publish(&world.user(1), 0).await;
+        world.idle().await;
+        react(world, 30..37, "1-5", "like").await;
+        react(world, 30..37, "1-3", "like").await;
+        assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
+        world.flush_redis().await;
+        assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_half_life_scores_again() {
+    world(async |world| {
+        let reader = world.user(READER);
+        reader.put("/v1/following/1").await.ok();
+        publish(&world.user(1), 3).await;
+        world.idle().await;
+        assert_ranked(&reader, &[("1-1", 3)]).await;
+        let app = world.stack.app("read-feed").unwrap();
+        let readers = Readers { half_life: HalfLife::new(std::time::Duration::from_secs(60)), ..app.readers.clone() };
+        let query = RankedQuery { list: None, status: Default::default(), below: None, limit: 5, parts: Default::default() };
+        let page = readers.ranked_page(UserId::new(READER).unwrap(), query).await.unwrap();
+        let score = page.items[0].score.unwrap().get();
+        assert!((score - 3.0 - page.items[0].post.created_at.ms() as f64 / 60_000.0).abs() < 1e-6, "{score}");
+        assert_ranked(&reader, &[("1-1", 3)]).await;
+    })
+    .await;
+}

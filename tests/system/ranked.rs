@@ -1,0 +1,314 @@
+//! Ranked feeds under load: what readers who never rank cost, how often steps change, late and repeated messages, feeds at
+//! their cap, and damage.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tidemark::{
+    domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
+    ports::{PageParts, ReaderViews, Task},
+    reader::{RankedQuery, Status},
+    views::keys,
+};
+use tidemark_tests::{World, world};
+
+const AUTHOR: u64 = 1;
+const RANKED: &str = "/v1/feed?order=ranked";
+
+fn user(id: u64) -> UserId {
+    UserId::new(id).unwrap()
+}
+
+/// A post that was never published, later than all others.
+fn post(seq: u64) -> FeedKey {
+    FeedKey { at: Timestamp::from_ms(4_000_000_000_000 + seq), post: PostId::new(user(AUTHOR), seq) }
+}
+
+fn half_life() -> HalfLife {
+    HalfLife::new(Duration::from_secs(12 * 3600))
+}
+
+/// The entries and scores of a ranked feed, highest first.
+async fn stored(views: &dyn ReaderViews, reader: UserId) -> Vec<(u64, f64)> {
+    let ranked = views.ranked(reader, half_life(), None, 10_000).await.unwrap().unwrap().ranked;
+    assert!(ranked.filled && ranked.whole);
+    ranked.entries.into_iter().map(|(key, score)| (key.post.seq, score.get())).collect()
+}
+
+/// The commands that Redis has run for a delivery of one more post to these readers, per name.
+async fn commands(world: &World, views: &dyn ReaderViews, readers: &[UserId], seq: u64) -> Vec<(String, u64)> {
+    let before = world.redis_calls().await;
+    let delivered = views.deliver(readers, post(seq), Modes::default()).await.unwrap();
+    assert_eq!(delivered.reached, readers.len() as u64);
+    let after = world.redis_calls().await;
+    let calls = after.into_iter().map(|(name, calls)| (name.clone(), calls - before.get(&name).copied().unwrap_or(0)));
+    let of_scripts = ["hmget", "rpush", "hset", "fcall", "zadd", "zscore", "hget", "llen", "lpos", "exists"];
+    calls.filter(|(name, calls)| *calls > 0 && of_scripts.contains(&name.as_str())).collect()
+}
+
+#[tokio::test]
+async fn readers_who_never_rank_cost_a_delivery_nothing_more() {
+    world(async |world| {
+        let readers: Vec<u64> = (100..150).collect();
+        world.follow(readers.iter().copied(), AUTHOR).await;
+        for reader in &readers {
+            world.user(*reader).get("/v1/feed").await.ok();
+        }
+        world.user(AUTHOR).publish("first").await;
+        world.idle().await;
+        let views = &*world.stack.app("fan-out").unwrap().stores.reader_views.clone();
+        let readers: Vec<UserId> = readers.into_iter().map(user).collect();
+        let calls = commands(world, views, &readers, 2).await;
+        let each = |name: &str| calls.iter().find(|(known, _)| known == name).map_or(0, |(_, calls)| *calls);
+        // The same three commands as before there were ranked feeds.
+        assert_eq!([each("hmget"), each("rpush"), each("hset")], [50, 50, 50], "{calls:?}");
+        assert!(calls.iter().all(|(name, _)| ["hmget", "rpush", "hset", "fcall"].contains(&name.as_str())), "{calls:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_post_with_a_thousand_likes_has_at_most_ten_changes_and_the_right_score() {
+    const LIKES: u64 = 1_000;
+    world(async |world| {
+        let reader = world.user(7);
+        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        let id = world.user(AUTHOR).publish("liked").await;
+        world.idle().await;
+        reader.get(RANKED).await.ok();
+        let like = format!("/v1/posts/{id}/like");
+        let started = Instant::now();
+        stream::iter(1_000..1_000 + LIKES)
+            .map(async |liker| world.user(liker).put(&like).await.ok())
+            .buffer_unordered(32)
+            .for_each(async |answer| assert_eq!(answer["liked"], true))
+            .await;
+        world.idle().await;
+        let app = world.stack.app("fan-out").unwrap();
+        let (post, _) = app.stores.posts.ranked_by(id.parse().unwrap()).await.unwrap().unwrap();
+        println!("{LIKES} likes in {:?}: {} changes of the step", started.elapsed(), post.step.changes);
+        assert_eq!(post.step.level, 9, "floor(log2(1001))");
+        assert!(post.step.changes <= 10, "{:?}", post.step);
+        let page = reader.get(RANKED).await.ok();
+        let score = page["items"][0]["score"].as_f64().unwrap();
+        assert!((score - half_life().score(post.created_at, post.rank(), 0).get()).abs() < 1e-9, "{page}");
+        assert_eq!(stored(&*app.stores.reader_views, user(7)).await[0].1, score);
+        assert_eq!(json!(world.walk_over_all_users(true, Duration::ZERO).await.differences), json!([]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn late_and_repeated_messages_end_in_the_newest_step() {
+    world(async |world| {
+        let reader = world.user(7);
+        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        for _ in 0..3 {
+            world.user(AUTHOR).publish("x").await;
+        }
+        world.idle().await;
+        reader.get(RANKED).await.ok();
+        let app = world.stack.app("fan-out").unwrap();
+        let views = &*app.stores.reader_views;
+        let posts = app.stores.posts.timeline(user(AUTHOR), 0, 3, 3).await.unwrap();
+        let ranked = |seq: usize, level: u8, changes: u32| {
+            let rank = Rank { weight: 0, step: Step { level, changes } };
+            (posts[posts.len() - seq].key(), rank)
+        };
+        let put = async |rank: (FeedKey, Rank)| views.rank(&[user(7)], half_life(), &[rank], false).await.unwrap();
+        put(ranked(1, 5, 5)).await;
+        for older in [ranked(1, 4, 4), ranked(1, 0, 0), ranked(1, 5, 5)] {
+            put(older).await;
+        }
+        put(ranked(2, 7, 1)).await;
+        put(ranked(2, 3, 2)).await;
+        // A post that the feed does not have.
+        put((post(99), Rank::default())).await;
+        let points: Vec<(u64, f64)> = stored(views, user(7)).await;
+        let expected =
+            |seq: usize, level: u8| (seq as u64, half_life().score(posts[3 - seq].created_at, ranked(seq, level, 1).1, 0).get());
+        assert_eq!(points, [expected(1, 5), expected(2, 3), expected(3, 0)]);
+        // A task of the queue for posts that do not need it changes nothing.
+        for _ in 0..2 {
+            app.fan_outs.run(&Task::Rank { post: posts[0].id, token: 5, tries: 0 }, &|| false).await.unwrap();
+            let pages = Task::Rescore { post: posts[0].id, pages: 1, from: 0, to: 1, tries: 0 };
+            app.fan_outs.run(&pages, &|| false).await.unwrap();
+        }
+        assert_eq!(stored(views, user(7)).await, points);
+        views.begin(user(7), 1, app.stores.clock.now(), true).await.unwrap();
+        world.flush_redis().await;
+        let page = reader.get(RANKED).await.ok();
+        assert_eq!(page["items"].as_array().unwrap().len(), 3);
+        assert_eq!(
+            stored(views, user(7)).await.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(),
+            [3, 2, 1],
+            "the facts have no steps"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
+    world(async |world| {
+        let views = world.stack.app("fan-out").unwrap().stores.post_views.clone();
+        let id = PostId::new(user(AUTHOR), 1);
+        let summary = |title: &str, revision: u32, changes: u32| PostSummary {
+            id,
+            title: title.to_owned(),
+            created_at: Timestamp::from_ms(5),
+            revision,
+            rank: Rank { weight: -7, step: Step { level: changes as u8 + 1, changes } },
+            deleted: false,
+        };
+        let expected = summary("second", 2, 3);
+        let changes = [summary("first", 1, 0), summary("second", 2, 0), summary("first", 1, 3), summary("first", 1, 2)];
+        for first in 0..changes.len() {
+            world.flush_redis().await;
+            for change in changes.iter().cycle().skip(first).take(changes.len() + first) {
+                views.remember(&[(change.clone(), None)], None).await.unwrap();
+            }
+            assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&expected), "from {first} on");
+        }
+        let tombstone = PostSummary::tombstone(expected.key());
+        for change in [tombstone.clone(), summary("third", 3, 9)] {
+            views.remember(&[(change, None)], None).await.unwrap();
+        }
+        assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&tombstone));
+    })
+    .await;
+}
+
+/// A feed is cut at its cap, and so is the ranked feed. The first ranked read fills it.
+#[tokio::test]
+async fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
+    world(async |world| {
+        let reader = world.user(7);
+        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        world.user(AUTHOR).publish("first").await;
+        world.idle().await;
+        let before = reader.get("/v1/feed").await.ok();
+        assert_eq!(before["items"].as_array().unwrap().len(), 1);
+        let app = world.stack.app("fan-out").unwrap();
+        let views = &*app.stores.reader_views;
+        let now = app.stores.clock.now();
+        let late = |seq: u64| FeedKey { at: now.plus_ms(seq), post: PostId::new(user(AUTHOR), seq) };
+        let lists = async || {
+            let unranked = views.unranked(user(7), half_life()).await.unwrap();
+            let feed = views.view(user(7), 10_000).await.unwrap().unwrap().entries;
+            (feed, unranked)
+        };
+        for seq in 2..=500 {
+            views.deliver(&[user(7)], late(seq), Modes::default()).await.unwrap();
+        }
+        let first: Vec<(FeedKey, Rank)> = lists().await.0.into_iter().map(|key| (key, Rank::default())).collect();
+        views.rank(&[user(7)], half_life(), &first, true).await.unwrap();
+        assert_eq!(stored(views, user(7)).await.len(), 500);
+        for seq in 501..=(FEED_CAP as u64 + 300) {
+            let delivered = views.deliver(&[user(7)], late(seq), Modes::default()).await.unwrap();
+            assert_eq!(delivered.ranked, [user(7)]);
+            // Some calls between the two are lost.
+            if seq % 10 != 0 {
+                views.rank(&delivered.ranked, half_life(), &[(late(seq), Rank::default())], false).await.unwrap();
+            }
+        }
+        let (feed, missing) = lists().await;
+        assert!((FEED_CAP..FEED_CAP + 129).contains(&feed.len()), "{}", feed.len());
+        assert!(missing.iter().all(|key| key.post.seq % 10 == 0 && feed.contains(key)) && !missing.is_empty());
+        let rest: Vec<(FeedKey, Rank)> = missing.iter().map(|key| (*key, Rank::default())).collect();
+        views.rank(&[user(7)], half_life(), &rest, false).await.unwrap();
+        let ranked: Vec<u64> = stored(views, user(7)).await.into_iter().map(|(seq, _)| seq).collect();
+        assert_eq!(ranked, feed.iter().map(|key| key.post.seq).collect::<Vec<_>>());
+        // A retraction, a touch and an unfollow remove entries from both.
+        views.retract(&[user(7)], late(1_200), 1, Modes::default()).await.unwrap();
+        views.touch(user(7), now, true).await.unwrap();
+        let ranked = stored(views, user(7)).await;
+        assert_eq!((ranked.len(), ranked.iter().any(|(seq, _)| *seq == 1_200)), (lists().await.0.len(), false));
+        reader.delete(&format!("/v1/following/{AUTHOR}")).await.ok();
+        let mut redis = world.redis().await;
+        let [ranked, moves] = keys::ranked(user(7));
+        let left: (u64, u64) = (
+            redis::cmd("ZCARD").arg(ranked).query_async(&mut redis).await.unwrap(),
+            redis::cmd("HLEN").arg(moves).query_async(&mut redis).await.unwrap(),
+        );
+        assert_eq!(left, (0, 1), "only the marker is left");
+    })
+    .await;
+}
+
+/// Prints what ranked feeds cost. It asserts nothing about times.
+#[tokio::test]
+async fn costs_of_ranked_feeds_are_measured() {
+    world(async |world| {
+        let app = world.stack.app("fan-out").unwrap();
+        let views = &*app.stores.reader_views;
+        let readers: Vec<u64> = (100..400).collect();
+        world.follow(readers.iter().copied(), AUTHOR).await;
+        for author in 2..=11 {
+            world.follow([100, 101], author).await;
+        }
+        for seq in 0..100 {
+            stream::iter(2..=11)
+                .for_each_concurrent(10, async |author| drop(world.user(author).publish(&format!("{seq}")).await))
+                .await;
+        }
+        world.user(AUTHOR).publish("first").await;
+        world.idle().await;
+        for reader in &readers {
+            world.user(*reader).get("/v1/feed").await.ok();
+        }
+        let mut redis = world.redis().await;
+        let bytes = async |redis: &mut tidemark_tests::Connection, key: &str| -> u64 {
+            redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(redis).await.unwrap_or(0)
+        };
+        let pace = async |path: &str, times: u32| {
+            let started = Instant::now();
+            for _ in 0..times {
+                world.user(100).get(path).await.ok();
+            }
+            started.elapsed() / times
+        };
+        let time = pace("/v1/feed", 50).await;
+        let query = RankedQuery { list: None, status: Status::All, below: None, limit: 20, parts: PageParts::default() };
+        let started = Instant::now();
+        let page = app.readers.ranked_page(user(101), query).await.unwrap();
+        assert_eq!(page.items.len(), 20);
+        let cold = started.elapsed();
+        let (first, warm) = (pace(RANKED, 1).await, pace(RANKED, 50).await);
+        let [ranked, moves] = keys::ranked(user(100));
+        let sizes = [keys::reader_state(user(100)), keys::feed(user(100)), ranked, moves];
+        let mut used = Vec::new();
+        for key in &sizes {
+            used.push(bytes(&mut redis, key).await);
+        }
+        println!("first page by time {time:?}; first ranked page ever {cold:?} and {first:?}, later {warm:?}");
+        println!(
+            "bytes of a reader with 1,001 posts: state {}, feed {}, ranked {}, moves {}",
+            used[0], used[1], used[2], used[3]
+        );
+        let everyone: Vec<UserId> = readers.iter().copied().map(user).collect();
+        let mut seq = 1;
+        let mut deliver = async || {
+            let (started, before) = (Instant::now(), world.redis_micros("fcall").await);
+            for _ in 0..40 {
+                seq += 1;
+                let key = FeedKey { at: app.stores.clock.now().plus_ms(seq), post: PostId::new(user(AUTHOR), seq) };
+                let delivered = views.deliver(&everyone, key, Modes::default()).await.unwrap();
+                views.rank(&delivered.ranked, half_life(), &[(key, Rank::default())], false).await.unwrap();
+            }
+            let deliveries = 40 * everyone.len() as u32;
+            let micros = (world.redis_micros("fcall").await - before) as f64 / f64::from(deliveries);
+            format!("{:?}, {micros:.2} µs of it in Redis", started.elapsed() / deliveries)
+        };
+        let without = deliver().await;
+        for reader in &readers {
+            world.user(*reader).get(RANKED).await.ok();
+        }
+        let with = deliver().await;
+        println!("delivery to a reader without a ranked feed (two of 300 have one): {without}; with one: {with}");
+        let page: Value = world.user(100).get(RANKED).await.ok();
+        assert_eq!(page["items"].as_array().unwrap().len(), 20);
+    })
+    .await;
+}
