@@ -42,6 +42,10 @@ LISTS = {
     "/v1/users/{user}/followers": "/v1/users/2/followers?limit=1",
     "/v1/users/{user}/following": "/v1/users/2/following?limit=1",
     "/v1/notices": "/v1/notices?platform=1&limit=2",
+    "/v1/mutes": "/v1/mutes?limit=1",
+    "/v1/blocks": "/v1/blocks?limit=1",
+    "/v1/lists": "/v1/lists?limit=1",
+    "/v1/lists/{list}/authors": "/v1/lists/1-1/authors?limit=1",
 }
 
 
@@ -201,6 +205,11 @@ def seed(url):
         call("PUT", f"/v1/posts/{posts[0]}/read")
         for path in ("/v1/feed", "/v1/unread", f"/v1/unread/{users[0]}", "/v1/notices/unread?platform=1"):
             tags.append(call("GET", path)[1]["ETag"])
+    for number in range(3):
+        calls["1"]("PUT", f"/v1/mutes/{4001 + number}")
+        calls["1"]("PUT", f"/v1/blocks/{5001 + number}")
+        calls["1"]("POST", "/v1/lists", {"name": f"List {number}"})
+        calls["1"]("PUT", f"/v1/lists/1-1/authors/{[user for user in users if user != '1'][number]}")
     notices = [f"{platform}-{number}" for platform in (1, 2, 65535) for number in range(1, 26)]
     kinds = {"users": users, "posts": posts, "notices": notices, "platforms": [1, 2, 65535]}
     dictionaries = {**kinds, "tags": [*tags, "*"], "keys": ["key"]}

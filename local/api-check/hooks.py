@@ -16,6 +16,7 @@ schemathesis.openapi.format("date-time", FUTURE.map(lambda time: time.isoformat(
 SAID_IN_WORDS = {
     ("offset", "does not go with a cursor"),
     ("since", "does not go with order=ranked"),
+    ("user", "must be another user"),
     ("expires_at", "must lie in the future"),
     ("body", "must have at most 65536 bytes"),
     ("all", "must be true"),
