@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
-    ports::{PageParts, ReaderViews, Task},
+    ports::{MovedPost, PageParts, ReaderViews, Task},
     reader::{RankedQuery, Status},
     views::keys,
 };
@@ -99,6 +99,93 @@ async fn a_post_with_a_thousand_likes_has_at_most_ten_changes_and_the_right_scor
     .await;
 }
 
+/// Gives each post a like and changes the steps, as workers would. The worker is paused.
+async fn like_all(world: &World, posts: &[String]) {
+    let app = world.stack.app("fan-out").unwrap();
+    for (liker, id) in (1_000..).zip(posts) {
+        world.user(liker).put(&format!("/v1/posts/{id}/like")).await.ok();
+        app.fan_outs.run(&Task::Rank { post: id.parse().unwrap(), token: liker, tries: 0 }, &|| false).await.unwrap();
+    }
+}
+
+/// A reader with a ranked feed, and posts by an author whom the reader follows.
+async fn posts_of_a_ranked_reader(world: &World) -> Vec<String> {
+    world.user(7).put(&format!("/v1/following/{AUTHOR}")).await.ok();
+    let mut posts = Vec::new();
+    for _ in 0..20 {
+        posts.push(world.user(AUTHOR).publish("x").await);
+    }
+    world.idle().await;
+    world.user(7).get(RANKED).await.ok();
+    world.stack.pause("fan-out").await.unwrap();
+    posts
+}
+
+/// Every post in the reader's ranked feed has the score of one like.
+async fn all_have_one_like(world: &World) -> bool {
+    let app = world.stack.app("fan-out").unwrap();
+    let rank = Rank { weight: 0, step: Step { level: 1, changes: 1 } };
+    let ranked = app.stores.reader_views.ranked(user(7), half_life(), None, 10_000).await.unwrap().unwrap().ranked;
+    ranked.entries.len() == 20 && ranked.entries.iter().all(|(key, score)| half_life().score(key.at, rank, 0) == *score)
+}
+
+#[tokio::test]
+async fn changes_of_many_posts_of_an_author_are_one_fan_out() {
+    world(async |world| {
+        let posts = posts_of_a_ranked_reader(world).await;
+        let app = world.stack.app("fan-out").unwrap();
+        let sent = async || app.stores.queue.backlog().await.unwrap().waiting;
+        let before = sent().await;
+        like_all(world, &posts).await;
+        assert_eq!(sent().await - before, 20 + 1, "a task for each post's step, and one for the author");
+        let rescore = Task::Rescore { author: user(AUTHOR), tries: 0 };
+        for _ in 0..3 {
+            app.fan_outs.run(&rescore, &|| false).await.unwrap();
+        }
+        assert_eq!(sent().await - before, 20 + 2, "repetitions send nothing");
+        // The next change waits until the pause is over.
+        let (delay, now) = (Duration::from_millis(1), app.stores.clock.now());
+        let again = app.stores.post_views.note_step(posts[0].parse().unwrap(), Step { level: 2, changes: 2 }, now).await.unwrap();
+        assert!(again.is_some_and(|wait| wait > delay), "{again:?}");
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert!(all_have_one_like(world).await);
+    })
+    .await;
+}
+
+/// A worker that is killed between a note and its task, a change beside the task, and a Redis that has lost the notes.
+#[tokio::test]
+async fn no_changed_post_is_left_behind() {
+    world(async |world| {
+        let posts = posts_of_a_ranked_reader(world).await;
+        let app = world.stack.app("fan-out").unwrap();
+        let (views, now, step) = (&app.stores.post_views, app.stores.clock.now(), Step { level: 1, changes: 1 });
+        let [first, second]: [PostId; 2] = [&posts[0], &posts[1]].map(|id| id.parse().unwrap());
+        // The process that noted the first was killed before it sent the task.
+        assert!(views.note_step(first, step, now).await.unwrap().is_some());
+        assert!(views.note_step(second, step, now).await.unwrap().is_some());
+        views.note_rescore(user(AUTHOR), now).await.unwrap();
+        assert_eq!(views.note_step(first, step, now).await.unwrap(), None);
+        assert!(views.note_step(first, step, now.plus_ms(60_000)).await.unwrap().is_some(), "the task is lost");
+        // The first changes again while a task takes both.
+        let moved = views.moved(user(AUTHOR)).await.unwrap();
+        assert_eq!((moved.posts.len(), moved.whole), (2, true));
+        views.note_step(first, Step { level: 2, changes: 2 }, now).await.unwrap();
+        assert_eq!(views.settle(user(AUTHOR), &moved, now).await.unwrap(), 1);
+        assert_eq!(views.moved(user(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
+
+        like_all(world, &posts).await;
+        let mut redis = world.redis().await;
+        redis::cmd("DEL").arg(keys::moved(user(AUTHOR))).exec_async(&mut redis).await.unwrap();
+        assert!(!all_have_one_like(world).await);
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert!(all_have_one_like(world).await);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn late_and_repeated_messages_end_in_the_newest_step() {
     world(async |world| {
@@ -132,7 +219,9 @@ async fn late_and_repeated_messages_end_in_the_newest_step() {
         // A task of the queue for posts that do not need it changes nothing.
         for _ in 0..2 {
             app.fan_outs.run(&Task::Rank { post: posts[0].id, token: 5, tries: 0 }, &|| false).await.unwrap();
-            let pages = Task::Rescore { post: posts[0].id, pages: 1, from: 0, to: 1, tries: 0 };
+            app.fan_outs.run(&Task::Rescore { author: user(AUTHOR), tries: 0 }, &|| false).await.unwrap();
+            let of_facts = posts.iter().map(MovedPost::new).collect();
+            let pages = Task::Move { author: user(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1, tries: 0 };
             app.fan_outs.run(&pages, &|| false).await.unwrap();
         }
         assert_eq!(stored(views, user(7)).await, points);

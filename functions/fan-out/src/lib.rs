@@ -61,9 +61,10 @@ fn size(task: &Task) -> usize {
         | Task::Post { .. }
         | Task::Notices { .. }
         | Task::Rank { .. }
+        | Task::Rescore { .. }
         | Task::Tell { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
-        Task::List { .. } | Task::Rescore { .. } => usize::MAX,
+        Task::List { .. } | Task::Move { .. } => usize::MAX,
     }
 }
 

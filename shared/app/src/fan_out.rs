@@ -30,7 +30,7 @@ pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
         _ if !error.is_retryable() => 0,
         // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
         // fan-out.
-        Task::Batch { .. } | Task::List { .. } | Task::Rescore { .. } if error.store() != Store::Views => FEW_TRIES,
+        Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
         _ => MOST_TRIES,
     }
 }
@@ -220,7 +220,10 @@ impl FanOuts {
                 self.refresh_head(fan_out.post.author).await
             }
             Task::Rank { post, token, .. } => self.rank(*post, *token).await,
-            Task::Rescore { post, pages, from, to, .. } => self.rescore(*post, *pages, *from..*to, out_of_time).await,
+            Task::Rescore { author, .. } => self.rescore(*author).await,
+            Task::Move { author, posts, pages, from, to, .. } => {
+                self.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
+            }
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => self.sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,

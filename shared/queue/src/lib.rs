@@ -156,7 +156,7 @@ fn unavailable(operation: &'static str, source: impl Into<Source>) -> StoreError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_app::ports::{FanOut, FanOutKind};
+    use tidemark_app::ports::{FanOut, FanOutKind, MovedPost};
     use tidemark_domain::{Modes, Timestamp};
 
     #[test]
@@ -179,9 +179,18 @@ mod tests {
             Task::Notices { platform: "7".parse().unwrap(), user: None, tries: 0 },
             Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()), tries: 0 },
             Task::Rank { post: "7-3".parse().unwrap(), token: u64::MAX, tries: 0 },
-            Task::Rescore { post: "7-3".parse().unwrap(), pages: 9, from: 2, to: 4, tries: 1 },
+            Task::Rescore { author: "7".parse().unwrap(), tries: 0 },
+            Task::Move {
+                author: "7".parse().unwrap(),
+                posts: vec![MovedPost { seq: 3, at: Timestamp::from_ms(5), weight: -1, step: 2, changes: 4 }],
+                pages: 9,
+                from: 2,
+                to: 4,
+                tries: 1,
+            },
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
+        let moved = r#"{"seq":3,"at":"1970-01-01T00:00:00.005Z","weight":-1,"step":2,"changes":4}"#;
         let bodies = [
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[],"tries":1}}"#),
@@ -192,7 +201,8 @@ mod tests {
             r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
             r#"{"v":1,"type":"rank","post":"7-3","token":18446744073709551615}"#.to_owned(),
-            r#"{"v":1,"type":"rescore","post":"7-3","pages":9,"from":2,"to":4,"tries":1}"#.to_owned(),
+            r#"{"v":1,"type":"rescore","author":"7"}"#.to_owned(),
+            format!(r#"{{"v":1,"type":"move","author":"7","posts":[{moved}],"pages":9,"from":2,"to":4,"tries":1}}"#),
         ];
         for (task, body) in tasks.iter().zip(bodies) {
             assert_eq!(encode(task).unwrap(), body);

@@ -21,6 +21,7 @@
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
 //! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
 //! | `{bucket}:q:<post>:rank` | string | a task that computes the post's step is enqueued and has not begun | 2 s | outdate; removed by the task | |
+//! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle | steps of posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
@@ -61,6 +62,8 @@ pub enum View {
     Head(UserId),
     /// The user's token buckets.
     Limits(UserId),
+    /// The author's moved posts.
+    Moved(UserId),
     /// The user's card and its lease.
     Card(UserId),
     /// The user's marks of an author whom the user does not follow, and their lease.
@@ -133,6 +136,13 @@ pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600
 /// How long a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no reaction
 /// within this time enqueues one.
 pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
+
+/// How long an author's moved posts are kept after the last change. A task takes them within a minute, unless workers are
+/// stopped.
+pub(crate) const MOVED_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// How late a task for moved posts may run before the next change sends another.
+pub(crate) const MOVED_GRACE: Duration = Duration::from_secs(30);
 
 /// How long reaction counts are kept.
 pub(crate) const COUNTS_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -234,6 +244,11 @@ pub fn limits(user: UserId) -> String {
     format!("{{{}}}:l:{user}", user.bucket())
 }
 
+/// The posts of an author whose steps have changed.
+pub fn moved(author: UserId) -> String {
+    format!("{{{}}}:s:{author}", author.bucket())
+}
+
 /// The note that a user has recently changed an edge or a reaction.
 pub fn changed(user: UserId) -> String {
     format!("{{{}}}:changed:{user}", user.bucket())
@@ -293,6 +308,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
         View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
+        View::Moved(author) => vec![(moved(*author), KeyType::Hash)],
         View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Summary(id) => post(*id).map(|key| (key, KeyType::String)).to_vec(),
         View::Marks(user, author) => marks(*user, *author).map(|key| (key, KeyType::String)).to_vec(),
@@ -317,6 +333,7 @@ pub fn of_user(user: UserId) -> Vec<View> {
         View::Head,
         View::Card,
         View::Limits,
+        View::Moved,
     ];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
 }
@@ -339,7 +356,7 @@ pub fn owner(key: &str) -> Option<Owner> {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
     };
     match name {
-        "r" | "f" | "x" | "h" | "l" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "r" | "f" | "x" | "h" | "l" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
         "following" | "fans" | "counters" | "u" | "k" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
@@ -404,6 +421,7 @@ mod tests {
         );
         assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
         assert_eq!(changed(user), "{831}:changed:1042");
+        assert_eq!(moved(user), "{831}:s:1042");
         assert_eq!(card(user), ["{831}:u:1042", "{831}:u:1042:lease"]);
         assert_eq!(identity("alice"), "{2bd806c97f0e00af1a1fc3328fa763a9}:i");
         assert_eq!(counters(user), ["{831}:counters:1042", "{831}:counters:1042:lease"]);
@@ -421,7 +439,7 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 18]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 19]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 11]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);

@@ -29,12 +29,14 @@ pub(crate) enum Function {
     Outdate,
     Spend,
     Rank,
+    Moved,
+    Settle,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 24] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -57,6 +59,8 @@ impl Function {
         Self::Outdate,
         Self::Spend,
         Self::Rank,
+        Self::Moved,
+        Self::Settle,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -84,6 +88,8 @@ impl Function {
             Self::Outdate => ("outdate", include_str!("lua/outdate.lua")),
             Self::Spend => ("spend", include_str!("lua/spend.lua")),
             Self::Rank => ("rank", include_str!("lua/rank.lua")),
+            Self::Moved => ("moved", include_str!("lua/moved.lua")),
+            Self::Settle => ("settle", include_str!("lua/settle.lua")),
         }
     }
 

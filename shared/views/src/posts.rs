@@ -1,12 +1,14 @@
 //! [`PostViews`] on Redis.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
-use redis_link::{Age, Epoch};
-use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts, PostViews, StoreError};
+use redis_link::{Age, Bundle, Epoch};
+use tidemark_app::ports::{
+    CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, StoreError,
+};
 use tidemark_domain::{
     AuthorHead, PostId, PostSummary, PostText, Rank, ReactionCounts, ReaderState, Step, Timestamp, UserId,
     reader_state::META_FIELD,
@@ -19,7 +21,7 @@ use super::{
     readers::{decode_marks, token_arg},
     record,
 };
-use crate::connection::{Redis, fcall, ms};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a weight or
 /// a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked post; weight,
@@ -170,7 +172,50 @@ impl PostViews for Redis {
         let [.., rank] = keys::counts(post);
         self.query::<u64>("begin_rank", Cmd::del(rank)).await.map(drop)
     }
+
+    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError> {
+        let times = [now.ms().into(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME)];
+        let args = [[post.seq.into(), u64::from(step.changes).into()].as_slice(), &times].concat();
+        let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], &args).await?;
+        Ok(u64::try_from(delay).ok().map(Duration::from_millis))
+    }
+
+    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError> {
+        let key = keys::moved(author);
+        let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
+        let expire = redis::cmd("PEXPIRE").arg(&key).arg(keys::MOVED_LIFETIME.as_millis() as u64).clone();
+        let commands = vec![redis::cmd("MULTI"), sent, expire, redis::cmd("EXEC")];
+        self.query_in_epoch::<Value>("note_rescore", Bundle { commands, age: Age::Now, weight: 1 }).await.map(drop)
+    }
+
+    async fn moved(&self, author: UserId) -> Result<Moved, StoreError> {
+        let all = redis::cmd("HGETALL").arg(keys::moved(author)).clone();
+        let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
+        let whole = fields.get(EPOCH).is_some_and(|of| of == epoch.as_bytes()) && !fields.contains_key(ALL);
+        let change =
+            |(seq, changes): (&String, &Vec<u8>)| Some((seq.parse().ok()?, std::str::from_utf8(changes).ok()?.parse().ok()?));
+        Ok(Moved { posts: fields.iter().filter_map(change).collect(), whole })
+    }
+
+    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError> {
+        let mut fields: Vec<[Arg; 2]> =
+            moved.posts.iter().map(|(seq, changes)| [(*seq).into(), u64::from(*changes).into()]).collect();
+        if !moved.whole {
+            fields.push([ALL.into(), "".into()]);
+        }
+        let mut left = 0;
+        for fields in fields.chunks(MAX_ARGUMENTS / 3) {
+            let args = [vec![next.ms().into(), ms(keys::MOVED_LIFETIME)], fields.concat()].concat();
+            left = self.call(Function::Settle, &[keys::moved(author)], &args).await?;
+        }
+        Ok(left)
+    }
 }
+
+/// Fields of an author's moved posts. The script `moved` names them too.
+const SENT: &str = "sent";
+const EPOCH: &str = "epoch";
+const ALL: &str = "all";
 
 /// The number of commands of [`of_reader`].
 const READER_COMMANDS: usize = 4;

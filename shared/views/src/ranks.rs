@@ -9,11 +9,18 @@ use tidemark_domain::{
     FeedKey, HalfLife, Rank, RankedPlace, ReaderState, Score, UserId, feed::FEED_CAP, reader_state::META_FIELD,
 };
 
-use super::{keys, library::Function, readers::all_keys};
+use super::{
+    keys,
+    library::Function,
+    readers::{USERS_PER_CALL, all_keys},
+};
 use crate::connection::{Arg, Redis, ms};
 
-/// Posts in one script call for one user. Each takes about 5 µs.
+/// Posts in one script call. Each takes about 5 µs for one user.
 const POSTS_PER_CALL: usize = 250;
+
+/// Posts times users in one script call.
+const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
 
 /// The hash of moves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -148,7 +155,8 @@ impl Redis {
                 let changes = u64::from(rank.step.changes);
                 args.extend([key.post.author.get().into(), key.entry().into(), points.as_str().into(), changes.into()]);
             }
-            self.for_users::<u64>(Function::Rank, users, all_keys, &args).await?;
+            let per_call = (PLACES_PER_CALL / posts.len()).clamp(1, USERS_PER_CALL);
+            self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
 /// Users in one script call. A call has a fixed cost of about 2 µs, so more users gain little and delay other readers.
 /// A worker handles three messages in parallel, so a reader may have to wait for about 200 users.
-const USERS_PER_CALL: usize = 70;
+pub(crate) const USERS_PER_CALL: usize = 70;
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
@@ -205,7 +205,7 @@ impl ReaderViews for Redis {
             modes.pulled.into(),
         ];
         let mut delivered = Delivered::default();
-        for (users, answer) in self.for_users::<Vec<usize>>(Function::Deliver, users, user_keys, &args).await? {
+        for (users, answer) in self.for_users::<Vec<usize>>(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
             let Some((reached, ranked)) = answer.split_first() else { continue };
             delivered.reached += *reached as u64;
             delivered.ranked.extend(ranked.iter().filter_map(|position| users.get(position - 1)));
@@ -222,25 +222,25 @@ impl ReaderViews for Redis {
             u64::from(modes.changes).into(),
             modes.pulled.into(),
         ];
-        let answers = self.for_users::<u64>(Function::Retract, users, all_keys, &args).await?;
+        let answers = self.for_users::<u64>(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await?;
         Ok(answers.into_iter().map(|(_, reached)| reached).sum())
     }
 }
 
 impl Redis {
-    /// Calls a script for many users, some users in each call, one call after another, so that readers are served in
+    /// Calls a script for many users, at most `per_call` users in each call, one call after another, so that readers are served in
     /// between. The users should be in bucket order. Returns the response to each call, with its users.
     pub(crate) async fn for_users<'a, T: FromRedisValue>(
         &self,
         function: Function,
-        users: &'a [UserId],
+        (users, per_call): (&'a [UserId], usize),
         keys_of: impl Fn(UserId) -> Vec<String>,
         args: &[Arg],
     ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
         let keys = |users: &[UserId]| users.iter().flat_map(|&user| keys_of(user)).collect::<Vec<String>>();
         if self.is_one_node() {
             let mut answers = Vec::new();
-            for users in users.chunks(USERS_PER_CALL) {
+            for users in users.chunks(per_call) {
                 answers.push((users, self.call(function, &keys(users), args).await?));
             }
             return Ok(answers);
@@ -248,7 +248,7 @@ impl Redis {
         // One call serves users of one bucket, because they share a slot. The nodes run their calls in parallel, each
         // some at a time.
         let parts: Vec<&[UserId]> =
-            users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(USERS_PER_CALL)).collect();
+            users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect();
         let calls = parts.iter().map(|users| Bundle {
             commands: vec![fcall(function, &keys(users), args)],
             age: Age::Now,

@@ -1,21 +1,32 @@
 //! Ranked feeds: the delivery to them, and the steps of posts.
 //!
 //! After a reaction, one [`Task::Rank`] a moment compares the exact counts of the post with its step. If the step changes,
-//! [`Task::Rescore`] moves the post in the ranked feeds of the author's followers. That needs no progress: the queue
-//! repeats a task until it is done, and reconcile compares scores with the facts.
+//! Redis notes the post for the author's next [`Task::Rescore`]. That sends all noted posts together to the followers' ranked
+//! feeds, in one [`Task::Move`] for each range of pages. An author has one of these fan-outs at a time, with a pause after
+//! it. They need no progress: the queue repeats a task until it is done, and reconcile compares scores with the facts.
 //!
 //! The posts of an author who was ever pulled are not rescored. Each ranked read compares them
 //! ([`crate::reader::Readers::ranked_page`]).
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use tidemark_domain::{
-    Modes, Post, PostId, UserId,
+    FeedKey, Modes, Post, PostId, Rank, UserId,
+    feed::FEED_CAP,
     pages::{page_buckets, page_count, page_tasks},
 };
 
 use super::FanOuts;
-use crate::{error::StoreError, ports::Task};
+use crate::{
+    error::StoreError,
+    ports::{Moved, MovedPost, Task},
+};
+
+/// The pause after a [`Task::Rescore`] of an author, for each page of followers. A worker needs about a tenth of it for a
+/// page. So users who react to an author's posts cannot keep the workers busy.
+const EACH_PAGE: Duration = Duration::from_millis(100);
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 impl FanOuts {
     /// Delivers a live post to feeds, and then to those that are ranked. If it ends in between, the next ranked read
@@ -58,38 +69,78 @@ impl FanOuts {
     /// the ranked feeds.
     async fn announce(&self, post: &Post) -> Result<(), StoreError> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
-        let author = post.id.author;
-        let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-        if !head.modes.is_push_alone() {
+        match self.stores.post_views.note_step(post.id, post.step, self.stores.clock.now()).await? {
+            Some(delay) => self.send_rescore(post.id.author, delay).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The task is noted only after it was sent. If this ends in between, another change sends another task.
+    async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<(), StoreError> {
+        let seconds = delay.as_millis().div_ceil(1_000) as u64;
+        self.stores.queue.send_after(&[Task::Rescore { author, tries: 0 }], Duration::from_secs(seconds)).await?;
+        let at = self.stores.clock.now().plus_ms(seconds * 1_000);
+        self.stores.post_views.note_rescore(author, at).await
+    }
+
+    /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends them
+    /// again, which does no harm.
+    pub(super) async fn rescore(&self, author: UserId) -> Result<(), StoreError> {
+        let moved = self.stores.post_views.moved(author).await?;
+        if moved.whole && moved.posts.is_empty() {
             return Ok(());
         }
         let followers: u64 = self.stores.edges.follower_counts(author).await?.iter().sum();
-        if followers == 0 {
-            return Ok(());
-        }
         let pages = page_count(followers);
-        let task = |range: Range<u16>| Task::Rescore { post: post.id, pages, from: range.start, to: range.end, tries: 0 };
-        self.stores.queue.send(&page_tasks(pages).into_iter().map(task).collect::<Vec<_>>()).await
+        // The steps are read after the changes were noted. A later change is noted again.
+        let posts = self.moved_posts(author, &moved).await?;
+        if followers > 0 && !posts.is_empty() {
+            let task = |range: Range<u16>| Task::Move {
+                author,
+                posts: posts.clone(),
+                pages,
+                from: range.start,
+                to: range.end,
+                tries: 0,
+            };
+            self.stores.queue.send(&page_tasks(pages).into_iter().map(task).collect::<Vec<_>>()).await?;
+        }
+        let pause = (EACH_PAGE * pages.into()).clamp(LEAST_PAUSE, MOST_PAUSE);
+        let next = self.stores.clock.now().plus_ms(pause.as_millis() as u64);
+        match self.stores.post_views.settle(author, &moved, next).await? {
+            0 => Ok(()),
+            _ => self.send_rescore(author, pause).await,
+        }
     }
 
-    /// Moves a post in the ranked feeds of these pages. Each page reads the post again, so late pages do no harm.
-    pub(super) async fn rescore(
+    /// Returns those of the moved posts that feeds may have; all posts with a step if moved posts may be missing.
+    async fn moved_posts(&self, author: UserId, moved: &Moved) -> Result<Vec<MovedPost>, StoreError> {
+        let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+        if !head.modes.is_push_alone() {
+            return Ok(Vec::new());
+        }
+        let mut seqs = head.feed_seqs(0, head.latest_seq, FEED_CAP);
+        seqs.retain(|seq| !moved.whole || moved.posts.contains_key(seq));
+        let posts = self.stores.posts.posts_of(author, &seqs).await?;
+        Ok(posts.iter().filter(|post| post.is_in_feeds() && post.step.changes > 0).map(MovedPost::new).collect())
+    }
+
+    /// Moves posts in the ranked feeds of these pages. A step that is known to be older changes nothing, so late pages do
+    /// no harm.
+    pub(super) async fn move_posts(
         &self,
-        id: PostId,
-        pages: u16,
-        range: Range<u16>,
+        author: UserId,
+        posts: &[MovedPost],
+        (pages, range): (u16, Range<u16>),
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), StoreError> {
+        let ranks: Vec<(FeedKey, Rank)> = posts.iter().map(|post| post.ranked(author)).collect();
         for page in range.clone() {
             if page > range.start && out_of_time() {
-                let rest = Task::Rescore { post: id, pages, from: page, to: range.end, tries: 0 };
+                let rest = Task::Move { author, posts: posts.to_vec(), pages, from: page, to: range.end, tries: 0 };
                 return self.stores.queue.send(&[rest]).await;
             }
-            let users = self.stores.edges.followers_in(id.author, page_buckets(page, pages)).await?;
-            let Some(post) = self.stores.posts.posts(&[id]).await?.remove(&id).filter(|post| !post.deleted) else {
-                return Ok(());
-            };
-            let ranks = [(post.key(), post.rank())];
+            let users = self.stores.edges.followers_in(author, page_buckets(page, pages)).await?;
             self.stores.reader_views.rank(&users, self.sync.readers.half_life, &ranks, false).await?;
         }
         Ok(())

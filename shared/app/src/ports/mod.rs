@@ -268,6 +268,30 @@ pub struct FanOut {
     pub modes: Modes,
 }
 
+/// A post of a [`Task::Move`], with what it adds to its scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedPost {
+    pub seq: Seq,
+    pub at: Timestamp,
+    pub weight: i8,
+    pub step: u8,
+    /// How often the step has changed.
+    pub changes: u32,
+}
+
+impl MovedPost {
+    pub fn new(post: &Post) -> Self {
+        let Rank { weight, step } = post.rank();
+        Self { seq: post.id.seq, at: post.created_at, weight, step: step.level, changes: step.changes }
+    }
+
+    /// Returns the entry of the post in feeds, and its part of the score.
+    pub fn ranked(&self, author: UserId) -> (FeedKey, Rank) {
+        let &Self { seq, at, weight, step: level, changes } = self;
+        (FeedKey { at, post: PostId::new(author, seq) }, Rank { weight, step: Step { level, changes } })
+    }
+}
+
 /// A message of the fan-out queue. `tries` is how often it has failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -314,9 +338,16 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// The step of a post has changed: move the post in the ranked feeds of these pages of followers.
+    /// Steps of an author's posts have changed: move them in the ranked feeds of all followers.
     Rescore {
-        post: PostId,
+        author: UserId,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// Move these posts in the ranked feeds of these pages of followers.
+    Move {
+        author: UserId,
+        posts: Vec<MovedPost>,
         /// Number of pages of the whole fan-out.
         pages: u16,
         from: u16,
@@ -392,6 +423,7 @@ impl Task {
         | Self::Sync { tries, .. }
         | Self::Rank { tries, .. }
         | Self::Rescore { tries, .. }
+        | Self::Move { tries, .. }
         | Self::Rebuild { tries, .. }
         | Self::Card { tries, .. }
         | Self::Post { tries, .. }
@@ -405,7 +437,7 @@ impl Task {
     /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } => false,
+            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } | Self::Move { .. } => false,
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }
@@ -418,7 +450,8 @@ impl Task {
             Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
                 fan_out.post.author.to_string()
             }
-            Self::Post { post, .. } | Self::Rank { post, .. } | Self::Rescore { post, .. } => post.author.to_string(),
+            Self::Post { post, .. } | Self::Rank { post, .. } => post.author.to_string(),
+            Self::Rescore { author, .. } | Self::Move { author, .. } => author.to_string(),
             Self::Sync { user, .. }
             | Self::Rebuild { user, .. }
             | Self::Card { user, .. }
@@ -709,6 +742,15 @@ pub struct CountsVersion {
     pub counts: ReactionCounts,
 }
 
+/// Posts of an author whose steps have changed since the last [`Task::Rescore`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// The number of changes of each post's step.
+    pub posts: HashMap<Seq, u32>,
+    /// False if Redis may have lost posts.
+    pub whole: bool,
+}
+
 /// Posts, so that a page reads no facts.
 #[async_trait]
 pub trait PostViews: Send + Sync {
@@ -741,6 +783,16 @@ pub trait PostViews: Send + Sync {
     async fn expire_counts(&self, post: PostId) -> Result<bool, StoreError>;
     /// Begins a look at a post's reactions: the next reaction enqueues another task.
     async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
+    /// Notes that the step of a post has changed. Returns the delay after which a [`Task::Rescore`] of the author may run;
+    /// `None` if one was sent before ([`Self::note_rescore`]) and has not run.
+    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError>;
+    /// Notes that a [`Task::Rescore`] of the author was sent that runs at this time.
+    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError>;
+    /// Returns the posts of an author whose steps have changed.
+    async fn moved(&self, author: UserId) -> Result<Moved, StoreError>;
+    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further [`Task::Rescore`] should
+    /// run before `next`. Returns how many posts remain.
+    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError>;
     /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
 }
