@@ -15,7 +15,9 @@ use tidemark_tests::{World, world};
 enum Operation {
     Deliver(u64),
     Retract(u64, u32),
-    Read(Box<(AuthorHead, ReadState)>),
+    Read(Box<(Edge, AuthorHead, ReadState)>),
+    /// A mute, a preference or a change of lists.
+    Choose(Edge),
 }
 
 fn at(seq: u64) -> Timestamp {
@@ -47,7 +49,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
     let base = rng.random_range(0..20_u64);
-    let edge = Edge {
+    let mut edge = Edge {
         following: true,
         since: at(base),
         rev: 10,
@@ -58,13 +60,22 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
         preference: if rng.random_bool(0.3) { -7 } else { 0 },
         ..Edge::never(user, author)
     };
+    let first = edge.clone();
     let mut head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
     let mut reads = ReadState::default();
 
     // The true history, and the operations that carry it to the view.
     let mut operations = Vec::new();
     for _ in 0..rng.random_range(1..40) {
-        match rng.random_range(0..10) {
+        match rng.random_range(0..11) {
+            10 => {
+                edge = match rng.random_range(0..3) {
+                    0 => edge.with_mute(edge.muted.is_none().then(|| at(2)), at(0)),
+                    1 => edge.with_preference(rng.random_range(-10..=10), at(0)),
+                    _ => edge.with_lists([rng.random_range(1..5)].into(), at(0)),
+                };
+                operations.push(Operation::Choose(edge.clone()));
+            }
             0..5 => {
                 head.latest_seq += 1;
                 head.latest_at = at(head.latest_seq);
@@ -80,12 +91,12 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
                 let seq = rng.random_range(1..=head.latest_seq);
                 let changed = if rng.random() { reads.mark([seq]) } else { reads.unmark(seq) };
                 reads.version += u32::from(changed);
-                operations.push(Operation::Read(Box::new((head.clone(), reads.clone()))));
+                operations.push(Operation::Read(Box::new((edge.clone(), head.clone(), reads.clone()))));
             }
             8 => {
                 let seq = rng.random_range(0..=head.latest_seq);
                 reads.version += u32::from(reads.mark_through(seq));
-                operations.push(Operation::Read(Box::new((head.clone(), reads.clone()))));
+                operations.push(Operation::Read(Box::new((edge.clone(), head.clone(), reads.clone()))));
             }
             _ => {}
         }
@@ -95,7 +106,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     repeated.shuffle(&mut rng);
 
     views.begin(user, seed, at(0), false).await.unwrap();
-    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
+    views.admit(user, &[first]).await.unwrap();
     views.finish(user, seed, at(0)).await.unwrap();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
     for operation in &repeated {
@@ -105,14 +116,16 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
                 views.retract(&[user], key(*seq), *deletions, Modes::default()).await.unwrap();
             }
             Operation::Read(facts) => {
-                let state = AuthorState::undelivered(&edge, &facts.0, &facts.1);
+                let state = AuthorState::undelivered(&facts.0, &facts.1, &facts.2);
                 let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                 // A stale view is loaded again, as functions do.
                 if seeded != (Seeded::Merged { stale: vec![] }) {
                     let state = AuthorState::undelivered(&edge, &head, &reads);
+                    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
                     views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                 }
             }
+            Operation::Choose(edge) => drop(views.admit(user, std::slice::from_ref(edge)).await.unwrap()),
         }
     }
     let View { state, entries: stored, whole, .. } = views.view(user, 1000).await.unwrap().unwrap();
@@ -129,7 +142,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     assert_eq!(stored, live, "seed {seed}: {repeated:?}");
 
     // An unfollow removes all of it, also before later operations.
-    views.drop_author(&Edge { following: false, rev: 11, ..edge.clone() }).await.unwrap();
+    views.drop_author(&edge.ended(at(0))).await.unwrap();
     for operation in &repeated {
         if let Operation::Deliver(seq) = operation {
             views.deliver(&[user], key(*seq), Modes::default()).await.unwrap();

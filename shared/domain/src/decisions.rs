@@ -36,7 +36,7 @@ impl NewFollow {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
         let (base, floor) = (self.base, self.floor);
         let pair = known.cloned().unwrap_or_else(|| Edge::never(user, self.author));
-        Edge { following: true, since, rev, base, floor, ..pair }
+        Edge { following: true, since, rev, begun: None, base, floor, ..pair }
     }
 }
 
@@ -45,7 +45,7 @@ impl Edge {
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
         let (since, rev) = (next_since(Some(self), now), next_rev(Some(self), now));
-        Self { following: false, since, rev, lists: BTreeSet::new(), preference: 0, ..self.clone() }
+        Self { following: false, since, rev, begun: None, lists: BTreeSet::new(), preference: 0, ..self.clone() }
     }
 
     /// Returns the pair of a user who never followed the author: a tombstone from before all times.
@@ -57,6 +57,7 @@ impl Edge {
             following,
             since,
             rev: 0,
+            begun: None,
             base: 0,
             floor: 0,
             muted: None,
@@ -69,13 +70,13 @@ impl Edge {
     /// Returns the pair after the user has put the author on these lists and removed the author from all others.
     #[must_use]
     pub fn with_lists(&self, lists: BTreeSet<u32>, now: Timestamp) -> Self {
-        Self { rev: next_rev(Some(self), now), lists, ..self.clone() }
+        Self { lists, ..self.changed(now) }
     }
 
     /// Returns the edge with this preference. The follow stays as it is.
     #[must_use]
     pub fn with_preference(&self, preference: i8, now: Timestamp) -> Self {
-        Self { rev: next_rev(Some(self), now), preference, ..self.clone() }
+        Self { preference, ..self.changed(now) }
     }
 
     /// Returns the second in which a tombstone expires; `None` for a follow, and for a pair with a mute or a block. The
@@ -88,14 +89,24 @@ impl Edge {
     /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.
     #[must_use]
     pub fn with_mute(&self, muted: Option<Timestamp>, now: Timestamp) -> Self {
-        Self { rev: next_rev(Some(self), now), muted, ..self.clone() }
+        Self { muted, ..self.changed(now) }
     }
 
     /// Returns the pair after the user has blocked or unblocked the author. A block ends the follow.
     #[must_use]
     pub fn with_block(&self, blocked: Option<Timestamp>, now: Timestamp) -> Self {
-        let ended = if self.following { self.ended(now) } else { self.clone() };
-        Self { rev: next_rev(Some(self), now), blocked, ..ended }
+        let ended = if self.following { self.ended(now) } else { self.changed(now) };
+        Self { blocked, ..ended }
+    }
+
+    /// Returns the revision with which this follow began. An earlier revision is of another follow.
+    pub fn begun(&self) -> u32 {
+        self.begun.unwrap_or(self.rev)
+    }
+
+    /// Returns the pair one revision later.
+    fn changed(&self, now: Timestamp) -> Self {
+        Self { rev: next_rev(Some(self), now), begun: self.following.then(|| self.begun()), ..self.clone() }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Edge {
     /// The revision of the pair. Every follow and unfollow raises it to `max(previous + 1, unix seconds)`, so it also
     /// grows past an expired tombstone.
     pub rev: u32,
+    /// The revision with which this follow began, if the pair has changed since.
+    pub begun: Option<u32>,
     /// The author's latest sequence number when the follow began. Posts up to it never count as unread.
     pub base: Seq,
     /// Posts up to it are not shown. It leaves the newest 100 live posts up to `base`.

@@ -356,12 +356,14 @@ fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now
 pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
     read(
         item,
-        |EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, lists, preference, .. }| {
+        |EdgeItem {
+             user, author, following, since, rev, begun, base, floor, muted_at, blocked_at, lists, preference, ..
+         }| {
             let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
             let (following, [muted, blocked]) =
                 (following.unwrap_or(false), [muted_at, blocked_at].map(|since| since.map(Timestamp::from_ms)));
             let (lists, preference) = (lists.unwrap_or_default().into_iter().collect(), preference.unwrap_or(0));
-            Ok(Edge { user, author, following, since, rev, base, floor, muted, blocked, lists, preference })
+            Ok(Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, lists, preference })
         },
     )
 }

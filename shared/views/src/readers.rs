@@ -101,12 +101,13 @@ impl ReaderViews for Redis {
 
     async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError> {
         let mut admitted = Vec::with_capacity(edges.len());
-        for edges in edges.chunks(MAX_ARGUMENTS / 5) {
+        for edges in edges.chunks(MAX_ARGUMENTS / 6) {
             let args: Vec<Arg> = edges
                 .iter()
                 .flat_map(|edge| {
-                    let (author, rev) = (edge.author.get().into(), u64::from(edge.rev).into());
-                    [author, rev, AuthorState::opening(edge).encode().into(), author_prefix(edge.author).into()]
+                    let [rev, begun] = [edge.rev, edge.begun()].map(|rev| u64::from(rev).into());
+                    let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
+                    [edge.author.get().into(), rev, begun, state.into(), prefix.into()]
                 })
                 .collect();
             let [ranked, moves] = keys::ranked(user);

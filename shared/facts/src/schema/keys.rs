@@ -53,13 +53,27 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, base, floor, muted, blocked, ref lists, preference } = edge;
+    let &Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, ref lists, preference } = edge;
     let expires_at = edge.expires_at();
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
     let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
     let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
     let preference = (preference != 0).then_some(preference);
-    encode(&EdgeItem { user, author, following, since, rev, base, floor, muted_at, blocked_at, lists, preference, expires_at })
+    encode(&EdgeItem {
+        user,
+        author,
+        following,
+        since,
+        rev,
+        begun,
+        base,
+        floor,
+        muted_at,
+        blocked_at,
+        lists,
+        preference,
+        expires_at,
+    })
 }
 
 /// followers: the partition of one shard.

@@ -1,11 +1,12 @@
 -- admit: opens the gate for follows before the caller reads their facts, so that deliveries in between reach the view.
 --
 -- KEYS     [1] state hash  [2] ranked feed  [3] moves
--- ARGV     for each author: author, rev, new value (an opening author state), the bytes of the author's entries after
---          their time
+-- ARGV     for each author: author, rev, the rev with which the follow began, new value (an opening author state), the
+--          bytes of the author's entries after their time
 -- Returns  for each author: 1 gate opened, 2 opened before and still opening, 0 complete, -1 stale (the view knows a
 --          later revision or this unfollow); false without a view
 -- Keeps    V1: a follow that is older than a known unfollow does not come back.
+--          If only the reader's choices have changed (mute, lists, preference), the field keeps what it knows of posts.
 --          If the preference changes, the author's posts move in the ranked feed in the same call.
 
 -- Moves an author's posts in a ranked feed from one preference to another.
@@ -25,24 +26,37 @@ local function prefer(ranks, moves, author, prefix, before, after)
   if moved then redis.call('HSET', moves, author, struct.pack(STAMP, next_stamp(moves))) end
 end
 
+-- A known author state of the same follow, with the choices and the revision of another.
+local function with_choices(e, chosen)
+  e.rev, e.lists, e.preference = chosen.rev, chosen.lists, chosen.preference
+  e.flags = bit.band(e.flags, LIVE + OPENING) + bit.band(chosen.flags, MUTED)
+  return e
+end
+
 local function admit(keys, argv, epoch)
   local meta = meta_of(keys[1], epoch)
   if not meta then return false end
   local results = {}
-  for a = 1, #argv, 4 do
-    local value, rev = redis.call('HGET', keys[1], argv[a]), tonumber(argv[a + 1])
+  for a = 1, #argv, 5 do
+    local value, rev, new = redis.call('HGET', keys[1], argv[a]), tonumber(argv[a + 1]), argv[a + 3]
     local known = value and rev_of(value)
     if known and known > rev then
       results[#results + 1] = -1
     elseif known == rev then
       results[#results + 1] = not is_live(value) and -1 or bit.band(string.byte(value, 1), OPENING)
     else
-      if value and is_live(value) and has_flag(meta, RANKED) then
-        local before, after = unpack_author(value).preference, unpack_author(argv[a + 2]).preference
-        if before ~= after then prefer(keys[2], keys[3], argv[a], argv[a + 3], before, after) end
+      local result = 1
+      if value and is_live(value) then
+        local before, after = unpack_author(value), unpack_author(new)
+        if before.preference ~= after.preference and has_flag(meta, RANKED) then
+          prefer(keys[2], keys[3], argv[a], argv[a + 4], before.preference, after.preference)
+        end
+        if known >= tonumber(argv[a + 2]) then
+          new, result = pack_author(with_choices(before, after)), bit.band(before.flags, OPENING)
+        end
       end
-      redis.call('HSET', keys[1], argv[a], argv[a + 2])
-      results[#results + 1] = 1
+      redis.call('HSET', keys[1], argv[a], new)
+      results[#results + 1] = result
     end
   end
   return results

@@ -6,7 +6,7 @@
 --          [5] lowest entry or ''; it raises the low end of the view
 --          [6] A, then A times: author, value (an author state); then the entries, oldest first
 -- Returns  the indexes (from 1) of the authors to load again: the view has no field of this revision yet, or knows
---          a later read state or more deletions; false without a view, or if the token's rebuild is no longer the
+--          a later revision, a later read state or more deletions; false without a view, or if the token's rebuild is no longer the
 --          caller's
 -- Keeps    V4 by versions: the edge's revision, the read state's version and the number of deletions only grow.
 --          Deliveries are merged and never undone.
@@ -61,8 +61,8 @@ local function seed(keys, argv, epoch)
     local e = value and unpack_author(value)
     if not e or s.rev > e.rev then
       stale[#stale + 1] = a
-    elseif is_live(value) and s.rev == e.rev then
-      if s.version < e.version or s.deletions < e.deletions then
+    elseif is_live(value) then
+      if s.rev < e.rev or s.version < e.version or s.deletions < e.deletions then
         stale[#stale + 1] = a
       else
         redis.call('HSET', state, argv[at], pack_author(bounded(merge_author(e, s))))
