@@ -32,9 +32,14 @@ use super::{damage, migration};
 const UNSEEN: [(&str, &str, &str, &str); 10] = [
     ("fan-out", "sqs:GetQueueAttributes", "FanOutQueue", "used by Lambda while it polls"),
     ("relation-projector", "sqs:SendMessage", "ProjectorFailuresQueue", "used by Lambda when it gives up a record"),
-    ("fan-out", "dynamodb:Query", "FollowingTable", "Readers::sync_reads rebuilds a view that still has more than the facts"),
+    (
+        "fan-out",
+        "dynamodb:Query",
+        "FollowingTable/index/kept",
+        "Readers::sync_reads rebuilds a view that still has more than the facts",
+    ),
     ("fan-out", "dynamodb:Query", "ReadsTable", "the same"),
-    ("migrate", "dynamodb:Query", "FollowingTable", "the same, for imported read marks of an active reader"),
+    ("migrate", "dynamodb:Query", "FollowingTable/index/kept", "the same, for imported read marks of an active reader"),
     ("migrate", "dynamodb:Query", "ReadsTable", "the same"),
     ("mark-read", "dynamodb:PutItem", "ReadsTable", "windows of a read state that has outgrown its item"),
     ("migrate", "dynamodb:PutItem", "ReadsTable", "the same"),

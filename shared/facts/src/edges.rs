@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::{
     DynamoFacts, attempts, distinct,
-    item::{Attribute, Count, Item, number, read, string},
+    item::{Count, Item, number, read, string},
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
@@ -44,9 +44,6 @@ const EDGES_PER_TRANSACTION: usize = 19;
 /// The index of the first edge's check for a block in the transaction of a follow.
 const BLOCK_CHECK: usize = 1;
 
-/// A pair with one of these hides the author from the user.
-const HIDING: [Attribute; 2] = [EdgeItem::muted_at, EdgeItem::blocked_at];
-
 #[async_trait]
 impl Edges for DynamoFacts {
     async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, StoreError> {
@@ -55,9 +52,7 @@ impl Edges for DynamoFacts {
     }
 
     async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
-        let items = self.of_user("following", &self.tables.following, user).await?;
-        let edges: Vec<Edge> = items.into_iter().map(read_edge).collect::<Result<_, _>>()?;
-        Ok(edges.into_iter().filter(|edge| edge.following).collect())
+        Ok(self.kept("following", user).await?.into_iter().filter(|edge| edge.following).collect())
     }
 
     async fn follow(
@@ -90,9 +85,8 @@ impl Edges for DynamoFacts {
     }
 
     async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
-        let items = self.of_user("hidden", &self.tables.following, user).await?;
-        let hidden = items.into_iter().filter(|item| HIDING.iter().any(|attribute| attribute.of(item).is_some()));
-        hidden.map(read_edge).collect()
+        let hides = |edge: &Edge| edge.muted.is_some() || edge.blocked.is_some();
+        Ok(self.kept("hidden", user).await?.into_iter().filter(hides).collect())
     }
 
     async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError> {
@@ -195,6 +189,13 @@ impl Edges for DynamoFacts {
 }
 
 impl DynamoFacts {
+    /// Returns all pairs of a user, without tombstones.
+    async fn kept(&self, operation: &'static str, user: UserId) -> Result<Vec<Edge>, StoreError> {
+        let query = self.query(&self.tables.following, [is(EdgeItem::user, number(user.get()))]);
+        let items = queried(operation, query.index_name(schema::KEPT).consistent_read(true), usize::MAX).await?;
+        items.into_iter().map(read_edge).collect()
+    }
+
     /// Makes follows of one user, several in one transaction. Returns one outcome for each follow, in order.
     pub async fn make_follows(
         &self,

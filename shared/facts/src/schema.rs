@@ -2,7 +2,7 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s | follow, unfollow, mute, block, list, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`) | follow, unfollow, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
@@ -64,6 +64,9 @@ pub use keys::*;
 /// Index of an author's posts by time, and of a shard's followers by time.
 pub const BY_TIME: &str = "by-time";
 
+/// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
+pub const KEPT: &str = "kept";
+
 /// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `3`.
 /// Those that were given up are in partitions `given-up#0` to `given-up#3`.
 pub const UNFINISHED: &str = "unfinished";
@@ -113,7 +116,7 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, begun: u32, expires_at: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8 };
+    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8 };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };

@@ -55,6 +55,7 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 pub fn edge_item(edge: &Edge) -> Item {
     let &Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, ref lists, preference } = edge;
     let expires_at = edge.expires_at();
+    let kept = expires_at.is_none().then_some(since.ms());
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
     let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
     let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
@@ -73,6 +74,7 @@ pub fn edge_item(edge: &Edge) -> Item {
         lists,
         preference,
         expires_at,
+        kept,
     })
 }
 
