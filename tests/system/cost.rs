@@ -96,3 +96,108 @@ async fn a_publish_costs_what_the_page_says() {
     })
     .await;
 }
+
+/// Followed authors in the tests below, and posts of each.
+const FOLLOWED: u64 = 60;
+const POSTS: u64 = 20;
+
+/// Units of the facts that one request may cost, for each followed author and in addition (docs/architecture.md,
+/// "Limits").
+const UNITS_PER_AUTHOR: f64 = 6.0;
+const MORE_UNITS: f64 = 250.0;
+/// The same for each post of a page with texts and counts.
+const UNITS_OF_TEXT: f64 = 18.0;
+
+/// Reader 1 follows authors who have more posts than a feed stores, and has followed as many others before.
+async fn an_old_reader(world: &World) {
+    let authors: Vec<u64> = (100..100 + FOLLOWED).collect();
+    let reader = world.user(1);
+    futures::future::join_all(authors.chunks(8).map(async |authors| {
+        for author in authors {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            let other = format!("/v1/following/{}", author + FOLLOWED);
+            for _ in 0..2 {
+                reader.put(&other).await.ok();
+                reader.delete(&other).await.ok();
+            }
+            for number in 0..POSTS {
+                world.user(*author).publish(&format!("{number}")).await;
+            }
+        }
+    }))
+    .await;
+    world.idle().await;
+}
+
+#[tokio::test]
+async fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
+    world_behind_a_proxy(async |world, proxy| {
+        an_old_reader(world).await;
+        let (reader, most) = (world.user(1), UNITS_PER_AUTHOR * FOLLOWED as f64 + MORE_UNITS);
+        let spent = |what: &str| {
+            let units = proxy.meter().units;
+            let most = if what.contains("include") { most + 100.0 * UNITS_OF_TEXT } else { most };
+            println!("{what}: {units:.1} units, at most {most:.0}");
+            assert!(units <= most, "{what}: {units} units");
+        };
+        proxy.meter();
+        let mut path = "/v1/feed?limit=100".to_owned();
+        for page in 1.. {
+            let answer = reader.get(&path).await.ok();
+            spent(&format!("page {page} of the feed"));
+            let Some(cursor) = answer["next_cursor"].as_str() else { break };
+            path = format!("/v1/feed?limit=100&cursor={cursor}");
+        }
+        for (order, pages) in [("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
+            let mut path = format!("/v1/feed?limit=100&{order}");
+            for page in 1..=pages {
+                let answer = reader.get(&path).await.ok();
+                spent(&format!("page {page} of the feed with {order}"));
+                let Some(cursor) = answer["next_cursor"].as_str() else { break };
+                path = format!("/v1/feed?limit=100&{order}&cursor={cursor}");
+            }
+        }
+        for before in ["2001-01-01T00:00:00.000Z", "2100-01-01T00:00:00.000Z"] {
+            reader.post("/v1/reads", &serde_json::json!({ "all": true, "before": before })).await.ok();
+            spent(&format!("all read before {before}"));
+        }
+        for path in ["/v1/mutes", "/v1/blocks", "/v1/users/1/following?limit=100", "/v1/users/1/following?offset=50"] {
+            reader.get(path).await.ok();
+            spent(path);
+        }
+    })
+    .await;
+}
+
+/// A choice changes the pair and the view's field, and reads no posts.
+#[tokio::test]
+async fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
+    world_behind_a_proxy(async |world, proxy| {
+        let reader = world.user(1);
+        let list = reader.post("/v1/lists", &serde_json::json!({ "name": "x" })).await.body["id"].as_str().unwrap().to_owned();
+        for author in [2, 3] {
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+        }
+        world.user(2).publish("one").await;
+        for _ in 0..300 {
+            world.user(3).publish("one of many").await;
+        }
+        reader.get("/v1/feed?order=ranked").await.ok();
+        world.idle().await;
+        let mut units = Vec::new();
+        for author in [2, 3] {
+            proxy.meter();
+            reader.put(&format!("/v1/mutes/{author}")).await.ok();
+            reader.delete(&format!("/v1/mutes/{author}")).await.ok();
+            let preference = Some("{\"preference\":3}".to_owned());
+            reader.send(reqwest::Method::PUT, &format!("/v1/following/{author}"), &[], preference).await.ok();
+            reader.put(&format!("/v1/lists/{list}/authors/{author}")).await.ok();
+            world.idle().await;
+            units.push(proxy.meter().units);
+        }
+        println!("four choices: {:.1} units with one post, {:.1} with 300", units[0], units[1]);
+        assert!(units[1] < units[0] * 1.3 + 5.0, "{units:?}");
+        assert_eq!(reader.get("/v1/unread").await.ok()["total"], 301);
+    })
+    .await;
+}

@@ -80,11 +80,12 @@ local function deliver(keys, argv, epoch)
     local state, feed = keys[first], keys[first + 1]
     local values = call('HMGET', state, META, author)
     local meta, value = values[1], values[2]
-    if meta and value and is_live(value) and sub(meta, EPOCH, META_BYTES) == epoch then
+    local flags = meta and value and byte(value) or 0
+    if flags % 2 == LIVE and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
       if byte(meta) >= RANKED then result[#result + 1] = (first + 1) / 2 end
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
-      if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, byte(value), seq) then
+      if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, flags, seq) then
         -- The next post in order, and the newest of the feed: two numbers of the value and one of the meta change, and
         -- the feed grows at its end.
         local length = call('RPUSH', feed, entry)
