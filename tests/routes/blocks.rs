@@ -1,6 +1,10 @@
 //! Blocks end follows in both directions, and keep the two users apart until they end.
 
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
+use tidemark::{domain::UserId, facts::schema};
 use tidemark_local::RedisData;
 use tidemark_tests::{Answer, User, World, world};
 
@@ -104,6 +108,36 @@ async fn are_apart_after_loss(world: &World, blocker: &User, blocked: &User) {
     world.stack.start_redis().await.unwrap();
     world.redis_is_asked_again().await;
     are_apart(blocker, blocked).await;
+}
+
+#[tokio::test]
+async fn a_repeated_block_restores_its_flags() {
+    world(async |world| {
+        let (blocker, blocked) = friends(world).await;
+        let [one, two] = [BLOCKER, BLOCKED].map(|user| UserId::new(user).unwrap());
+        let flags = [(schema::reaction(two, one), "blocked"), (schema::reaction(one, two), "blocks")];
+        let dynamodb = world.dynamodb().await;
+        let change = async |expression: &str| {
+            for (key, flag) in &flags {
+                let update = dynamodb.update_item().table_name("ReactionsTable").set_key(Some(key.clone()));
+                let update = update.update_expression(expression).expression_attribute_names("#flag", *flag);
+                let set = expression.starts_with("SET").then(|| HashMap::from([(":set".to_owned(), AttributeValue::Bool(true))]));
+                update.set_expression_attribute_values(set).send().await.unwrap();
+            }
+        };
+        blocker.put("/v1/blocks/2").await.ok();
+        change("REMOVE #flag").await;
+        blocker.put("/v1/blocks/2").await.ok();
+        are_apart(&blocker, &blocked).await;
+
+        blocker.delete("/v1/blocks/2").await.ok();
+        change("SET #flag = :set").await;
+        refused(&blocked.put("/v1/following/1").await);
+        blocker.delete("/v1/blocks/2").await.ok();
+        blocked.put("/v1/following/1").await.ok();
+        blocker.put("/v1/posts/2-1/like").await.ok();
+    })
+    .await;
 }
 
 #[tokio::test]
