@@ -141,6 +141,21 @@ async fn a_repeated_block_restores_its_flags() {
 }
 
 #[tokio::test]
+async fn a_request_to_follow_fifty_blockers_names_each() {
+    world(async |world| {
+        let blockers: Vec<String> = (100..150).map(|blocker| blocker.to_string()).collect();
+        for blocker in 100..150 {
+            world.user(blocker).put("/v1/blocks/2").await.ok();
+        }
+        let results = world.user(2).post("/v1/following", &json!({ "authors": blockers })).await.ok();
+        let results = results["results"].as_array().unwrap();
+        assert_eq!(results.len(), 50);
+        assert!(results.iter().all(|result| result["error"]["type"] == "/problems/blocked"), "{results:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn both_users_may_block_each_other() {
     world(async |world| {
         let (one, two) = friends(world).await;

@@ -252,13 +252,15 @@ impl DynamoFacts {
                     };
                     if failed(BLOCK_CHECK) {
                         outcomes.insert(chunk[0].author, Followed::Blocked);
-                        continue 'attempts;
+                        attempts = super::attempts("follow");
+                        continue;
                     }
                     refused = failed(0);
                     // The counter may refuse only because the edge is counted already. A second attempt shows which is
                     // the case.
                     if refused && before {
                         outcomes.insert(chunk[0].author, Followed::LimitReached);
+                        attempts = super::attempts("follow");
                         continue 'attempts;
                     }
                     debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
