@@ -43,6 +43,13 @@ impl ViewSync {
         self.or_enqueue(feed.and(lists), tasks).await
     }
 
+    /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live: an
+    /// author who is not followed has no field. Neither a list of followers nor a counter changes.
+    pub async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<bool, StoreError> {
+        let shown = self.readers.sync_edges(user, edges.to_vec()).await;
+        self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
+    }
+
     /// Updates the view of one reader from these read states, which were just read or written.
     pub async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool, StoreError> {
         let shown = self.readers.show_reads(user, pairs).await;
@@ -102,6 +109,16 @@ impl ViewSync {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
         self.relations.apply(&edges).await?;
         self.readers.sync_edges(user, edges).await
+    }
+
+    /// The same after changes of the pairs that neither began nor ended a follow.
+    pub async fn choices_of(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+        let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
+        let (live, others): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
+        // A block is in the marks of the other user.
+        let marks: Vec<(UserId, UserId)> = others.iter().map(|edge| (edge.author, user)).collect();
+        self.readers.stores.reader_views.forget_marks(&marks).await?;
+        self.readers.sync_edges(user, live).await
     }
 
     /// Leaves tasks to a worker if an update of views has failed. Returns whether it had not.
