@@ -1,11 +1,12 @@
 //! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a worker
 //! and writes the outage note.
 //!
-//! A *pair* is one user and one author. Requests call `edges`, `reads` and `reaction`, and the migration calls
-//! `reads_of`. These leave a task on failure. The worker calls `pair` and `post`, and the projector calls `follows`.
-//! These return the error.
+//! A *pair* is one user and one author. Requests call `edges`, `choices`, `reads` and `reaction`, and the
+//! migration calls `reads_of`. These leave a task on failure. The worker calls `pair`, `post` and `reacted`, and the
+//! projector calls `follows` and `choices_of`. These return the error.
 
 use crate::{
+    error::Store,
     outage::Later,
     ports::{StoreError, Task},
     reader::{PairFacts, Readers},
@@ -21,7 +22,7 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a worker updates
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a worker updates
 /// them. They fail if neither the views nor the queue accept the change.
 #[derive(Clone)]
 pub struct ViewSync {
@@ -67,23 +68,34 @@ impl ViewSync {
     pub async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<bool, StoreError> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
-        let (shown, forgotten, expired) = futures::join!(
+        let (shown, forgotten, reacted) = futures::join!(
             stores.reaction_views.change(user, post.author, state),
             self.relations.forget_counters(post.author, Some(user)),
-            stores.post_views.expire_counts(post)
+            self.reacted(user, post)
         );
-        let rank = Task::Rank { post, token: (stores.random)(), tries: 0 };
-        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }, rank.clone()];
-        let due = match &expired {
-            Ok(due) => *due,
-            Err(_) => false,
-        };
-        if due && let Err(error) = stores.queue.send_after(std::slice::from_ref(&rank), RANK_DELAY).await {
-            // Without the task, the next reaction must send one. It may be this one's repetition.
-            stores.post_views.begin_rank(post).await?;
-            return Err(error);
+        if let Err(error) = &reacted
+            && error.store() == Store::Queue
+        {
+            return reacted.map(|()| true);
         }
-        self.or_enqueue(shown.and(forgotten).and(expired.map(drop)), later).await
+        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }];
+        self.or_enqueue(shown.and(forgotten).and(reacted), later).await
+    }
+
+    /// Updates the counts of a post after a reaction of this user, and has a worker compute the post's step. May be
+    /// repeated after an error.
+    pub async fn reacted(&self, user: UserId, post: PostId) -> Result<(), StoreError> {
+        let stores = &self.readers.stores;
+        if !stores.post_views.expire_counts(post, user).await? {
+            return Ok(());
+        }
+        let rank = Task::Rank { post, token: (stores.random)(), tries: 0 };
+        let sent = stores.queue.send_after(&[rank], RANK_DELAY).await;
+        if sent.is_err() {
+            // Without the task, the next reaction must send one.
+            stores.post_views.begin_rank(post).await?;
+        }
+        sent
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.
