@@ -4,7 +4,7 @@
 //! [`Task::Rescore`] moves the post in the ranked feeds of the author's followers. That needs no progress: the queue
 //! repeats a task until it is done, and reconcile compares scores with the facts.
 //!
-//! The posts of an author who was ever pulled are not rescored. Each ranked read compares them
+//! The posts of an author who was ever pulled are not rescored. The first page of each ranked walk compares them
 //! ([`crate::reader::Readers::ranked_page`]).
 
 use std::ops::Range;
