@@ -46,6 +46,9 @@ async fn are_apart(blocker: &User, blocked: &User) {
         assert_eq!(user.unread_total().await, 0);
     }
     refused(&blocked.get("/v1/posts/1-1").await);
+    refused(&blocked.get("/v1/posts/1-1/delivery").await);
+    refused(&blocked.put("/v1/posts/1-1/read").await);
+    refused(&blocked.delete("/v1/posts/1-1/read").await);
     for query in ["", "?status=unread", "?include=body&limit=1"] {
         refused(&blocked.get(&format!("/v1/authors/1/posts{query}")).await);
     }
@@ -83,7 +86,7 @@ async fn a_block_keeps_two_users_apart_until_it_ends() {
         are_apart_after_loss(world, &blocker, &blocked).await;
 
         // A mark of a user who is blocked does not open the post.
-        blocked.put("/v1/posts/1-1/read").await.ok();
+        blocked.post("/v1/reads", &json!({ "posts": ["1-1"] })).await.ok();
         refused(&blocked.get("/v1/posts/1-1").await);
 
         // A reaction may be taken back.
