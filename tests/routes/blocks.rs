@@ -1,6 +1,10 @@
 //! Blocks end follows in both directions, and keep the two users apart until they end.
 
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
+use tidemark::{domain::UserId, facts::schema};
 use tidemark_local::RedisData;
 use tidemark_tests::{Answer, User, World, world};
 
@@ -42,6 +46,9 @@ async fn are_apart(blocker: &User, blocked: &User) {
         assert_eq!(user.unread_total().await, 0);
     }
     refused(&blocked.get("/v1/posts/1-1").await);
+    refused(&blocked.get("/v1/posts/1-1/delivery").await);
+    refused(&blocked.put("/v1/posts/1-1/read").await);
+    refused(&blocked.delete("/v1/posts/1-1/read").await);
     for query in ["", "?status=unread", "?include=body&limit=1"] {
         refused(&blocked.get(&format!("/v1/authors/1/posts{query}")).await);
     }
@@ -79,7 +86,7 @@ async fn a_block_keeps_two_users_apart_until_it_ends() {
         are_apart_after_loss(world, &blocker, &blocked).await;
 
         // A mark of a user who is blocked does not open the post.
-        blocked.put("/v1/posts/1-1/read").await.ok();
+        blocked.post("/v1/reads", &json!({ "posts": ["1-1"] })).await.ok();
         refused(&blocked.get("/v1/posts/1-1").await);
 
         // A reaction may be taken back.
@@ -104,6 +111,51 @@ async fn are_apart_after_loss(world: &World, blocker: &User, blocked: &User) {
     world.stack.start_redis().await.unwrap();
     world.redis_is_asked_again().await;
     are_apart(blocker, blocked).await;
+}
+
+#[tokio::test]
+async fn a_repeated_block_restores_its_flags() {
+    world(async |world| {
+        let (blocker, blocked) = friends(world).await;
+        let [one, two] = [BLOCKER, BLOCKED].map(|user| UserId::new(user).unwrap());
+        let flags = [(schema::reaction(two, one), "blocked"), (schema::reaction(one, two), "blocks")];
+        let dynamodb = world.dynamodb().await;
+        let change = async |expression: &str| {
+            for (key, flag) in &flags {
+                let update = dynamodb.update_item().table_name("ReactionsTable").set_key(Some(key.clone()));
+                let update = update.update_expression(expression).expression_attribute_names("#flag", *flag);
+                let set = expression.starts_with("SET").then(|| HashMap::from([(":set".to_owned(), AttributeValue::Bool(true))]));
+                update.set_expression_attribute_values(set).send().await.unwrap();
+            }
+        };
+        blocker.put("/v1/blocks/2").await.ok();
+        change("REMOVE #flag").await;
+        blocker.put("/v1/blocks/2").await.ok();
+        are_apart(&blocker, &blocked).await;
+
+        blocker.delete("/v1/blocks/2").await.ok();
+        change("SET #flag = :set").await;
+        refused(&blocked.put("/v1/following/1").await);
+        blocker.delete("/v1/blocks/2").await.ok();
+        blocked.put("/v1/following/1").await.ok();
+        blocker.put("/v1/posts/2-1/like").await.ok();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_to_follow_fifty_blockers_names_each() {
+    world(async |world| {
+        let blockers: Vec<String> = (100..150).map(|blocker| blocker.to_string()).collect();
+        for blocker in 100..150 {
+            world.user(blocker).put("/v1/blocks/2").await.ok();
+        }
+        let results = world.user(2).post("/v1/following", &json!({ "authors": blockers })).await.ok();
+        let results = results["results"].as_array().unwrap();
+        assert_eq!(results.len(), 50);
+        assert!(results.iter().all(|result| result["error"]["type"] == "/problems/blocked"), "{results:?}");
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Mutes hide an author's posts from feeds and counts, in the view and in the facts, and change nothing else.
 
+use redis::AsyncCommands;
 use serde_json::{Value, json};
+use tidemark::{domain::UserId, ports::List, views::keys};
 use tidemark_local::RedisData;
 use tidemark_tests::{User, World, world};
 
@@ -102,6 +104,42 @@ async fn a_mute_outlives_follows() {
         reader.delete("/v1/mutes/3").await.ok();
         assert_eq!(reader.get("/v1/unread/3").await.ok()["unread"], 1);
         assert_eq!(reader.get("/v1/users/7/counters").await.ok()["followings"], 3, "a mute is not a follow");
+    })
+    .await;
+}
+
+/// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be lost
+/// to every mute.
+#[tokio::test]
+async fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
+    world(async |world| {
+        let reader = two_authors(world).await;
+        let list = reader.post("/v1/lists", &json!({ "name": "few" })).await.ok()["id"].as_str().unwrap().to_owned();
+        reader.unread_total().await;
+        let [own, followed, stranger] = [READER, 1, 9].map(|user| UserId::new(user).unwrap());
+        let of = |user| {
+            [keys::list(List::Following(user)).to_vec(), keys::list(List::Fans(user)).to_vec(), keys::counters(user).to_vec()]
+        };
+        let watched: Vec<String> = [own, followed, stranger].into_iter().flat_map(of).flatten().collect();
+        let mut redis = world.redis().await;
+        for key in &watched {
+            // A value of another type than the key's: it shows every touch.
+            redis.set::<_, _, ()>(key, "untouched").await.unwrap();
+        }
+        let fields = redis.hlen::<_, u64>(keys::reader_state(own)).await.unwrap();
+        let prefer = json!({ "preference": 3 }).to_string();
+        reader.send(reqwest::Method::PUT, "/v1/following/1", &[], Some(prefer)).await.ok();
+        reader.put(&format!("/v1/lists/{list}/authors/1")).await.ok();
+        for author in [1, 9] {
+            reader.put(&format!("/v1/mutes/{author}")).await.ok();
+            reader.delete(&format!("/v1/mutes/{author}")).await.ok();
+        }
+        world.idle().await;
+        for key in &watched {
+            assert_eq!(redis.get::<_, Option<String>>(key).await.unwrap().as_deref(), Some("untouched"), "{key}");
+        }
+        assert_eq!(redis.hlen::<_, u64>(keys::reader_state(own)).await.unwrap(), fields, "no field of the stranger");
+        redis.del::<_, ()>(watched).await.unwrap();
     })
     .await;
 }

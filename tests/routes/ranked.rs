@@ -299,6 +299,26 @@ async fn posts_of_big_authors_are_ranked_as_those_of_others() {
 }
 
 #[tokio::test]
+async fn posts_of_a_big_author_stay_in_their_places_during_a_walk() {
+    let configure =
+        |options: &mut tidemark_local::Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
+    world_with(configure, async |world| {
+        world.follow([10, 11, 12, READER], 1).await;
+        for weight in [1, 2, 3] {
+            publish(&world.user(1), weight).await;
+        }
+        world.idle().await;
+        let reader = world.user(READER);
+        let first = reader.get(&format!("{RANKED}&limit=1")).await.ok();
+        react(world, [20, 21, 22], "1-1", "like").await;
+        let rest = format!("{RANKED}&limit=2&cursor={}", first["next_cursor"].as_str().unwrap());
+        assert_eq!(ids(reader.get(&rest).await.ok()["items"].as_array().unwrap()), ["1-2", "1-1"]);
+        assert_ranked(&reader, &[("1-1", 3), ("1-2", 2), ("1-3", 3)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn another_half_life_scores_again() {
     world(async |world| {
         let reader = world.user(READER);

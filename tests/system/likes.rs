@@ -104,6 +104,19 @@ async fn storm(world: &World, seed: u64) -> usize {
 }
 
 #[tokio::test]
+async fn a_reaction_whose_response_was_lost_enqueues_its_look_again() {
+    world(async |world| {
+        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let [liker, other] = [1, 2].map(|user| UserId::new(user).unwrap());
+        let due = async |by| views.expire_counts("10-1".parse().unwrap(), by).await.unwrap();
+        assert_eq!([due(liker).await, due(other).await, due(liker).await], [true, false, true]);
+        views.begin_rank("10-1".parse().unwrap()).await.unwrap();
+        assert_eq!([due(other).await, due(liker).await], [true, false]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn reactions_of_one_user_on_several_devices_are_all_kept() {
     world(async |world| {
         for _ in 0..30 {

@@ -2,6 +2,7 @@
 //! histories compared with a model.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod attack;
 mod cells;
 mod chaos;
 mod claims;

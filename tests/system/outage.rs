@@ -231,6 +231,28 @@ async fn marks_of_many_authors_that_missed_the_view_make_one_task() {
     .await;
 }
 
+#[tokio::test]
+async fn a_like_that_missed_redis_makes_one_task_and_moves_the_post() {
+    world(async |world| {
+        let reader = world.user(1);
+        reader.put("/v1/following/10").await.ok();
+        world.user(10).publish("one").await;
+        world.idle().await;
+        let score = async || reader.get("/v1/feed?order=ranked").await.ok()["items"][0]["score"].as_f64().unwrap();
+        let before = score().await;
+        world.stack.pause("fan-out").await.unwrap();
+        let refusal = world.refuse_redis().await;
+        world.user(2).put("/v1/posts/10-1/like").await.ok();
+        assert_eq!(world.stack.status().unwrap().queues["FanOutQueue"].visible, 1);
+        refusal.end().await;
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        assert!((score().await - before - 1.0).abs() < 1e-9);
+    })
+    .await;
+}
+
 /// How long an outage note stands without a worker that prolongs it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 

@@ -1,11 +1,12 @@
 //! The scripts alone: any history of repeated and reordered operations ends in agreement with the facts (V1 to V5).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use tidemark::{
+    Budget,
     domain::{AuthorHead, AuthorState, Edge, FeedKey, Modes, PostId, ReadState, Timestamp, UserId, invariants},
-    ports::{ReaderViews, Seed, Seeded, View},
+    ports::{LimitViews, ReaderViews, Seed, Seeded, View},
     views::{Redis, RedisOptions},
 };
 use tidemark_tests::{World, world};
@@ -41,6 +42,28 @@ async fn operations_in_any_order_end_in_the_same_view() {
         for seed in 0..300_u64 {
             history(&*views, seed).await;
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_locks_nobody_out() {
+    world(async |world| {
+        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let user = UserId::new(1).unwrap();
+        let spend = async |after_ms: u64| views.spend(user, Budget::Reads, 60, at(1).plus_ms(after_ms)).await.unwrap();
+        let hour = 3_600_000;
+        assert_eq!(spend(hour).await, None);
+        // To a right clock the bucket is empty, and it fills from now on.
+        assert_eq!(spend(0).await, Some(Duration::from_secs(1)));
+        assert_eq!(spend(400).await, Some(Duration::from_millis(600)));
+        assert_eq!([spend(1_000).await, spend(2_000).await], [None, None]);
+        assert_eq!(spend(2_000).await, Some(Duration::from_secs(1)));
+        // A minute later it is full.
+        for _ in 0..60 {
+            assert_eq!(spend(70_000).await, None);
+        }
+        assert_eq!(spend(70_000).await, Some(Duration::from_secs(1)));
     })
     .await;
 }

@@ -7,7 +7,7 @@ mod marks;
 
 use tidemark::{
     App,
-    http::{bodies::*, operation, routes},
+    http::{Kind, bodies::*, operation, routes},
 };
 
 routes!(|app: &App, request| [
@@ -16,6 +16,7 @@ routes!(|app: &App, request| [
         marks::one(app, &request, true),
         operation("read state", "markPostRead", "Mark a post read")
             .returns::<PostMarked>("The read state, and the counts after the change.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound")
             .degradable(),
     ),
@@ -25,6 +26,7 @@ routes!(|app: &App, request| [
         operation("read state", "markPostUnread", "Mark a post unread again")
             .describe("The caller's own posts, and posts from before the follow, stay read.")
             .returns::<PostMarked>("The read state, and the counts after the change.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound")
             .degradable(),
     ),

@@ -13,8 +13,7 @@ use tidemark::{
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
-    let marked = app.reading.mark_post(caller, id, read).await?;
-    let marked = marked.ok_or_else(|| Problem::not_found(format!("no post {id}")))?;
+    let marked = Problem::unless_found(id, app.reading.mark_post(caller, id, read).await?)?;
     let state = &marked.snapshot.state;
     let unread = UnreadAfterMark { author: state.unread_of(id.author), total: state.unread_total() };
     let body = PostMarked { read: marked.read, unread };

@@ -77,6 +77,7 @@ routes!(|app: &App, request| [
         operation("posts", "getDelivery", "Get the progress of a post's delivery")
             .describe("It works for a deleted post too. The rest of its delivery is cancelled.")
             .returns::<Delivery>("The number of followers handled, and of pages done.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound")
             .degradable(),
     ),

@@ -8,7 +8,7 @@ use tidemark::{
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction},
     http::{Answer, Problem, Request, bodies::*},
     ports::Published,
-    reader::{Found, MOST_TEXT, PostDetails},
+    reader::{MOST_TEXT, PostDetails},
 };
 
 /// The most posts in one `GET /v1/posts`.
@@ -53,11 +53,7 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let with_profiles = request.wants_profiles()?;
-    let mut details = match app.readers.post(caller, id).await? {
-        Found::Post(details) => *details,
-        Found::Nothing => return Err(unknown(id)),
-        Found::Blocked => return Err(Problem::blocked()),
-    };
+    let mut details = *Problem::unless_found(id, app.readers.post(caller, id).await?)?;
     let known = std::mem::take(&mut details.cards);
     let cards = if with_profiles { Some(app.people.complete(vec![id.author], known).await?) } else { None };
     let degraded = details.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
@@ -112,7 +108,7 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem
     let post = match app.publishing.edit(caller, id, &title, &text).await? {
         Edited::Stands(post) => post,
         Edited::NotAuthor => return Err(Problem::forbidden("only its author may edit a post")),
-        Edited::Unknown => return Err(unknown(id)),
+        Edited::Unknown => return Err(Problem::no_post(id)),
     };
     let body = EditedPost {
         id,
@@ -135,7 +131,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Probl
     match app.publishing.delete(caller, request.has_scope(MODERATE), id).await? {
         Removal::Deleted => Ok(Answer::no_content()),
         Removal::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
-        Removal::Unknown => Err(unknown(id)),
+        Removal::Unknown => Err(Problem::no_post(id)),
     }
 }
 
@@ -145,7 +141,7 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
     let id = request.post_parameter()?;
     match app.publishing.react(caller, id, reaction, given).await? {
         Given::Stands => {}
-        Given::Unknown => return Err(unknown(id)),
+        Given::Unknown => return Err(Problem::no_post(id)),
         Given::Blocked => return Err(Problem::blocked()),
     }
     Ok(match reaction {
@@ -156,9 +152,9 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
 
 /// `GET /v1/posts/{post}/delivery`.
 pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Answer, Problem> {
-    request.caller()?;
+    let caller = request.caller()?;
     let id = request.post_parameter()?;
-    let found = app.publishing.delivery(id).await?.ok_or_else(|| unknown(id))?;
+    let found = Problem::unless_found(id, app.publishing.delivery(caller, id).await?)?;
     let body = Delivery {
         state: found.status.state,
         delivered: found.status.delivered,
@@ -184,8 +180,4 @@ fn planned(post: &domain::Post) -> Delivery {
         started_at: post.delivery.started_at,
         finished_at: None,
     }
-}
-
-fn unknown(id: PostId) -> Problem {
-    Problem::not_found(format!("no post {id}"))
 }

@@ -1,6 +1,6 @@
 //! Updates live views after changes of follow edges: backfills new followees and removes posts after an unfollow.
 //!
-//! A stream record only shows which pair of users changed. The update depends on the facts alone, so records may be
+//! A stream record only shows which pair of users changed, and whether a follow may have begun or ended. The update depends on the facts alone, so records may be
 //! repeated, late or out of order. Usually the follow function has updated the views already. The projector updates the
 //! views that the follow function did not reach.
 
@@ -22,13 +22,15 @@ const PARALLEL: usize = 8;
 /// reports the sequence number of the first failed record, and the stream repeats the records from there.
 pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Error> {
     let records = event.payload.records;
-    let mut pairs: BTreeMap<UserId, BTreeSet<UserId>> = BTreeMap::new();
+    // Whether a follow of the pair may have begun or ended.
+    let mut pairs: BTreeMap<UserId, BTreeMap<UserId, bool>> = BTreeMap::new();
     let mut failed: BTreeSet<UserId> = BTreeSet::new();
     let mut first_failure = None;
     for (index, record) in records.iter().enumerate() {
         match facts::edge_of_record(&record.change.keys) {
             Some((user, author)) => {
-                pairs.entry(user).or_default().insert(author);
+                let followed = facts::may_change_follow(&record.change.old_image, &record.change.new_image);
+                *pairs.entry(user).or_default().entry(author).or_default() |= followed;
             }
             None => {
                 error!(event = record.event_id, "malformed stream record: it has no edge key");
@@ -36,7 +38,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
             }
         }
     }
-    let work = pairs.into_iter().map(|(user, authors)| bring_in_line(app, user, authors.into_iter().collect()).boxed());
+    let work = pairs.into_iter().map(|(user, authors)| bring_in_line(app, user, authors).boxed());
     let done: Vec<(UserId, Result<(), StoreError>)> =
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
     for (user, outcome) in done {
@@ -58,6 +60,9 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
 }
 
 /// Updates feed, lists and counters from the current edges.
-async fn bring_in_line(app: &App, user: UserId, authors: Vec<UserId>) -> (UserId, Result<(), StoreError>) {
-    (user, app.sync.follows(user, &authors).await)
+async fn bring_in_line(app: &App, user: UserId, authors: BTreeMap<UserId, bool>) -> (UserId, Result<(), StoreError>) {
+    let (follows, choices): (Vec<_>, Vec<_>) = authors.into_iter().partition(|(_, followed)| *followed);
+    let [follows, choices] = [follows, choices].map(|pairs| pairs.into_iter().map(|(author, _)| author).collect::<Vec<_>>());
+    let (follows, choices) = futures::join!(app.sync.follows(user, &follows), app.sync.choices_of(user, &choices));
+    (user, follows.and(choices))
 }

@@ -231,7 +231,11 @@ impl FanOuts {
             Task::Sync { user, author, reacted, .. } => {
                 self.sync.pair(*user, *author).await?;
                 match reacted {
-                    Some(seq) => self.stores.post_views.forget_counts(PostId::new(*author, *seq)).await,
+                    Some(seq) => {
+                        let post = PostId::new(*author, *seq);
+                        self.stores.post_views.forget_counts(post).await?;
+                        self.sync.reacted(*user, post).await
+                    }
                     None => Ok(()),
                 }
             }

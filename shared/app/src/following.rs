@@ -80,20 +80,21 @@ impl Following {
         }
         let heads = self.stores.posts.heads(&distinct).await?;
         let mut outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
-        if let Some(preference) = preference {
-            for outcome in &mut outcomes {
-                self.set_preference(caller, outcome, preference).await?;
+        let (mut follows, mut preferred) = (Vec::new(), Vec::new());
+        for outcome in &mut outcomes {
+            let changed = match preference {
+                Some(preference) => self.set_preference(caller, outcome, preference).await?,
+                None => false,
+            };
+            match outcome {
+                Followed::Existing(edge) if changed => preferred.push(edge.clone()),
+                // Includes edges that existed: an earlier request may have ended between its fact and the views.
+                Followed::Created(edge) | Followed::Existing(edge) => follows.push(edge.clone()),
+                Followed::LimitReached | Followed::Blocked => {}
             }
         }
-        // Includes edges that existed: an earlier request may have ended between its fact and the views.
-        let edges: Vec<Edge> = outcomes
-            .iter()
-            .filter_map(|outcome| match outcome {
-                Followed::Created(edge) | Followed::Existing(edge) => Some(edge.clone()),
-                Followed::LimitReached | Followed::Blocked => None,
-            })
-            .collect();
-        self.sync.edges(caller, &edges).await?;
+        self.sync.edges(caller, &follows).await?;
+        self.sync.choices(caller, &preferred).await?;
         let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
             None => Follow::Oneself,
             Some(Followed::LimitReached) => Follow::LimitReached,
@@ -104,21 +105,22 @@ impl Following {
         Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
     }
 
-    /// Sets the preference of an edge that was just written or read. If the follow has ended in the meantime, the outcome
-    /// stays as it is.
-    async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<(), StoreError> {
-        let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(()) };
+    /// Sets the preference of an edge that was just written or read, and returns whether it had another. If the follow has
+    /// ended in the meantime, the outcome stays as it is.
+    async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<bool, StoreError> {
+        let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(false) };
+        if edge.preference == preference {
+            return Ok(false);
+        }
         let now = self.stores.clock.now();
         let prefer = |known: Option<&Edge>| {
             let known = known.filter(|edge| edge.following && edge.preference != preference)?;
             Some(known.with_preference(preference, now))
         };
-        let changed =
-            if edge.preference == preference { None } else { self.stores.edges.change(caller, edge.author, &prefer).await? };
-        if let Some(next) = changed.filter(|edge| edge.following) {
-            *edge = next;
-        }
-        Ok(())
+        let next = self.stores.edges.change(caller, edge.author, &prefer).await?.filter(|edge| edge.following);
+        let changed = next.is_some();
+        *edge = next.unwrap_or_else(|| edge.clone());
+        Ok(changed)
     }
 
     /// Returns the caller's preferences for these authors. Authors whom the caller does not follow are left out.
@@ -150,19 +152,24 @@ impl Following {
                 return Ok(false);
             }
         }
-        let (own, reverse) = match hiding {
+        // The views change also if the fact said so before: an earlier request may have ended between its fact and the view.
+        let shown = match hiding {
             Hiding::Mute => {
                 let mute = |known: Option<&Edge>| {
                     let known = known.cloned().unwrap_or_else(|| Edge::never(caller, user));
                     (known.muted.is_some() != hidden).then(|| known.with_mute(hidden.then_some(now), now))
                 };
-                (edges.change(caller, user, &mute).await?, None)
+                let followed = edges.change(caller, user, &mute).await?.filter(|edge| edge.following);
+                self.sync.choices(caller, followed.as_slice()).await
             }
-            Hiding::Block => edges.set_blocked(caller, user, hidden, now).await?.into(),
+            Hiding::Block => {
+                let [own, reverse] = edges.set_blocked(caller, user, hidden, now).await?;
+                let own = self.sync.edges(caller, own.as_slice());
+                let (own, reverse) = futures::join!(own, self.sync.edges(user, reverse.as_slice()));
+                own.and(reverse)
+            }
         };
-        // Also if the fact said so before: an earlier request may have ended between its fact and the view.
-        let (own, reverse) = futures::join!(self.sync.edges(caller, own.as_slice()), self.sync.edges(user, reverse.as_slice()));
-        own.and(reverse).map(|_| true)
+        shown.map(|_| true)
     }
 
     /// Returns the users whom the caller mutes or blocks, newest first, below `below`.

@@ -103,7 +103,7 @@ impl Lists {
         };
         let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
         // Also if the fact said so before: an earlier request may have ended between its fact and the view.
-        self.sync.edges(caller, edge.as_slice()).await?;
+        self.sync.choices(caller, edge.as_slice()).await?;
         Ok(if member && edge.is_none() { Membership::NotFollowing } else { Membership::Stands })
     }
 

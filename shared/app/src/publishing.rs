@@ -11,6 +11,7 @@ use crate::{
     Stores,
     fan_out::{DeliveryStatus, FanOuts},
     ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError, Task},
+    reader::Found,
 };
 use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
 
@@ -141,9 +142,15 @@ impl Publishing {
         Ok(Edited::Stands(post))
     }
 
-    /// Returns how far the delivery of a post is; `None` if no such post was ever published.
-    pub async fn delivery(&self, id: PostId) -> Result<Option<PostDelivery>, StoreError> {
-        let Some(post) = self.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(None) };
+    /// Returns how far the delivery of a post is, also of a deleted one.
+    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>, StoreError> {
+        let ids = [id];
+        let (mut posts, blocked) =
+            futures::try_join!(self.stores.posts.posts(&ids), self.stores.reactions.is_blocked(caller, id.author))?;
+        let Some(post) = posts.remove(&id) else { return Ok(Found::Nothing) };
+        if blocked {
+            return Ok(Found::Blocked);
+        }
         let (status, degraded) = match self.fan_outs.status(&post).await {
             Ok(status) => (status, false),
             Err(error) => {
@@ -152,7 +159,7 @@ impl Publishing {
                 (DeliveryStatus { state: post.delivery.state, delivered, pages_done: 0 }, true)
             }
         };
-        Ok(Some(PostDelivery { post, status, degraded }))
+        Ok(Found::Post(PostDelivery { post, status, degraded }))
     }
 
     /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts fail,

@@ -17,7 +17,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use crate::{
     Stores, ViewSync,
     ports::StoreError,
-    reader::{Flags, Origin, PairFacts, Snapshot},
+    reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
 use tidemark_domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId};
 
@@ -67,15 +67,20 @@ struct Changed {
 type Outcomes = Vec<Result<Changed, StoreError>>;
 
 impl Reading {
-    /// Marks one live post read or unread; returns `None` if there is no such post.
-    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Option<MarkedPost>, StoreError> {
-        let live = self.stores.posts.posts(&[post]).await?.get(&post).is_some_and(|post| !post.deleted);
-        if !live {
-            return Ok(None);
+    /// Marks one live post read or unread.
+    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>, StoreError> {
+        let ids = [post];
+        let (posts, blocked) =
+            futures::try_join!(self.stores.posts.posts(&ids), self.stores.reactions.is_blocked(user, post.author))?;
+        if posts.get(&post).is_none_or(|post| post.deleted) {
+            return Ok(Found::Nothing);
+        }
+        if blocked {
+            return Ok(Found::Blocked);
         }
         let changed = self.mark(user, post.author, &[post.seq], read).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
-        Ok(Some(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
+        Ok(Found::Post(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
     }
 
     /// Marks posts read. Deleted and unknown posts are left out.

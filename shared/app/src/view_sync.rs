@@ -1,11 +1,12 @@
 //! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a worker
 //! and writes the outage note.
 //!
-//! A *pair* is one user and one author. Requests call `edges`, `reads` and `reaction`, and the migration calls
-//! `reads_of`. These leave a task on failure. The worker calls `pair` and `post`, and the projector calls `follows`.
-//! These return the error.
+//! A *pair* is one user and one author. Requests call `edges`, `choices`, `reads` and `reaction`, and the
+//! migration calls `reads_of`. These leave a task on failure. The worker calls `pair`, `post` and `reacted`, and the
+//! projector calls `follows` and `choices_of`. These return the error.
 
 use crate::{
+    error::Store,
     outage::Later,
     ports::{StoreError, Task},
     reader::{PairFacts, Readers},
@@ -21,7 +22,7 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a worker updates
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a worker updates
 /// them. They fail if neither the views nor the queue accept the change.
 #[derive(Clone)]
 pub struct ViewSync {
@@ -43,6 +44,13 @@ impl ViewSync {
         self.or_enqueue(feed.and(lists), tasks).await
     }
 
+    /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live: an
+    /// author who is not followed has no field. Neither a list of followers nor a counter changes.
+    pub async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<bool, StoreError> {
+        let shown = self.readers.sync_edges(user, edges.to_vec()).await;
+        self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
+    }
+
     /// Updates the view of one reader from these read states, which were just read or written.
     pub async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool, StoreError> {
         let shown = self.readers.show_reads(user, pairs).await;
@@ -60,23 +68,34 @@ impl ViewSync {
     pub async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<bool, StoreError> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
-        let (shown, forgotten, expired) = futures::join!(
+        let (shown, forgotten, reacted) = futures::join!(
             stores.reaction_views.change(user, post.author, state),
             self.relations.forget_counters(post.author, Some(user)),
-            stores.post_views.expire_counts(post)
+            self.reacted(user, post)
         );
-        let rank = Task::Rank { post, token: (stores.random)(), tries: 0 };
-        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }, rank.clone()];
-        let due = match &expired {
-            Ok(due) => *due,
-            Err(_) => false,
-        };
-        if due && let Err(error) = stores.queue.send_after(std::slice::from_ref(&rank), RANK_DELAY).await {
-            // Without the task, the next reaction must send one. It may be this one's repetition.
-            stores.post_views.begin_rank(post).await?;
-            return Err(error);
+        if let Err(error) = &reacted
+            && error.store() == Store::Queue
+        {
+            return reacted.map(|()| true);
         }
-        self.or_enqueue(shown.and(forgotten).and(expired.map(drop)), later).await
+        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }];
+        self.or_enqueue(shown.and(forgotten).and(reacted), later).await
+    }
+
+    /// Updates the counts of a post after a reaction of this user, and has a worker compute the post's step. May be
+    /// repeated after an error.
+    pub async fn reacted(&self, user: UserId, post: PostId) -> Result<(), StoreError> {
+        let stores = &self.readers.stores;
+        if !stores.post_views.expire_counts(post, user).await? {
+            return Ok(());
+        }
+        let rank = Task::Rank { post, token: (stores.random)(), tries: 0 };
+        let sent = stores.queue.send_after(&[rank], RANK_DELAY).await;
+        if sent.is_err() {
+            // Without the task, the next reaction must send one.
+            stores.post_views.begin_rank(post).await?;
+        }
+        sent
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.
@@ -102,6 +121,16 @@ impl ViewSync {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
         self.relations.apply(&edges).await?;
         self.readers.sync_edges(user, edges).await
+    }
+
+    /// The same after changes of the pairs that neither began nor ended a follow.
+    pub async fn choices_of(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+        let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
+        let (live, others): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
+        // A block is in the marks of the other user.
+        let marks: Vec<(UserId, UserId)> = others.iter().map(|edge| (edge.author, user)).collect();
+        self.readers.stores.reader_views.forget_marks(&marks).await?;
+        self.readers.sync_edges(user, live).await
     }
 
     /// Leaves tasks to a worker if an update of views has failed. Returns whether it had not.

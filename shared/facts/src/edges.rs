@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::{
     DynamoFacts, attempts, distinct,
-    item::{Count, Item, number, read, string},
+    item::{Attribute, Count, Item, Stored, number, read, string},
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
@@ -117,7 +117,14 @@ impl Edges for DynamoFacts {
             let mut known = by_user(self.get("set_blocked", &self.tables.following, pairs).await?)?;
             let [own, reverse] = [user, other].map(|user| known.remove(&user));
             if own.as_ref().is_some_and(|edge| edge.blocked.is_some()) == blocked {
-                return Ok([own, reverse]);
+                // A restored table or an operator may have lost the flags.
+                let rev = own.as_ref().map(|edge| edge.rev);
+                if self.block_flags(&[(user, other)]).await? == [[blocked; 2]]
+                    || self.restore_block_flags(user, other, blocked, rev).await?
+                {
+                    return Ok([own, reverse]);
+                }
+                continue;
             }
             attempts.outcome()?;
             let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
@@ -139,10 +146,7 @@ impl Edges for DynamoFacts {
                 }
                 None => {}
             }
-            for (user, author, attribute) in [(other, user, ReactionItem::blocked), (user, other, ReactionItem::blocks)] {
-                let update = Write::update(&self.tables.reactions, schema::reaction(user, author));
-                writes.push(if blocked { update.set(attribute, AttributeValue::Bool(true)) } else { update.remove([attribute]) });
-            }
+            writes.extend(self.flags(user, other, blocked));
             if attempts.done(self.transact("set_blocked", writes).await) {
                 return Ok([Some(next), ended.or(reverse)]);
             }
@@ -249,13 +253,15 @@ impl DynamoFacts {
                     };
                     if failed(BLOCK_CHECK) {
                         outcomes.insert(chunk[0].author, Followed::Blocked);
-                        continue 'attempts;
+                        attempts = super::attempts("follow");
+                        continue;
                     }
                     refused = failed(0);
                     // The counter may refuse only because the edge is counted already. A second attempt shows which is
                     // the case.
                     if refused && before {
                         outcomes.insert(chunk[0].author, Followed::LimitReached);
+                        attempts = super::attempts("follow");
                         continue 'attempts;
                     }
                     debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
@@ -272,6 +278,39 @@ impl DynamoFacts {
         }
         let outcome = |follow: &NewFollow| outcomes.get(&follow.author).cloned().unwrap_or(Followed::LimitReached);
         Ok(follows.iter().map(outcome).collect())
+    }
+
+    /// Returns the two flags of each block (user, other): the other user may not react to the user, and the reverse.
+    pub async fn block_flags(&self, pairs: &[(UserId, UserId)]) -> Result<Vec<[bool; 2]>, StoreError> {
+        let both = distinct(&pairs.iter().flat_map(|&(user, other)| [(other, user), (user, other)]).collect::<Vec<_>>());
+        let keys = both.into_iter().map(|(user, author)| schema::reaction(user, author)).collect();
+        let [items] = self.stored("block_flags", [(&self.tables.reactions, keys)]).await?;
+        let text = |item: &Item| schema::key_text(ReactionItem::TABLE, item);
+        let items: HashMap<String, Item> = items.into_iter().map(|item| (text(&item), item)).collect();
+        let is_set = |(key, flag): (Item, Attribute)| items.get(&text(&key)).is_some_and(|item| flag.of(item).is_some());
+        Ok(pairs.iter().map(|&(user, other)| flags(user, other).map(is_set)).collect())
+    }
+
+    /// Writes the flags of a block, or of none, as the pair with this revision implies them. Returns false, and writes
+    /// nothing, if the pair has changed.
+    pub async fn restore_block_flags(
+        &self,
+        user: UserId,
+        other: UserId,
+        blocked: bool,
+        rev: Option<u32>,
+    ) -> Result<bool, StoreError> {
+        let check = Write::check(&self.tables.following, schema::edge(user, other));
+        let mut writes = vec![check.when(still(EdgeItem::rev, rev.map(number)))];
+        writes.extend(self.flags(user, other, blocked));
+        Ok(self.transact("restore_block_flags", writes).await?.is_ok())
+    }
+
+    fn flags(&self, user: UserId, other: UserId, blocked: bool) -> [Write; 2] {
+        flags(user, other).map(|(key, attribute)| {
+            let update = Write::update(&self.tables.reactions, key);
+            if blocked { update.set(attribute, AttributeValue::Bool(true)) } else { update.remove([attribute]) }
+        })
     }
 
     /// Reads the edges to these authors and the number of authors that the user follows, in one request.
@@ -347,6 +386,11 @@ impl DynamoFacts {
         };
         items.iter().map(follower).collect()
     }
+}
+
+/// Where a block of `other` by `user` is noted for transactions that follow or react: in the reactions of both.
+fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
+    [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
 }
 
 fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now: Timestamp) -> Vec<NewFollow> {

@@ -10,7 +10,7 @@ use tidemark_app::ports::StoreError;
 use tidemark_domain::{Seq, SeqSet, UserId, seq_set::DecodeSeqSetError};
 use tracing::warn;
 
-use super::schema::{self, EdgeKey};
+use super::schema::{self, EdgeItem, EdgeKey};
 
 pub type Item = HashMap<String, AttributeValue>;
 
@@ -155,6 +155,16 @@ impl Count {
 pub fn edge_of_record(keys: &serde_dynamo::Item) -> Option<(UserId, UserId)> {
     let EdgeKey { user, author } = serde_dynamo::from_item(keys.clone()).ok()?;
     Some((user.into(), author.into()))
+}
+
+/// Whether a stream record of the table `following`, with these images, may have begun or ended a follow. It is false if
+/// only a mute, a block, a list or a preference has changed.
+pub fn may_change_follow(old: &serde_dynamo::Item, new: &serde_dynamo::Item) -> bool {
+    let follow = |image: &serde_dynamo::Item| {
+        let EdgeItem { following, since, .. } = serde_dynamo::from_item(image.clone()).ok()?;
+        following.unwrap_or(false).then_some(since)
+    };
+    (old.is_empty() && new.is_empty()) || follow(old) != follow(new)
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use tidemark_app::{
 };
 use tidemark_domain::{Timestamp, UserId};
 
-pub use item::edge_of_record;
 use item::{Item, number, read};
+pub use item::{edge_of_record, may_change_follow};
 use schema::{EdgeItem, RecordItem};
 use write::{Write, absent, at_most, below, is, queried};
 

@@ -4,8 +4,9 @@ use serde::Serialize;
 use tidemark_app::{
     Hiding, MOST_HIDDEN, OverLimit,
     ports::{Source, StoreError},
+    reader::Found,
 };
-use tidemark_domain::{ListId, Platform, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
+use tidemark_domain::{ListId, Platform, PostId, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
 use utoipa::ToSchema;
 
 use super::{Answer, boxed};
@@ -148,6 +149,23 @@ impl Problem {
 
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, detail)
+    }
+
+    /// 404: there is no such live post.
+    pub fn no_post(post: PostId) -> Self {
+        Self::not_found(format!("no post {post}"))
+    }
+
+    /// Returns what was found of a post; 404 if there is none, 403 if its author blocks the caller.
+    ///
+    /// # Errors
+    /// Nothing was found, or the caller may not see it.
+    pub fn unless_found<T>(post: PostId, found: Found<T>) -> Result<T, Self> {
+        match found {
+            Found::Post(found) => Ok(found),
+            Found::Nothing => Err(Self::no_post(post)),
+            Found::Blocked => Err(Self::blocked()),
+        }
     }
 
     /// 409: another user has the handle, or gave it up less than 30 days ago.

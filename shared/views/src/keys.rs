@@ -199,8 +199,8 @@ pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
 
-/// The reaction counts of a post, the lease for storing them, the number of its reactions in this moment, and that a rank
-/// task is enqueued.
+/// The reaction counts of a post, the lease for storing them, the number of its reactions in this moment, and the
+/// user whose reaction has enqueued a rank task.
 pub fn counts(post: PostId) -> [String; 4] {
     let key = format!("{{{}}}:q:{post}", post.author.bucket());
     [key.clone(), format!("{key}:lease"), format!("{key}:recent"), format!("{key}:rank")]

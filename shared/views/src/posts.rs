@@ -162,9 +162,9 @@ impl PostViews for Redis {
         self.query::<u64>("forget_counts", Cmd::del(keys::counts(post)[..3].to_vec())).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId) -> Result<bool, StoreError> {
+    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError> {
         let [counts, moment, rank] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME, keys::RANK_LIFETIME].map(ms);
-        let args = [counts, moment, keys::MANY_REACTIONS.into(), rank];
+        let args = [counts, moment, keys::MANY_REACTIONS.into(), rank, by.get().into()];
         self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(|due| due == 1)
     }
 

@@ -168,7 +168,8 @@ impl ReaderViews for Redis {
     }
 
     async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError> {
-        let record = [record::start(marks.version.into()), vec![marks.blocked.into()], encode_reads(&marks.read)].concat();
+        let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
+        let record = [record::start(marks.version.into()), vec![blocked], encode_reads(&marks.read)].concat();
         let args = [token_arg(token), record.into(), ms(keys::NOTICE_READS_LIFETIME)];
         self.call::<u8>(Function::Store, &keys::marks(user, author), &args).await.map(drop)
     }
@@ -271,11 +272,21 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
     vec![keys::reader_state(user), keys::feed(user), ranked, moves]
 }
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices).
+/// The byte of marks that says whether the author blocks the user.
+const BLOCKED: u8 = b'b';
+const NOT_BLOCKED: u8 = b'-';
+
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices). Returns `None`
+/// if it does not say whether the author blocks the user, as records of earlier versions.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
-    let (&blocked, read) = rest.split_first()?;
-    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked: blocked == 1 })
+    let (&flag, read) = rest.split_first()?;
+    let blocked = match flag {
+        BLOCKED => true,
+        NOT_BLOCKED => false,
+        _ => return None,
+    };
+    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked })
 }
 
 /// The part of `all` for the call with number `call`; empty past the end.
@@ -285,4 +296,23 @@ fn part<T>(all: &[T], call: usize, size: usize) -> &[T] {
 
 pub(crate) fn token_arg(token: u64) -> Arg {
     Arg::Bytes(token.to_le_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_without_a_flag_of_the_block_are_no_record() {
+        let read = encode_reads(&[3, 5].into_iter().collect());
+        let record = |flag: &[u8]| [record::start(7).as_slice(), flag, &read].concat();
+        for (flag, blocked) in [(b"b", true), (b"-", false)] {
+            let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), blocked };
+            assert_eq!(decode_marks(&record(flag)), Some(marks));
+        }
+        // The byte of an earlier version, and records from before there was one.
+        for flag in [&b""[..], b"\0", b"\x01", b"B"] {
+            assert_eq!(decode_marks(&record(flag)), None);
+        }
+    }
 }

@@ -175,6 +175,22 @@ pub(super) const ALL: &[Damage] = &[
             vec![json!({ "kind": "step-wrong", "post": post })]
         })
     }),
+    ("a block without the flag that keeps the other from following", |scene| {
+        Box::pin(async move {
+            let (user, other) = (scene.stranger(), scene.other());
+            scene.caller(user).put(&format!("/v1/blocks/{other}")).await.ok();
+            scene.update("ReactionsTable", schema::reaction(other, user), &[], &["blocked"]).await;
+            vec![json!({ "kind": "block-flags-wrong", "user": user, "author": other })]
+        })
+    }),
+    ("flags of a block that does not exist", |scene| {
+        Box::pin(async move {
+            let (user, other) = (scene.other(), scene.author());
+            let set = AttributeValue::Bool(true);
+            scene.update("ReactionsTable", schema::reaction(user, other), &[("blocks", set)], &[]).await;
+            vec![json!({ "kind": "block-flags-wrong", "user": user, "author": other })]
+        })
+    }),
     ("a handle that its user no longer has", |scene| {
         Box::pin(async move {
             let (user, handle) = (scene.author(), format!("author_{}", scene.author()));

@@ -15,6 +15,7 @@ use axum::{
 };
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tidemark_local::Options;
 use tidemark_tests::{World, world_with};
 use tokio::net::TcpListener;
 
@@ -55,6 +56,8 @@ pub(crate) struct Meter {
     pub(crate) requests: BTreeMap<String, u64>,
     /// Consumed units, as the service reports them.
     pub(crate) units: f64,
+    /// Those of writes.
+    pub(crate) written: f64,
 }
 
 pub(crate) struct Proxy {
@@ -67,6 +70,11 @@ pub(crate) struct Proxy {
 /// Runs a test in a world whose functions reach DynamoDB through a proxy. The test's own requests do not pass the
 /// proxy.
 pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
+    world_behind_a_proxy_with(|_| {}, test).await;
+}
+
+/// The same with other options.
+pub(crate) async fn world_behind_a_proxy_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World, &Proxy)) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let proxy = Arc::new(Proxy {
@@ -78,7 +86,10 @@ pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy))
     let router = Router::new().fallback(forward).with_state(Arc::clone(&proxy));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     world_with(
-        |options| drop(options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), address)),
+        |options| {
+            options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), address);
+            configure(options);
+        },
         async |world| {
             proxy.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
             test(world, &proxy).await;
@@ -106,7 +117,9 @@ impl Proxy {
                 Value::Array(tables) => tables.as_slice(),
                 table => std::slice::from_ref(table),
             };
-            meter.units += consumed.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum::<f64>();
+            let units = consumed.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum::<f64>();
+            meter.units += units;
+            meter.written += if ["Get", "Query", "Scan"].iter().any(|read| operation.contains(read)) { 0.0 } else { units };
             *meter.requests.entry(operation).or_default() += 1;
         }
     }

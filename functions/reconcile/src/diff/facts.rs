@@ -76,10 +76,24 @@ pub struct StoredHandle {
     pub owner: Option<UserId>,
 }
 
+/// A pair of users of whom one may block the other, and the flags of the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredBlock {
+    pub user: UserId,
+    pub other: UserId,
+    /// Whether the pair says that the user blocks the other.
+    pub blocked: bool,
+    /// The revision of the pair, if there is one.
+    pub rev: Option<u32>,
+    pub flags: [bool; 2],
+}
+
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
     pub users: Vec<(UserId, ReactionState)>,
+    /// The blocks (user, other) of which an item has a flag.
+    pub flagged: Vec<(UserId, UserId)>,
     /// Those of the reactions that the users' lists lack, each with the version of the user's reactions.
     pub unlisted: Vec<(ListedReaction, u32)>,
     /// By post.
@@ -163,6 +177,8 @@ pub struct UserFacts {
     pub reacted: Vec<ListedReaction>,
     /// The user's reactions to the authors of `reacted`, by author. They were read after the lists.
     pub given: HashMap<UserId, ReactionState>,
+    /// The user's blocks, and those of which the user's reactions have a flag.
+    pub blocks: Vec<StoredBlock>,
     /// The handle in the user's profile.
     pub handle: Option<StoredHandle>,
     /// The items that cannot be read.
@@ -184,6 +200,11 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     for (shard, reactions) in facts.reactions.iter().enumerate() {
         found.extend(reactions.iter().flat_map(|reactions| self::reactions(user, shard as u16, reactions)));
     }
+    found.extend(facts.blocks.iter().filter(|block| block.flags != [block.blocked; 2]).map(|block| {
+        let StoredBlock { user, other: author, blocked, rev, .. } = *block;
+        let correction = Correction::SetBlockFlags { user, author, blocked, rev };
+        Difference::new(Kind::BlockFlagsWrong, Subject::Pair { user, author }, correction)
+    }));
     found.extend(facts.handle.iter().filter(|stored| stored.owner != Some(user)).map(|stored| {
         let StoredHandle { handle, version, .. } = stored.clone();
         let correction = Correction::ClaimHandle { user, handle: handle.clone(), version };

@@ -36,6 +36,7 @@ kinds! {
     ReactionUnlisted = "reaction-unlisted": "The list of a user's likes or favorites lacks a reaction."
     ReactionGhost = "reaction-ghost": "A listed like or favorite does not exist."
     StepWrong = "step-wrong": "A post's step is not the one that its reactions imply."
+    BlockFlagsWrong = "block-flags-wrong": "The reactions of a blocked and a blocking user do not say what the pair says."
     HandleLost = "handle-lost": "A profile has a handle that is not the user's. If another user has it, an operator decides."
     UnfinishedLeft = "unfinished-left": "The index of unfinished fan-outs lists a finished one."
     UnfinishedMissing = "unfinished-missing": "The index does not list an unfinished fan-out."

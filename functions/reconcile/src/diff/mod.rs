@@ -141,6 +141,8 @@ pub enum Correction {
     /// Adds a reaction to the list of the user, as old as the post, or removes it, if the user's reactions to the author
     /// have this version.
     ListReaction { of: ListedReaction, listed: bool, version: u32 },
+    /// Writes the flags of a block, or removes them, if the pair has this revision.
+    SetBlockFlags { user: UserId, author: UserId, blocked: bool, rev: Option<u32> },
     /// Gives the handle in a profile of this version to its user, if no other user has it.
     ClaimHandle { user: UserId, handle: Handle, version: u32 },
     /// Adds a post to the index of unfinished fan-outs, from where it is resumed, or removes it.
@@ -185,6 +187,7 @@ impl Correction {
                 vec![Remedy::SyncNotices { platform, user: None }]
             }
             Self::CutNoticeReads { user, platform } => vec![Remedy::SyncNotices { platform, user: Some(user) }],
+            Self::SetBlockFlags { user, author, .. } => vec![Remedy::Forget(View::Marks(author, user))],
             Self::ListReaction { .. }
             | Self::ClaimHandle { .. }
             | Self::SetUnfinished { .. }

@@ -36,8 +36,8 @@ use crate::{
     diff::{
         DamagedItem,
         facts::{
-            Answered, ListedReaction, ReactionShard, RecordSays, ShardCounts, StoredCount, StoredHandle, StoredHead, StoredPost,
-            StoredRecord,
+            Answered, ListedReaction, ReactionShard, RecordSays, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead,
+            StoredPost, StoredRecord,
         },
     },
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
@@ -74,11 +74,26 @@ impl StoredFacts {
         Ok(heads)
     }
 
-    /// All live edges of one user.
-    pub async fn followed_by(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
-        let mut edges = listing(self.of_user("followed_by", &self.tables.following, user).await?, read_edge)?;
-        edges.found.retain(|edge| edge.following);
-        Ok(edges)
+    /// All edges of one user, tombstones included.
+    pub async fn edges_of(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
+        listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
+    }
+
+    /// What the pairs of these blocks (user, other) say, and their flags. Pairs that cannot be read are left out.
+    pub async fn blocks(&self, blocks: &[(UserId, UserId)]) -> Result<Vec<StoredBlock>, StoreError> {
+        let keys = blocks.iter().map(|&(user, other)| schema::edge(user, other)).collect();
+        let items = self.get("blocks", &self.tables.following, keys).await?;
+        let pair = |item: &Item| Ok((user(EdgeItem::user, item)?, user(EdgeItem::author, item)?));
+        let pairs = by_key(items, pair, read_edge)?;
+        let is_damaged = |pair: &(UserId, UserId)| pairs.damaged.iter().any(|(damaged, _)| damaged == pair);
+        // The flags come last. If the pair changes in between, it has another revision in the second look.
+        let flags = self.block_flags(blocks).await?;
+        let stored = blocks.iter().zip(flags).filter(|(pair, _)| !is_damaged(pair)).map(|(&(user, other), flags)| {
+            let edge = pairs.found.get(&(user, other));
+            let blocked = edge.is_some_and(|edge| edge.blocked.is_some());
+            StoredBlock { user, other, blocked, rev: edge.map(|edge| edge.rev), flags }
+        });
+        Ok(stored.collect())
     }
 
     /// All read states of a user, by author.
@@ -137,6 +152,12 @@ impl StoredFacts {
             let sort_key: String = ReactionCountsItem::item.read(&item)?;
             let post = schema::post_seq(&sort_key);
             if post.is_none() && !schema::is_total(&sort_key) {
+                let by_author = ReactionItem::blocked.of(&item).is_some();
+                let by_user = ReactionItem::blocks.of(&item).is_some();
+                if let Some(user) = schema::reacting_user(&sort_key) {
+                    let flagged = [(by_author, (author, user)), (by_user, (user, author))];
+                    shard.flagged.extend(flagged.into_iter().filter_map(|(is_set, block)| is_set.then_some(block)));
+                }
                 users.push(item);
                 continue;
             }

@@ -66,6 +66,9 @@ impl StoredFacts {
                 self.recount(&self.tables.reactions, key, counts, count).await
             }
             Correction::ListReaction { of, listed, version } => self.list_reaction(of, listed, version).await,
+            Correction::SetBlockFlags { user, author, blocked, rev } => {
+                self.restore_block_flags(user, author, blocked, rev).await
+            }
             Correction::ClaimHandle { user, ref handle, version } => {
                 let same =
                     Write::check(&self.tables.profiles, schema::profile(user)).when(is(ProfileItem::version, number(version)));

@@ -53,8 +53,8 @@ impl Reconcile {
         let audit = &self.facts;
         let (own, shards) = ([user], || 0..SHARDS);
         let (counts, mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
-        let (following, posts, reads, followers, mut reactions, likes, favorites, handle) = futures::try_join!(
-            audit.followed_by(user),
+        let (mut following, posts, reads, followers, mut reactions, likes, favorites, handle) = futures::try_join!(
+            audit.edges_of(user),
             audit.newest_posts(user, MOST_POSTS),
             audit.stored_reads(user),
             try_join_all(shards().map(|shard| audit.listed_followers(user, shard, MOST_IN_SHARD))),
@@ -63,6 +63,11 @@ impl Reconcile {
             audit.reacted_by(user, Reaction::Favorite, MOST_POSTS),
             audit.handle_of(user),
         )?;
+        let blocked = following.found.iter().filter(|edge| edge.blocked.is_some()).map(|edge| (user, edge.author));
+        let flagged = reactions.iter().flatten().flat_map(|shard| shard.found.flagged.iter().copied());
+        let mut blocks: Vec<(UserId, UserId)> = blocked.chain(flagged).collect::<BTreeSet<_>>().into_iter().collect();
+        self.only_todays(&mut blocks, MOST_LISTED);
+        following.found.retain(|edge| edge.following);
         let followed: Vec<UserId> = following.found.iter().map(|edge| edge.author).collect();
         let listed = followers.iter().flatten().flat_map(|shard| &shard.found);
         let listed: Vec<UserId> = listed.map(|relation| relation.user).collect();
@@ -72,12 +77,13 @@ impl Reconcile {
         let mut with_text: Vec<PostId> =
             posts.found.iter().filter(|stored| !stored.post.deleted).map(|stored| stored.post.id).collect();
         self.only_todays(&mut with_text, MOST_TEXTS);
-        let (listed, live, read_heads, bodies, texts) = futures::try_join!(
+        let (listed, live, read_heads, bodies, texts, blocks) = futures::try_join!(
             audit.listed_by(user, &followed),
             audit.live_followers(user, &listed),
             audit.stored_heads(&read),
             audit.bodies(&tombstones),
             self.app.stores.posts.with_texts(&with_text),
+            audit.blocks(&blocks),
         )?;
         let unsure: HashSet<UserId> = live.damaged.iter().map(|(follower, _)| *follower).collect();
         for shard in reactions.iter_mut().flatten() {
@@ -127,6 +133,7 @@ impl Reconcile {
             reactions,
             reacted,
             given: readable(given, &mut damaged),
+            blocks,
             handle: readable(handle, &mut damaged).pop(),
             damaged,
         })

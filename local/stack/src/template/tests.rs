@@ -27,7 +27,7 @@ fn the_template_of_this_project_resolves() {
     assert_eq!(queue.redrive.as_ref().unwrap().target, "FanOutDeadLetters");
     let posts = &template.tables["PostsTable"];
     assert!(posts.global_indexes.iter().any(|index| index.name == "by-time"));
-    assert_eq!(template.tables["FollowingTable"].stream_view.as_deref(), Some("KEYS_ONLY"));
+    assert_eq!(template.tables["FollowingTable"].stream_view.as_deref(), Some("NEW_AND_OLD_IMAGES"));
     assert_eq!(template.tables["IdempotencyTable"].ttl_attribute.as_deref(), Some("expires_at"));
 }
 

@@ -5,7 +5,7 @@
 //! feeds, in one [`Task::Move`] for each range of pages. An author has one of these fan-outs at a time, with a pause after
 //! it. They need no progress: the queue repeats a task until it is done, and reconcile compares scores with the facts.
 //!
-//! The posts of an author who was ever pulled are not rescored. Each ranked read compares them
+//! The posts of an author who was ever pulled are not rescored. The first page of each ranked walk compares them
 //! ([`crate::reader::Readers::ranked_page`]).
 
 use std::{ops::Range, time::Duration};

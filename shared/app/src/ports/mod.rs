@@ -779,8 +779,8 @@ pub trait PostViews: Send + Sync {
     /// less than two seconds old stay until they are two seconds old.
     ///
     /// Returns whether the caller has to enqueue a [`Task::Rank`]. If not, another one is enqueued that has not called
-    /// [`Self::begin_rank`] yet, or its sender was killed.
-    async fn expire_counts(&self, post: PostId) -> Result<bool, StoreError>;
+    /// [`Self::begin_rank`] yet, or its sender was killed. A repetition for the same user returns the same.
+    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError>;
     /// Begins a look at a post's reactions: the next reaction enqueues another task.
     async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
     /// Notes that the step of a post has changed. Returns the delay after which a [`Task::Rescore`] of the author may run;

@@ -28,10 +28,10 @@ pub struct PostDetails {
     pub degraded: bool,
 }
 
-/// What one user sees of a post.
+/// What one user finds of a post.
 #[derive(Debug, Clone)]
-pub enum Found {
-    Post(Box<PostDetails>),
+pub enum Found<T> {
+    Post(T),
     /// The post is deleted or unknown.
     Nothing,
     /// The author blocks the user.
@@ -88,7 +88,7 @@ impl Readers {
 
     /// Returns a live post. A post that is read often costs one round trip to Redis.
     /// A hot post may be a second old, except for its author and for a caller who has made a change in the meantime.
-    pub async fn post(&self, reader: UserId, id: PostId) -> Result<Found, StoreError> {
+    pub async fn post(&self, reader: UserId, id: PostId) -> Result<Found<Box<PostDetails>>, StoreError> {
         let hot = self.hot_posts.is_hot(&id) && reader != id.author;
         let mut found = match hot.then(|| self.hot_posts.get(&id)).flatten() {
             Some(kept) => self.hot_post(reader, id, kept).boxed().await,
@@ -115,7 +115,7 @@ impl Readers {
     }
 
     /// Returns a post from memory; nothing if the reader has made a change.
-    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> Result<Found, StoreError> {
+    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> Result<Found<Box<PostDetails>>, StoreError> {
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.of_reader(reader, id.author));
         match outage.and(known)? {
             known if known.changed_lately => Ok(Found::Nothing),
@@ -123,7 +123,7 @@ impl Readers {
         }
     }
 
-    async fn cached_post(&self, reader: UserId, id: PostId) -> Result<Found, StoreError> {
+    async fn cached_post(&self, reader: UserId, id: PostId) -> Result<Found<Box<PostDetails>>, StoreError> {
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.post(reader, id));
         let (post, known) = outage.and(known)?;
         self.known_post(reader, id, post, &known).await
@@ -136,7 +136,7 @@ impl Readers {
         id: PostId,
         known: KnownPost,
         of_reader: &KnownReader,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<Found<Box<PostDetails>>, StoreError> {
         let KnownPost { summary, text, counts, counts_in_motion, card } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
@@ -175,7 +175,7 @@ impl Readers {
         })))
     }
 
-    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> Result<Found, StoreError> {
+    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> Result<Found<Box<PostDetails>>, StoreError> {
         let Some((post, text)) = self.fact_of(id).await?.filter(|(post, _)| !post.deleted) else { return Ok(Found::Nothing) };
         let (sight, reactions, counts) = futures::try_join!(
             self.sight_of_facts(reader, id.author),

@@ -213,7 +213,7 @@ impl Readers {
     }
 
     /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled. Returns whether the ranked
-    /// feed has to be read again. `compared` is whether it was compared before.
+    /// feed has to be read again. `compared` is whether it was compared before, also with an earlier page of the walk.
     pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool, StoreError> {
         if !view.ranked.filled {
             let missing = self.stores.reader_views.unranked(user, self.half_life).await?;

@@ -39,7 +39,8 @@ impl Readers {
 
     /// The same with any part of the feed.
     pub(super) async fn view_with(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
-        let (mut anew, mut compared) = (false, false);
+        // The posts of a walk stay where its first page found them.
+        let (mut anew, mut compared) = (false, matches!(part, Part::Ranked { below: Some(_), .. }));
         let (outage, mut first) = futures::join!(self.outage.check(), self.part(user, part).map(Some));
         outage?;
         for round in 1..=ROUNDS {

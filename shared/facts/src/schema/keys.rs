@@ -321,7 +321,7 @@ pub fn is_total(sort_key: &str) -> bool {
 }
 
 /// reactions: the user in the sort key of a user's reactions.
-pub(crate) fn reacting_user(sort_key: &str) -> Option<UserId> {
+pub fn reacting_user(sort_key: &str) -> Option<UserId> {
     UserId::new(sort_key.strip_prefix("user#")?.parse().ok()?)
 }
 

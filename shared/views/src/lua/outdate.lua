@@ -1,12 +1,13 @@
 -- outdate: notes a change of a post's reaction counts. They are removed, so that the next reader counts again. If there
 -- are many reactions in a moment, counts that were stored within it are used until it is over.
 --
--- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment  [4] that a look at the
---          post's reactions is enqueued
+-- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment  [4] the user
+--          whose reaction has enqueued a look at the post's reactions
 -- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms  [3] reactions in a moment after which readers wait
---          [4] lifetime ms of [4]
+--          [4] lifetime ms of [4]  [5] the user who reacts
 -- Returns  1 if the caller has to enqueue the look, else 0
 -- Keeps    counts from before a reaction are never used after the moment.
+--          If a response is lost, the repetition for the same user returns 1 again.
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])
   local moment, many = tonumber(argv[2]), tonumber(argv[3])
@@ -21,5 +22,6 @@ local function outdate(keys, argv, epoch)
   elseif left > moment then
     redis.call('DEL', keys[1])
   end
-  return redis.call('SET', keys[4], '1', 'NX', 'PX', argv[4]) and 1 or 0
+  local first = redis.call('SET', keys[4], argv[5], 'NX', 'PX', argv[4])
+  return (first or redis.call('GET', keys[4]) == argv[5]) and 1 or 0
 end

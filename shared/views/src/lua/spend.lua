@@ -4,12 +4,16 @@
 -- ARGV     [1] kind  [2] requests a minute, and at once  [3] now in ms
 -- Returns  0, or in how many ms the next request is allowed
 -- Keeps    a request that is refused takes nothing. An absent bucket is full.
+--          A bucket is full again after a minute at the latest. A later time came from a machine whose clock is ahead.
 local function spend(keys, argv)
-  local now = tonumber(argv[3])
-  local full_at = math.max(tonumber(redis.call('HGET', keys[1], argv[1]) or 0), now) + 60000 / tonumber(argv[2])
-  local wait = math.ceil(full_at - now - 60000)
-  if wait > 0 then return wait end
-  redis.call('HSET', keys[1], argv[1], string.format('%.3f', full_at))
-  redis.call('PEXPIRE', keys[1], 60000)
-  return 0
+  local each, now = 60000 / tonumber(argv[2]), tonumber(argv[3])
+  local known = tonumber(redis.call('HGET', keys[1], argv[1]) or 0)
+  local full_at = math.min(math.max(known, now), now + 60000)
+  local wait = math.ceil(full_at + each - now - 60000)
+  if wait <= 0 then full_at, wait = full_at + each, 0 end
+  if full_at ~= known then
+    redis.call('HSET', keys[1], argv[1], string.format('%.3f', full_at))
+    redis.call('PEXPIRE', keys[1], 60000)
+  end
+  return wait
 end

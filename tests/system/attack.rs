@@ -1,0 +1,236 @@
+//! A caller far beyond the limits: what a refused request costs, and what other callers feel.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, future::join_all};
+use reqwest::Method;
+use serde_json::json;
+use tidemark::domain::{NewPost, PostText, UserId};
+use tidemark_local::Options;
+use tidemark_tests::{User, World, number_from};
+
+use crate::damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with};
+
+/// The limits of posts, follows, reactions, marks and reads in the template, divided by 20.
+const LIMITS: [u32; 5] = [3, 15, 30, 60, 150];
+
+const ATTACKER: u64 = 1;
+
+/// The author of the posts, whom everybody follows.
+const AUTHOR: u64 = 2;
+
+/// Normal callers.
+const CALLERS: u64 = 20;
+
+fn limits(per_minute: [u32; 5]) -> impl FnOnce(&mut Options) {
+    let kinds = ["Posts", "Follows", "Reactions", "Marks", "Reads"];
+    move |options| {
+        options.parameters.extend(kinds.iter().zip(per_minute).map(|(kind, limit)| (format!("Limit{kind}"), limit.to_string())));
+    }
+}
+
+async fn send(user: &User, method: &Method, path: &str) -> u16 {
+    let body = match (method, path) {
+        (&Method::POST, "/v1/posts") => Some(json!({ "title": "x" }).to_string()),
+        (&Method::POST, "/v1/reads") => Some(json!({ "all": true }).to_string()),
+        _ => None,
+    };
+    user.send_once(method.clone(), path, &[], body).await.status
+}
+
+#[tokio::test]
+async fn a_request_over_its_limit_reads_no_facts() {
+    let reads = [
+        "/v1/feed",
+        "/v1/feed?order=ranked",
+        "/v1/feed?list=1-1",
+        "/v1/unread",
+        "/v1/unread?list=1-1",
+        "/v1/unread/2",
+        "/v1/authors/2/posts",
+        "/v1/authors/2/posts?status=unread&include=body",
+        "/v1/posts/2-1",
+        "/v1/posts?post=2-1",
+        "/v1/posts/2-1/delivery",
+        "/v1/me",
+        "/v1/me/likes",
+        "/v1/users/2",
+        "/v1/users?user=2",
+        "/v1/handles/ada",
+        "/v1/users/2/following",
+        "/v1/users/2/followers?offset=1",
+        "/v1/users/2/counters",
+        "/v1/relations/2",
+        "/v1/mutes",
+        "/v1/blocks",
+        "/v1/lists",
+        "/v1/lists/1-1/authors",
+        "/v1/notices?platform=1",
+        "/v1/notices/1-1",
+        "/v1/notices/unread?platform=1",
+    ];
+    let get = |path| (Method::GET, "/v1/unread", Method::GET, path);
+    let mut requests: Vec<(Method, &str, Method, &str)> = reads.into_iter().map(get).collect();
+    requests.extend([
+        (Method::PUT, "/v1/mutes/5", Method::PUT, "/v1/following/2"),
+        (Method::PUT, "/v1/posts/2-1/like", Method::PUT, "/v1/posts/2-1/favorite"),
+        (Method::PUT, "/v1/posts/2-1/read", Method::POST, "/v1/reads"),
+        (Method::POST, "/v1/posts", Method::POST, "/v1/posts"),
+    ]);
+    world_behind_a_proxy_with(limits([1; 5]), async |world, proxy| {
+        world.user(AUTHOR).publish("one").await;
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        for (index, (first, allowed, method, path)) in requests.iter().enumerate() {
+            let caller = world.user(10 + index as u64);
+            assert_ne!(send(&caller, first, allowed).await, 429, "{allowed}");
+            world.idle().await;
+            let seen = Arc::clone(&asked);
+            proxy.rule(move |request| {
+                // Every process looks for the note of an outage once a second, whoever calls.
+                if !request.body.to_string().contains("outage") {
+                    seen.lock().unwrap().push(format!("{} {}", request.operation, request.body));
+                }
+                async { Fate::Forwarded }.boxed()
+            });
+            assert_eq!(send(&caller, method, path).await, 429, "{path}");
+            world.idle().await;
+            let asked = std::mem::take(&mut *asked.lock().unwrap());
+            proxy.forward_all();
+            assert!(asked.is_empty(), "{method} {path}: {asked:?}");
+        }
+    })
+    .await;
+}
+
+/// What happens in one state.
+struct State {
+    /// 99 of 100 requests of the normal callers are faster.
+    p99: Duration,
+    /// Requests of the attacker: sent, and refused.
+    sent: u64,
+    refused: u64,
+    /// All units of the facts.
+    meter: Meter,
+}
+
+impl State {
+    fn show(&self, name: &str, alone: &Meter) {
+        let Self { p99, sent, refused, meter } = self;
+        let (written, read) = (meter.written - alone.written, meter.units - alone.units - meter.written + alone.written);
+        println!(
+            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {read:.0} read and {written:.0} write units"
+        );
+    }
+}
+
+/// What the attacker sends of one kind, one after another: the requests that cost most.
+fn requests(kind: usize, turn: u64) -> (Method, String) {
+    let (post, other) = (turn % 30 + 1, 1_000 + turn);
+    let add = if turn / 30 % 2 == 0 { Method::PUT } else { Method::DELETE };
+    match (kind, turn % 3) {
+        (0, _) => (Method::POST, "/v1/posts".to_owned()),
+        (1, 0) => (Method::PUT, format!("/v1/following/{other}")),
+        (1, 1) => (Method::PUT, format!("/v1/blocks/{other}")),
+        (1, _) => (Method::PUT, format!("/v1/mutes/{other}")),
+        (2, _) => (add, format!("/v1/posts/{AUTHOR}-{post}/like")),
+        (3, 0) => (Method::POST, "/v1/reads".to_owned()),
+        (3, _) => (add, format!("/v1/posts/{AUTHOR}-{post}/read")),
+        (_, 0) => (Method::GET, "/v1/me/likes?limit=100".to_owned()),
+        (_, 1) => {
+            let users: Vec<String> = (other..other + 100).map(|user| format!("user={user}")).collect();
+            (Method::GET, format!("/v1/relations?{}", users.join("&")))
+        }
+        (_, _) => (Method::GET, format!("/v1/users/{AUTHOR}/followers?limit=100&offset=10")),
+    }
+}
+
+/// Runs the normal callers for some time, beside the attacker or alone.
+async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> State {
+    world.idle().await;
+    proxy.meter();
+    let (started, over) = (Instant::now(), AtomicBool::new(false));
+    let (sent, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (sent, refused, over) = (&sent, &refused, &over);
+    // Each kind at ten times its limit, however long the responses take.
+    let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
+        let pause = Duration::from_secs(60) / (10 * limit);
+        let attacker = world.user(ATTACKER);
+        let turns = (0..).map(|turn| (turn, started + pause * turn as u32)).take_while(|(_, at)| *at < started + time);
+        join_all(turns.map(async |(turn, at)| {
+            tokio::time::sleep_until(at.into()).await;
+            let (method, path) = requests(kind, turn);
+            sent.fetch_add(1, Ordering::Relaxed);
+            refused.fetch_add(u64::from(send(&attacker, &method, &path).await == 429), Ordering::Relaxed);
+        }))
+        .await;
+    }));
+    let normal = join_all((0..CALLERS).map(async |index| {
+        let (caller, mut took) = (world.user(100 + index), Vec::new());
+        let paths = ["/v1/feed", "/v1/unread", "/v1/posts/2-30", "/v1/authors/2/posts"];
+        for turn in index as usize.. {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if over.load(Ordering::Relaxed) {
+                return took;
+            }
+            let asked = Instant::now();
+            caller.get(paths[turn % paths.len()]).await.ok();
+            took.push(asked.elapsed());
+        }
+        took
+    }));
+    let end = async {
+        tokio::time::sleep(time).await;
+        over.store(true, Ordering::Relaxed);
+    };
+    let (took, _, ()) = futures::join!(normal, attack, end);
+    world.idle().await;
+    let mut took: Vec<Duration> = took.into_iter().flatten().collect();
+    took.sort_unstable();
+    let [sent, refused] = [sent, refused].map(|count| count.load(Ordering::Relaxed));
+    State { p99: took[took.len() * 99 / 100], sent, refused, meter: proxy.meter() }
+}
+
+async fn prepare(world: &World) {
+    for caller in (100..100 + CALLERS).chain([ATTACKER]) {
+        world.user(caller).put(&format!("/v1/following/{AUTHOR}")).await.ok();
+    }
+    // The limit of posts holds for the author too.
+    let app = world.stack.app("publish").unwrap();
+    for number in 1..=30 {
+        let (author, title) = (UserId::new(AUTHOR).unwrap(), format!("post {number}"));
+        let new = NewPost { author, title, text: PostText::default(), weight: 0 };
+        app.publishing.publish(&new, None).await.unwrap();
+    }
+    world.idle().await;
+}
+
+#[tokio::test]
+#[ignore = "three minutes; it measures"]
+async fn an_attacker_beside_normal_callers() {
+    let time = Duration::from_secs(number_from("TIDEMARK_ATTACK_SECONDS", 60));
+    let (mut alone, mut unlimited, mut limited) = (None, None, None);
+    world_behind_a_proxy_with(limits([0; 5]), async |world, proxy| {
+        prepare(world).await;
+        alone = Some(run(world, proxy, time, false).await);
+        unlimited = Some(run(world, proxy, time, true).await);
+    })
+    .await;
+    world_behind_a_proxy_with(limits(LIMITS), async |world, proxy| {
+        prepare(world).await;
+        limited = Some(run(world, proxy, time, true).await);
+    })
+    .await;
+    let (alone, unlimited, limited) = (alone.unwrap(), unlimited.unwrap(), limited.unwrap());
+    println!("{CALLERS} normal callers, one attacker at ten times each limit, for {time:?}");
+    for (name, state) in [("alone", &alone), ("unlimited", &unlimited), ("limited", &limited)] {
+        state.show(name, &alone.meter);
+    }
+    assert!(limited.refused > 0 && unlimited.refused == 0);
+    assert!(limited.meter.units < unlimited.meter.units, "{} and {} units", limited.meter.units, unlimited.meter.units);
+}
