@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Tests the page at `/` in a real browser, on a stack of its own: `run.sh <stack's binary> [--screenshots]`.
-# Installs Chromium with apt-get if it is missing, and the packages of package.json into target/page-check. With
-# --screenshots it writes docs/images/ after the tests have passed.
+# Tests the page at `/` in a real browser, on a stack of its own: `run.sh <stack's binary> [--screenshots | options of
+# node --test]`. Installs Chromium with apt-get if it is missing, and the packages of package.json into
+# target/page-check. With --screenshots it writes docs/images/ instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 binary=$(realpath "$1")
+shift
 modules=$(realpath -m "${CARGO_TARGET_DIR:-target}/page-check")
 
 export PAGE_CHECK_CHROMIUM=${PAGE_CHECK_CHROMIUM:-$(command -v chromium || true)}
@@ -26,6 +27,9 @@ if ! cmp -s local/page-check/package.json "$modules/installed.json"; then
 fi
 
 export PAGE_CHECK_MODULES=$modules PAGE_CHECK_STACK=$binary
+if [ "${1:-}" = --screenshots ]; then
+    echo "== node local/page-check/screenshots.mjs (into docs/images)"
+    exec node local/page-check/screenshots.mjs
+fi
 echo "== node --test local/page-check/check.mjs"
-node --test local/page-check/check.mjs
-[ "${2:-}" != --screenshots ] || node local/page-check/screenshots.mjs
+exec node --test "$@" local/page-check/check.mjs

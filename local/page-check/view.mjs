@@ -64,6 +64,7 @@ export class View {
     return section;
   }
 
+  select = (index, name) => this.section(index).getByRole("combobox", { name, exact: true });
   post = (index, title) => this.section(index).locator(".posts > li").filter({ hasText: title });
   titles = (index) => this.section(index).locator(".posts button.title").allTextContents();
   says = (index, text) => this.section(index).locator(".messages").filter({ hasText: text }).waitFor({ state: "attached" });

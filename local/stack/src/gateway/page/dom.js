@@ -19,9 +19,9 @@ export function copy(template) {
 }
 
 const versions = new WeakMap();
-const focusable = (element) => [...element.querySelectorAll("button, summary, select, input")];
+const focusable = (element) => [...element.querySelectorAll("button, select, input")];
 
-/** Shows items as children of a list. An unchanged item keeps its element; a changed one keeps focus and open menu. */
+/** Shows items as children of a list. An unchanged item keeps its element; a changed one keeps the focus. */
 export function show(list, items, key, render) {
   const old = new Map([...list.children].map((child) => [child.dataset.key, child]));
   const focused = list.contains(document.activeElement);
@@ -31,7 +31,7 @@ export function show(list, items, key, render) {
     let element = old.get(key(item));
     old.delete(key(item));
     if (!element || versions.get(element) !== version) {
-      const fresh = render(item, element);
+      const fresh = render(item);
       fresh.dataset.key = key(item);
       versions.set(fresh, version);
       if (element) {
@@ -70,27 +70,6 @@ export function once(action) {
 }
 
 export const submit = (form, action) => form.addEventListener("submit", once(action));
-
-/** A menu behind a button. Escape, a choice, and a click elsewhere close it. */
-export function menu(label, ...choices) {
-  const details = h("details", { class: "menu" }, h("summary", { "aria-label": label }, "⋯"), h("div", {}, ...choices));
-  const close = () => details.removeAttribute("open");
-  details.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && details.open) {
-      close();
-      details.firstElementChild.focus();
-    }
-  });
-  details.addEventListener("focusout", (event) => event.relatedTarget && !details.contains(event.relatedTarget) && close());
-  details.addEventListener("click", (event) => event.target.closest("button") && close());
-  return details;
-}
-
-document.addEventListener("click", (event) => {
-  for (const open of document.querySelectorAll("details.menu[open]")) {
-    if (!open.contains(event.target)) open.removeAttribute("open");
-  }
-});
 
 /** A picture, or the initials of the name where there is none. */
 export function avatar(name, picture) {

@@ -1,13 +1,13 @@
 // The feed of a person: endless, live, with a menu for each author.
 
-import { ago, avatar, button, h, menu, show } from "./dom.js";
+import { ago, avatar, button, h, show } from "./dom.js";
 
 const PAGE = 20;
 const REBUILDING_PAUSE = 1000;
 
 export function feed(person) {
   const { part, api } = person;
-  const open = new Set();
+  const open = new Set(), menus = new Set();
   let items = [], cursor = null, loading = null;
 
   const query = (after) => {
@@ -15,7 +15,7 @@ export function feed(person) {
     return `/v1/feed?${new URLSearchParams(Object.entries(parameters).filter(([, value]) => value))}`;
   };
   const draw = () => {
-    const shown = items.map((item) => ({ ...item, open: open.has(item.id), profile: person.profiles[item.author] }));
+    const shown = items.map((item) => ({ ...item, open: open.has(item.id), menu: menus.has(item.id), profile: person.profiles[item.author] }));
     authors(person.unread);
     show(part.posts, shown, (item) => item.id, post);
     const none = part.status.value === "unread" ? "Nothing is unread." : "No posts yet. Follow someone in the tab People.";
@@ -91,20 +91,24 @@ export function feed(person) {
     const done = await api[item[flag] ? "delete" : "put"](`/v1/posts/${item.id}/${kind}`);
     return { [flag]: done[flag], [count]: item[count] + (done[flag] ? 1 : 0) - (item[flag] ? 1 : 0) };
   });
-  const toggle = async (item) => {
-    if (!open.delete(item.id)) open.add(item.id);
+  const flip = (set, item) => {
+    if (!set.delete(item.id)) set.add(item.id);
     draw();
+  };
+  const read = async (item) => {
+    flip(open, item);
     if (open.has(item.id) && !item.read) await mark(item, true);
   };
 
   function choices(item, name) {
-    const act = (text, done, action) => button(text, () => person.run(async () => (await action(), person.changed(done))));
+    const act = (text, label, done, action) =>
+      button(text, () => person.run(async () => (menus.delete(item.id), await action(), person.changed(done))), { "aria-label": label });
     const newest = Math.max(...items.filter((other) => other.author === item.author).map((other) => other.seq));
-    return menu(`More about ${name}`,
-      act(`Mark all by ${name} read`, `All posts by ${name} are read.`, () => api.post("/v1/reads", { author: item.author, through: newest })),
-      act(`Unfollow ${name}`, `You no longer follow ${name}.`, () => api.delete(`/v1/following/${item.author}`)),
-      act(`Mute ${name}`, `${name} is muted. The tab People can undo it.`, () => api.put(`/v1/mutes/${item.author}`)),
-      act(`Block ${name}`, `${name} is blocked. The tab People can undo it.`, () => api.put(`/v1/blocks/${item.author}`)));
+    return h("p", { class: "row choices" },
+      act("Mark all read", `Mark all read by ${name}`, `All posts by ${name} are read.`, () => api.post("/v1/reads", { author: item.author, through: newest })),
+      act("Unfollow", `Unfollow ${name}`, `You no longer follow ${name}.`, () => api.delete(`/v1/following/${item.author}`)),
+      act("Mute", `Mute ${name}`, `${name} is muted. The tab People can undo it.`, () => api.put(`/v1/mutes/${item.author}`)),
+      act("Block", `Block ${name}`, `${name} is blocked. The tab People can undo it.`, () => api.put(`/v1/blocks/${item.author}`)));
   }
 
   function post(item) {
@@ -116,8 +120,10 @@ export function feed(person) {
       avatar(name, item.profile?.picture),
       h("article", { "aria-label": `${item.title}, by ${name}` },
         h("p", { class: "by" }, h("strong", {}, name), " ", ago(item.created_at), !item.read && h("span", { class: "new" }, "unread"),
-          item.score !== undefined && h("span", { class: "score", title: "Rank" }, item.score.toFixed(1)), choices(item, name)),
-        h("h3", {}, button(item.title, () => toggle(item), { class: "title", "aria-expanded": String(item.open) })),
+          item.score !== undefined && h("span", { class: "score", title: "Rank" }, item.score.toFixed(1)),
+          button("⋯", () => flip(menus, item), { class: "more", "aria-label": `More about ${name}`, "aria-expanded": String(item.menu) })),
+        item.menu && choices(item, name),
+        h("h3", {}, button(item.title, () => read(item), { class: "title", "aria-expanded": String(item.open) })),
         text,
         h("p", { class: "row" }, reaction("Like", "like", "liked", "likes"), reaction("Favorite", "favorite", "favorited", "favorites"),
           button(item.read ? "Mark unread" : "Mark read", () => mark(item, !item.read), { class: "quiet" }))));

@@ -3,8 +3,8 @@
 const FAILED_PAUSE = 2000;
 
 /**
- * Calls `changed(body)` at the start and whenever the body at `path` changes, while the page is visible. Calls
- * `failed(problem)` when a poll fails, and goes on. Returns `{ poke, stop }`; `poke` polls at once.
+ * Calls `changed(body)` at the start, after a failure, and whenever the body at `path` changes, while the page is
+ * visible. Calls `failed(problem)` when a poll fails, and goes on. Returns `{ poke, stop }`; `poke` polls at once.
  */
 export function watch(api, path, interval, changed, failed) {
   let etag = null, stopped = false, wake = () => {};
@@ -27,6 +27,7 @@ export function watch(api, path, interval, changed, failed) {
         }
       } catch (problem) {
         time = Math.max(interval, FAILED_PAUSE);
+        etag = null;
         if (!stopped) failed(problem);
       }
       await pause(time);

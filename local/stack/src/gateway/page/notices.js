@@ -22,7 +22,7 @@ export function notices(person) {
         button(item.title, () => person.run(() => open(item)), { class: "title", "aria-expanded": String(item.body !== undefined) }), " ",
         ago(item.created_at), !item.read && h("span", { class: "new" }, "unread"),
         item.body !== undefined && h("p", { class: "text" }, item.body ?? "This notice has no text.")),
-      button(item.read ? "Mark unread" : "Mark read", () => person.run(() => mark(item, !item.read)), { class: "quiet", "aria-label": `Mark ${item.title} ${item.read ? "unread" : "read"}` })));
+      button(item.read ? "Mark unread" : "Mark read", () => person.run(() => mark(item, !item.read)), { class: "quiet", "aria-label": `Mark ${item.read ? "unread" : "read"}: ${item.title}` })));
     if (!items.length) part.notices.replaceChildren(h("li", { class: "hint" }, "No notices on this platform."));
   }
 
