@@ -95,9 +95,14 @@ export class View {
     return found.map((one) => `${one.id}: ${one.help} (${one.nodes.map((node) => `${node.target}: ${node.any[0]?.message ?? ""}`).join("; ")})`);
   }
 
-  /** True if something is wider than the window or than its panel. */
+  /** What is wider than the window or than its panel. */
   overflows = () => this.page.evaluate(() => {
-    const panels = [...document.querySelectorAll("main > section")].filter((panel) => panel.offsetParent);
-    return document.documentElement.scrollWidth > innerWidth || panels.some((panel) => panel.scrollWidth > panel.clientWidth);
+    const wide = document.documentElement.scrollWidth > innerWidth ? ["the window"] : [];
+    for (const panel of document.querySelectorAll("main > section")) {
+      const edge = panel.getBoundingClientRect().right;
+      const beyond = [...panel.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > edge + 1);
+      wide.push(...beyond.map((element) => element.outerHTML.slice(0, 120)));
+    }
+    return wide;
   });
 }

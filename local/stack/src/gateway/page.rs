@@ -24,7 +24,8 @@ const POLICY: &str = "default-src 'self'; img-src https: data:; connect-src *; b
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, content)| {
-        let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache"), (header::CONTENT_SECURITY_POLICY, POLICY)];
+        let headers =
+            [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache"), (header::CONTENT_SECURITY_POLICY, POLICY)];
         router.route(path, get(async move || (headers, content)))
     })
 }

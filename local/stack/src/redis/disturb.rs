@@ -87,7 +87,8 @@ async fn drop_connections(node: &RedisOptions) -> Result<u64> {
 pub(crate) async fn flush(nodes: &[RedisOptions]) -> Result<()> {
     for node in nodes {
         let flushed = command::<()>(node, &redis::cmd("FLUSHALL")).await;
-        let is_replica = |error: &anyhow::Error| error.downcast_ref().is_some_and(|e: &redis::RedisError| e.code() == Some("READONLY"));
+        let is_replica =
+            |error: &anyhow::Error| error.downcast_ref().is_some_and(|e: &redis::RedisError| e.code() == Some("READONLY"));
         if let Err(error) = flushed
             && !is_replica(&error)
         {

@@ -20,7 +20,8 @@ export class Problem extends Error {
     const body = await response.json().catch(() => ({}));
     const title = body.title ?? body.message ?? body.error ?? `The server responded with ${response.status}`;
     const detail = body.errors?.map((error) => `${error.field} ${error.message}`).join("; ") ?? body.detail ?? "";
-    return new Problem(title, detail && `${detail[0].toUpperCase()}${detail.slice(1)}`, response.status, body.type?.split("/").pop());
+    const sentence = detail && `${detail[0].toUpperCase()}${detail.slice(1)}`;
+    return new Problem(title, sentence, response.status, body.type?.split("/").pop());
   }
 }
 
@@ -87,7 +88,8 @@ export class Api {
       return response;
     } catch {
       report("down");
-      throw new Problem("Tidemark is not reachable.", `No response from ${this.base || location.origin}. Nothing was lost; the page keeps trying.`, 0, "unreachable");
+      const detail = `No response from ${this.base || location.origin}. The page keeps trying.`;
+      throw new Problem("Tidemark is not reachable.", detail, 0, "unreachable");
     }
   }
 

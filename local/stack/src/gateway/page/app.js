@@ -23,7 +23,10 @@ function add(root, text) {
   panels.append(root);
   switcher.append(chooser);
   if (panels.children.length === 1) choose();
-  return (name, count) => chooser.replaceChildren(h("span", {}, name), ...(count ? [" ", h("span", { class: "count" }, String(count))] : []));
+  return (name, count) => {
+    const counted = count ? [" ", h("span", { class: "count" }, String(count))] : [];
+    chooser.replaceChildren(h("span", {}, name), ...counted);
+  };
 }
 
 async function start() {

@@ -76,7 +76,9 @@ export function avatar(name, picture) {
   const words = name.split(/\s+/).filter(Boolean);
   const initials = h("span", { class: "avatar", "aria-hidden": "true" }, words.slice(0, 2).map((word) => [...word][0]).join(""));
   if (!picture) return initials;
-  return h("img", { class: "avatar", alt: "", src: picture, referrerpolicy: "no-referrer", onerror: (event) => event.target.replaceWith(initials) });
+  const image = h("img", { class: "avatar", alt: "", src: picture, referrerpolicy: "no-referrer" });
+  image.addEventListener("error", () => image.replaceWith(initials));
+  return image;
 }
 
 export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
@@ -84,7 +86,9 @@ export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"
 /** A time as a reader says it. */
 export function ago(time) {
   const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
-  const text = seconds < 60 ? "now" : seconds < 3600 ? `${Math.floor(seconds / 60)} min` : seconds < 86400 ? `${Math.floor(seconds / 3600)} h` : new Date(time).toLocaleDateString();
+  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)];
+  const recent = minutes < 1 ? "now" : hours < 1 ? `${minutes} min` : `${hours} h`;
+  const text = hours < 24 ? recent : new Date(time).toLocaleDateString();
   return h("time", { datetime: time, title: new Date(time).toLocaleString() }, text);
 }
 

@@ -4,7 +4,8 @@ const FAILED_PAUSE = 2000;
 
 /**
  * Calls `changed(body)` at the start, after a failure, and whenever the body at `path` changes, while the page is
- * visible. Calls `failed(problem)` when a poll fails, and goes on. Returns `{ poke, stop }`; `poke` polls at once.
+ * visible. It calls again with the same body if that returned false. Calls `failed(problem)` when a poll fails, and
+ * goes on. Returns `{ poke, stop }`; `poke` polls at once.
  */
 export function watch(api, path, interval, changed, failed) {
   let etag = null, stopped = false, wake = () => {};
@@ -23,7 +24,7 @@ export function watch(api, path, interval, changed, failed) {
         const answer = await api.call("GET", path, { headers: etag ? { "If-None-Match": etag } : {} });
         if (!stopped && answer.status !== 304) {
           etag = answer.etag;
-          changed(answer.data);
+          if ((await changed(answer.data)) === false) etag = null;
         }
       } catch (problem) {
         time = Math.max(interval, FAILED_PAUSE);

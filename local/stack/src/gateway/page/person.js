@@ -1,14 +1,15 @@
 // One person: identity, counts, and the tabs Feed, People, Notices and Profile.
 
 import { Api } from "./api.js";
-import { avatar, copy, h, messages, plural } from "./dom.js";
-import { feed } from "./feed.js";
+import { avatar, copy, h, messages, plural, show } from "./dom.js";
+import { Feed } from "./feed.js";
 import { watch } from "./live.js";
-import { notices } from "./notices.js";
-import { people } from "./people.js";
-import { posts } from "./posts.js";
+import { Notices } from "./notices.js";
+import { People } from "./people.js";
+import { Posts } from "./posts.js";
 
 const UNREAD_EVERY = 1000;
+const COUNTERS_EVERY = 5000;
 
 /** Tabs with the keys that people expect. Returns a function that puts a count on a tab. */
 function tabs(root, bar) {
@@ -26,7 +27,8 @@ function tabs(root, bar) {
     const [tab, name] = [`${prefix}-${index}`, panel.dataset.tab];
     Object.assign(panel, { id: `${tab}-panel`, role: "tabpanel" });
     panel.setAttribute("aria-labelledby", tab);
-    bar.append(h("button", { type: "button", role: "tab", id: tab, "aria-controls": panel.id, onclick: () => choose(index) }, name));
+    const properties = { type: "button", role: "tab", id: tab, "aria-controls": panel.id, onclick: () => choose(index) };
+    bar.append(h("button", properties, name));
   });
   bar.addEventListener("keydown", (event) => {
     const now = panels.findIndex((panel) => !panel.hidden), last = panels.length - 1;
@@ -50,12 +52,13 @@ export class Person {
     this.message = messages(part.messages);
     this.api = new Api(base, token, this.message.say);
     this.count = tabs(root, part.tabs);
-    this.parts = [feed(this), posts(this), people(this), notices(this)];
+    this.parts = [new Feed(this), new Posts(this), new People(this), new Notices(this)];
     this.live = watch(this.api, "/v1/unread", UNREAD_EVERY, (unread) => this.show(unread), (problem) => this.failed(problem));
   }
 
   stop() {
     this.live.stop();
+    this.counters?.stop();
     for (const part of this.parts) part.stop?.();
   }
 
@@ -92,28 +95,35 @@ export class Person {
   }
 
   async identify() {
-    const me = await this.api.get("/v1/me");
-    const { profile, counters } = await this.api.get(`/v1/users/${me.id}`);
-    const name = profile?.name ?? `User ${me.id}`;
-    const facts = [profile?.handle && `@${profile.handle}`, `id ${me.id}`, plural(counters.followers, "follower"), `${counters.followings} following`];
-    Object.assign(this, { id: me.id, name, profile });
+    const { id } = await this.api.get("/v1/me");
+    this.card(await this.api.get(`/v1/users/${id}`));
+    // Counters follow a moment later, and others change them.
+    this.counters ??= watch(this.api, `/v1/users/${id}`, COUNTERS_EVERY, (user) => this.card(user), () => {});
+  }
+
+  card({ id, profile, counters }) {
+    const name = profile?.name ?? `User ${id}`;
+    const who = profile?.handle ? `@${profile.handle} · id ${id}` : `id ${id}`;
+    const counts = `${plural(counters.followers, "follower")} · ${counters.followings} following`;
+    Object.assign(this, { id, name, profile });
     this.part.name.textContent = name;
-    this.part.about.textContent = facts.filter(Boolean).join(" · ");
-    this.part.avatar.replaceChildren(avatar(name, profile?.picture));
+    this.part.about.replaceChildren(h("span", {}, who), " ", h("span", {}, counts));
+    show(this.part.avatar, [{ name, picture: profile?.picture }], () => "avatar", (one) => avatar(one.name, one.picture));
     this.root.setAttribute("aria-label", name);
     this.counted(name, this.total);
   }
 
-  /** Shows counts that a poll returned. Everything is read at the first, after a failure, and if posts came or went. */
+  /** Shows counts that a poll returned. Reads everything at the first and after a failure, and the feed if they changed. */
   async show(unread) {
     const first = this.id === null || this.lost;
     if (this.lost) this.message.say("Tidemark is reachable again.");
     this.lost = false;
-    if (first && !(await this.run(() => this.identify()))) return;
+    if (first && !(await this.run(() => this.identify()))) return false;
     const news = unread.total !== this.total;
     this.counts(unread.total, unread.authors);
     if (first) await this.tell("refresh");
     else if (news) await this.tell("arrived");
+    return true;
   }
 
   /** Shows the unread total, which a poll or the response to a mark told. */

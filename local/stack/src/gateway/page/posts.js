@@ -7,97 +7,109 @@ const MOST_DELIVERIES = 3;
 const FIRST_PAUSE = 0.2;
 const LONGEST_PAUSE = 2;
 
-const words = {
+const STATES = {
   pending: "waits to be delivered",
   running: "is being delivered",
   done: "is delivered",
   cancelled: "was deleted before it was delivered",
 };
 
-export function posts(person) {
-  const { part, api } = person;
-  const { publish, profile } = part;
-  let key = null, edited = null, deliveries = [], stopped = false;
+const field = (form, name) => form.elements.namedItem(name);
 
-  const field = (form, name) => form.elements.namedItem(name);
-  const compose = (post) => {
-    [edited, key] = [post, null];
-    field(publish, "title").value = post?.title ?? "";
-    field(publish, "body").value = post?.body ?? "";
-    publish.querySelector(".primary").textContent = post ? "Save" : "Publish";
-    part.cancelEdit.hidden = !post;
-  };
+export class Posts {
+  constructor(person) {
+    const { part, api } = person;
+    Object.assign(this, { person, part, api, key: null, edited: null, deliveries: [], stopped: false });
+    submit(part.publish, () => person.run(() => this.publish()));
+    part.publish.addEventListener("input", () => (this.key = null));
+    part.cancelEdit.addEventListener("click", () => this.compose(null));
+    submit(part.profile, () => person.run(async () => {
+      const values = [...new FormData(part.profile)].map(([name, value]) => [name, value.trim() || null]);
+      await api.put("/v1/me/profile", { ...Object.fromEntries(values), data: person.profile?.data });
+      await person.changed("The profile is saved.");
+    }));
+  }
 
-  const draw = () => show(part.deliveries, deliveries, (one) => one.id, (one) => {
-    const count = one.mode === "pull" ? "Followers read it on demand." : `${one.delivered} of ${plural(one.followers, "follower")}`;
-    const value = one.state === "done" ? 1 : one.followers ? one.delivered / one.followers : null;
-    return h("li", { class: "delivery" },
-      h("p", { role: "status" }, `“${one.title}” ${words[one.state] ?? one.state}. `, h("span", { class: "hint" }, count)),
-      h("progress", { max: 1, value, "aria-label": `Delivery of ${one.title}` }));
-  });
+  stop() {
+    this.stopped = true;
+  }
 
-  /** Follows a delivery to its end, with longer pauses the longer it takes. */
-  async function follow({ id, title, delivery }) {
-    deliveries = [{ id, title, ...delivery }, ...deliveries].slice(0, MOST_DELIVERIES);
-    draw();
-    for (let pause = FIRST_PAUSE; !stopped; pause = Math.min(LONGEST_PAUSE, pause * 1.3)) {
-      await wait(pause);
-      const known = deliveries.find((one) => one.id === id);
-      if (!known || ["done", "cancelled"].includes(known.state)) return;
-      const now = await api.get(`/v1/posts/${id}/delivery`).catch((problem) => (problem.status === 404 ? { state: "cancelled" } : {}));
-      deliveries = deliveries.map((one) => (one.id === id ? { ...one, ...now } : one));
-      draw();
+  async refresh() {
+    const form = this.part.profile;
+    for (const [name, value] of Object.entries(this.person.profile ?? {})) {
+      const input = field(form, name);
+      if (input && !form.contains(document.activeElement)) input.value = value ?? "";
     }
+    await this.own();
   }
 
-  async function own() {
-    const page = await api.get(`/v1/authors/${person.id}/posts?include=body&limit=50`);
-    show(part.own, page.items, (post) => post.id, (post) => h("li", {},
-      h("span", { class: "grow" }, post.title, " ", h("span", { class: "hint" }, `${plural(post.likes, "like")}, `, ago(post.created_at))),
-      button("Edit", () => {
-        compose(post);
-        person.root.querySelector("[role=tab]").click();
-        field(publish, "title").focus();
-      }, { "aria-label": `Edit ${post.title}` }),
-      button("Delete", () => person.run(async () => {
-        await api.delete(`/v1/posts/${post.id}`);
-        await own();
-        person.message.say(`“${post.title}” is deleted.`);
-      }), { "aria-label": `Delete ${post.title}` })));
+  /** Puts a post into the form for an edit; null empties the form. */
+  compose(post) {
+    const form = this.part.publish;
+    Object.assign(this, { edited: post, key: null });
+    field(form, "title").value = post?.title ?? "";
+    field(form, "body").value = post?.body ?? "";
+    form.querySelector(".primary").textContent = post ? "Save" : "Publish";
+    this.part.cancelEdit.hidden = !post;
   }
 
-  submit(publish, () => person.run(async () => {
-    const post = { title: field(publish, "title").value, body: field(publish, "body").value || null };
+  async publish() {
+    const { api, person, edited } = this;
+    const post = Object.fromEntries(["title", "body"].map((name) => [name, field(this.part.publish, name).value || null]));
     if (edited) {
       await api.put(`/v1/posts/${edited.id}`, { ...post, data: edited.data });
       person.message.say(`“${post.title}” is saved.`);
     } else {
       // The key stays until there is a response, so that a repetition cannot publish twice.
-      key ??= crypto.getRandomValues(new Uint32Array(4)).join("-");
-      const published = await api.post("/v1/posts", post, { "Idempotency-Key": key });
+      this.key ??= crypto.getRandomValues(new Uint32Array(4)).join("-");
+      const published = await api.post("/v1/posts", post, { "Idempotency-Key": this.key });
       person.message.clear();
-      person.run(() => follow(published));
+      person.run(() => this.follow(published));
     }
-    compose(null);
-    await own();
-  }));
-  publish.addEventListener("input", () => (key = null));
-  part.cancelEdit.addEventListener("click", () => compose(null));
+    this.compose(null);
+    await this.own();
+  }
 
-  submit(profile, () => person.run(async () => {
-    const values = Object.fromEntries([...new FormData(profile)].map(([name, value]) => [name, value.trim() || null]));
-    await api.put("/v1/me/profile", { ...values, data: person.profile?.data });
-    await person.changed("The profile is saved.");
-  }));
+  /** Follows a delivery to its end, with longer pauses the longer it takes. */
+  async follow({ id, title, delivery }) {
+    this.deliveries = [{ id, title, ...delivery }, ...this.deliveries].slice(0, MOST_DELIVERIES);
+    this.draw();
+    for (let pause = FIRST_PAUSE; !this.stopped; pause = Math.min(LONGEST_PAUSE, pause * 1.3)) {
+      await wait(pause);
+      const known = this.deliveries.find((one) => one.id === id);
+      if (!known || ["done", "cancelled"].includes(known.state)) return;
+      const gone = (problem) => (problem.status === 404 ? { state: "cancelled" } : {});
+      const now = await this.api.get(`/v1/posts/${id}/delivery`).catch(gone);
+      this.deliveries = this.deliveries.map((one) => (one.id === id ? { ...one, ...now } : one));
+      this.draw();
+    }
+  }
 
-  return {
-    stop: () => (stopped = true),
-    refresh: async () => {
-      for (const [name, value] of Object.entries(person.profile ?? {})) {
-        const input = field(profile, name);
-        if (input && !profile.contains(document.activeElement)) input.value = value ?? "";
-      }
-      await own();
-    },
-  };
+  draw() {
+    show(this.part.deliveries, this.deliveries, (one) => one.id, ({ title, mode, state, delivered, followers }) => {
+      const count = mode === "pull" ? "Followers read it on demand." : `${delivered} of ${plural(followers, "follower")}`;
+      const value = state === "done" ? 1 : followers ? delivered / followers : null;
+      return h("li", { class: "delivery" },
+        h("p", { role: "status" }, `“${title}” ${STATES[state] ?? state}. `, h("span", { class: "hint" }, count)),
+        h("progress", { max: 1, value, "aria-label": `Delivery of ${title}` }));
+    });
+  }
+
+  /** Shows the newest posts of the person. */
+  async own() {
+    const { items } = await this.api.get(`/v1/authors/${this.person.id}/posts?include=body&limit=50`);
+    const about = (post) => h("span", { class: "hint" }, `${plural(post.likes, "like")}, `, ago(post.created_at));
+    show(this.part.own, items, (post) => post.id, (post) => h("li", {},
+      h("span", { class: "grow" }, post.title, " ", about(post)),
+      button("Edit", () => {
+        this.compose(post);
+        this.person.root.querySelector("[role=tab]").click();
+        field(this.part.publish, "title").focus();
+      }, { "aria-label": `Edit ${post.title}` }),
+      button("Delete", () => this.person.run(async () => {
+        await this.api.delete(`/v1/posts/${post.id}`);
+        await this.own();
+        this.person.message.say(`“${post.title}” is deleted.`);
+      }), { "aria-label": `Delete ${post.title}` })));
+  }
 }

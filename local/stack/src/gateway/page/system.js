@@ -70,15 +70,21 @@ export class System {
     part.state.textContent = status.idle ? "idle" : "busy";
     part.state.className = status.idle ? "badge none" : "badge";
     if (document.activeElement !== part.weather) part.weather.value = status.weather;
-    const rows = (list, entries, cells) => show(list, Object.entries(entries), ([key]) => key, ([key, value]) => h("tr", {}, name(key), ...cells(value, key)));
+    const rows = (list, entries, cells) =>
+      show(list, Object.entries(entries), ([key]) => key, ([key, value]) => h("tr", {}, name(key), ...cells(value, key)));
     rows(part.queues, status.queues, (queue) => [number(queue.visible), number(queue.in_flight), number(queue.delayed)]);
     rows(part.streams, status.streams, (stream) => [number(stream.behind)]);
     const fed = Object.fromEntries(Object.entries(status.functions).filter(([, unit]) => unit.has_sources));
     rows(part.functions, fed, (unit, key) => [number(unit.in_flight), h("td", {}, this.switch(key, unit.paused))]);
     const ms = (share) => (latencies.last.length ? `${Math.round(percentile(share))} ms` : "–");
     [part.p50.textContent, part.p99.textContent, part.requests.textContent] = [ms(0.5), ms(0.99), String(latencies.count)];
-    const places = { API: `${this.api.base}/_local/openapi.yaml`, DynamoDB: status.dynamodb_endpoint, SQS: status.sqs_endpoint, Redis: status.redis_url };
-    show(part.places, Object.entries(places), ([key]) => key, ([key, url]) => h("div", {}, h("dt", {}, key), h("dd", {}, key === "API" ? h("a", { href: url }, "openapi.yaml") : url)));
+    const places = {
+      API: h("a", { href: `${this.api.base}/_local/openapi.yaml` }, "openapi.yaml"),
+      DynamoDB: status.dynamodb_endpoint,
+      SQS: status.sqs_endpoint,
+      Redis: status.redis_url,
+    };
+    show(part.places, Object.entries(places), ([key]) => key, ([key, place]) => h("div", {}, h("dt", {}, key), h("dd", {}, place)));
   }
 
   switch(key, paused) {
