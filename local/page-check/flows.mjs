@@ -242,7 +242,7 @@ export function flows(size, withPage) {
     await page.getByRole("button", { name: "Settings" }).click();
     await page.getByLabel("Token of the first person").fill("nobody");
     await page.getByRole("button", { name: "Use these" }).click();
-    await view.says(0, "Authentication is required");
+    await view.says(0, /Authentication is required|Unauthorized/);
   });
 
   flow("a stopped stack is told in words, and the page recovers", async ({ stack, view, page, first, second }) => {

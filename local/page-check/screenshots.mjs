@@ -1,7 +1,7 @@
 // Writes docs/images/page-{1280,390}-{light,dark}.png, with people who have something to say.
 
 import { mkdirSync } from "node:fs";
-import { Stack } from "./stack.mjs";
+import { Stack, until } from "./stack.mjs";
 import { View, launch } from "./view.mjs";
 
 const FOLDER = "docs/images";
@@ -39,6 +39,8 @@ async function shoot(browser, url, size) {
   await view.post(0, "11.8 inches").getByRole("button", { name: "Mark unread" }).click();
   await view.badge(0, 3);
   await view.section(2).locator(".badge").filter({ hasText: "idle" }).waitFor({ state: "attached" });
+  const requests = view.section(2).locator("[data-is=requests]");
+  await until("latencies", async () => Number(await requests.textContent()) >= 30);
   await view.page.evaluate(() => document.activeElement.blur());
   await view.page.screenshot({ path: `${FOLDER}/page-${size.width}-${size.scheme}.png` });
   await view.close();
