@@ -75,9 +75,9 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert_eq!(post("/_local/sources/nobody/pause").await, 404);
     assert_eq!(post("/_local/schedules/follow").await, 404);
     let keys = async || {
-        let client = redis::Client::open(stack.redis_url()).unwrap();
+        let client = ::redis::Client::open(stack.redis_url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        redis::cmd("DBSIZE").query_async::<u64>(&mut connection).await.unwrap()
+        ::redis::cmd("DBSIZE").query_async::<u64>(&mut connection).await.unwrap()
     };
     let feed = client.get(url("/v1/feed")).header("authorization", "Bearer 1").send().await.unwrap();
     assert_eq!((feed.status().as_u16(), keys().await > 0), (200, true));
