@@ -28,7 +28,7 @@ build := cargo build --workspace --examples
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check page-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -112,6 +112,11 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 	@echo "== $(build) --bin tidemark-local"
 	@$(build) --bin tidemark-local
 	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
+
+page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=--screenshots writes docs/images instead
+	@echo "== $(build) --bin tidemark-local"
+	@$(build) --bin tidemark-local
+	@local/page-check/run.sh '$(TARGET)/debug/tidemark-local' $(ARGS)
 
 openapi: ## generate openapi.yaml from the routes and bodies of the code
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_is_what_the_code_generates

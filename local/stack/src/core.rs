@@ -11,6 +11,7 @@ use std::{
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tidemark::views::RedisOptions;
 use tokio::sync::Notify;
 
 use crate::{
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
     pub(crate) redis_url: String,
+    /// The nodes of the Redis that the stack started. Empty if `REDIS_URL` names a Redis.
+    pub(crate) own_redis: Vec<RedisOptions>,
 }
 
 /// The response of `GET /_local/status`.
@@ -93,6 +96,8 @@ pub struct Behind {
 pub struct FunctionStatus {
     /// True if the function's sources are held back.
     pub paused: bool,
+    /// True if the function has a source: a queue, a stream or a schedule.
+    pub has_sources: bool,
     /// Invocations that the function's sources started and that have not ended.
     pub in_flight: usize,
 }
@@ -172,7 +177,9 @@ impl Core {
             .units
             .values()
             .map(|unit| {
-                (unit.function.binary.clone(), FunctionStatus { paused: unit.gate.paused(), in_flight: unit.gate.active() })
+                let has_sources = unit.function.events.iter().any(|event| !matches!(event.source, EventSource::Http(_)));
+                let status = FunctionStatus { paused: unit.gate.paused(), has_sources, in_flight: unit.gate.active() };
+                (unit.function.binary.clone(), status)
             })
             .collect();
         let processes = self.units.values().filter(|unit| unit.runner.app().is_none());

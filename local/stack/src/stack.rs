@@ -162,6 +162,7 @@ impl Stack {
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
             redis_url: endpoints.redis.url.clone(),
+            own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
         });
         let killed = Arc::downgrade(&core);
         core.surroundings.faults.kill_with(move |function| {

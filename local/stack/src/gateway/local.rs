@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Path, State},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
 };
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -14,12 +14,9 @@ use serde_json::{Value, json};
 use super::Gateway;
 use crate::{
     core::error_payload,
+    redis,
     weather::{Weather, any_seed},
 };
-
-pub(super) async fn page() -> Html<&'static str> {
-    Html(include_str!("page.html"))
-}
 
 /// The OpenAPI document.
 pub(super) async fn openapi() -> impl IntoResponse {
@@ -79,6 +76,18 @@ pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response
     let environments: BTreeMap<&str, &BTreeMap<String, String>> =
         units.map(|(id, unit)| (id.as_str(), unit.environment.as_ref())).collect();
     Json(environments).into_response()
+}
+
+/// Empties Redis. Refuses to empty one that the stack did not start, because it may hold more than views.
+pub(super) async fn flush(State(gateway): State<Arc<Gateway>>) -> Response {
+    if gateway.core.own_redis.is_empty() {
+        let reason = "the stack does not empty the Redis at REDIS_URL, because the stack does not own it";
+        return (StatusCode::CONFLICT, Json(json!({ "error": reason }))).into_response();
+    }
+    match redis::flush(&gateway.core.own_redis).await {
+        Ok(()) => Json(json!({ "flushed": true })).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, Json(json!({ "error": format!("{error:#}") }))).into_response(),
+    }
 }
 
 pub(super) async fn weather(State(gateway): State<Arc<Gateway>>) -> Response {

@@ -3,13 +3,13 @@
 
 mod event;
 mod local;
+mod page;
 mod problem;
 mod routes;
 
 use std::sync::Arc;
 
 use axum::{
-    Router,
     body::{Body, Bytes},
     extract::{Request, State},
     response::Response,
@@ -43,14 +43,14 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
     let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
     let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
-    let app = Router::new()
-        .route("/", get(local::page))
+    let app = page::routes()
         .route("/_local/openapi.yaml", get(local::openapi))
         .route("/_local/status", get(local::status))
         .route("/_local/sources/{function}/pause", post(local::pause))
         .route("/_local/sources/{function}/resume", post(local::resume))
         .route("/_local/schedules/{function}", post(local::fire))
         .route("/_local/functions/{function}", post(local::invoke))
+        .route("/_local/redis/flush", post(local::flush))
         .route("/_local/environment", get(local::environment))
         .route("/_local/weather", get(local::weather).put(local::set_weather))
         .fallback(api)

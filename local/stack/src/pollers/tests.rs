@@ -185,6 +185,7 @@ impl Bench {
             dynamodb_endpoint: String::new(),
             sqs_endpoint: String::new(),
             redis_url: String::new(),
+            own_redis: Vec::new(),
             template,
         });
         let stop = CancellationToken::new();

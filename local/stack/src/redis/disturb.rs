@@ -83,6 +83,21 @@ async fn drop_connections(node: &RedisOptions) -> Result<u64> {
     command(node, redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("NORMAL").arg("SKIPME").arg("YES")).await
 }
 
+/// Empties every master among the nodes. A replica refuses, and follows its master.
+pub(crate) async fn flush(nodes: &[RedisOptions]) -> Result<()> {
+    for node in nodes {
+        let flushed = command::<()>(node, &redis::cmd("FLUSHALL")).await;
+        let is_replica =
+            |error: &anyhow::Error| error.downcast_ref().is_some_and(|e: &redis::RedisError| e.code() == Some("READONLY"));
+        if let Err(error) = flushed
+            && !is_replica(&error)
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 async fn connect(node: &RedisOptions) -> Result<MultiplexedConnection> {
     let client = node.clients()?.into_iter().next().context("no address")?;
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);

@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use certificates::Certificates;
-pub(crate) use disturb::storms;
+pub(crate) use disturb::{flush, storms};
 use futures::future::{join_all, try_join_all};
 use server::{Clustered, Missing, Server};
 use tidemark::views::RedisOptions;

@@ -59,8 +59,13 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert_eq!(environment["PublishFunction"]["REDIS_URL"], stack.redis_url());
     assert_eq!(environment["PublishFunction"]["AWS_ENDPOINT_URL_DYNAMODB"], stack.dynamodb_endpoint());
     assert_eq!(environment.as_object().unwrap().len(), stack.template().functions.len());
-    let page = client.get(url("/")).send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("Tidemark") && !page.contains("https://"));
+    assert!(status["functions"]["fan-out"]["has_sources"] == true && status["functions"]["follow"]["has_sources"] == false);
+    for (path, kind) in [("/", "text/html"), ("/style.css", "text/css"), ("/app.js", "text/javascript")] {
+        let answer = client.get(url(path)).send().await.unwrap();
+        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with(kind));
+        let page = answer.text().await.unwrap();
+        assert!(!["src=\"http", "href=\"http", "url(http", "from \"http"].iter().any(|other| page.contains(other)), "{path}");
+    }
 
     let post = async |path: &str| client.post(url(path)).send().await.unwrap().status().as_u16();
     assert_eq!(post("/_local/sources/fan-out/pause").await, 200);
@@ -69,6 +74,14 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert!(!stack.status().unwrap().functions["fan-out"].paused);
     assert_eq!(post("/_local/sources/nobody/pause").await, 404);
     assert_eq!(post("/_local/schedules/follow").await, 404);
+    let keys = async || {
+        let client = ::redis::Client::open(stack.redis_url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        ::redis::cmd("DBSIZE").query_async::<u64>(&mut connection).await.unwrap()
+    };
+    let feed = client.get(url("/v1/feed")).header("authorization", "Bearer 1").send().await.unwrap();
+    assert_eq!((feed.status().as_u16(), keys().await > 0), (200, true));
+    assert_eq!((post("/_local/redis/flush").await, keys().await), (200, 0));
     assert!(stack.app("publish").is_some() && stack.app("nobody").is_none());
     stack.stop().await.unwrap();
 }

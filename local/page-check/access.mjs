@@ -1,0 +1,87 @@
+// Whom the page does not leave out: keyboards, small windows, both colour schemes, and what axe checks.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+export function access(size, withPage) {
+  const check = (name, run) => test(`${size.width} ${size.scheme}: ${name}`, { timeout: 180_000 }, withPage(size, run));
+
+  check("axe finds nothing, and nothing overflows", async ({ stack, view, page, first, second }) => {
+    const long = "Anunusuallylongtitlewithoutanyspacewhatsoever".repeat(3);
+    await stack.call(second, "PUT", "/v1/me/profile", { name: "Wolfeschlegelsteinhausenbergerdorff", handle: `wolfe_${second}` });
+    await stack.follow(first, second);
+    await stack.publish(second, long, "Text");
+    await stack.publish(second, "Short");
+    await stack.call(`${first} notices:write`, "POST", "/v1/notices", { platforms: [1], title: long });
+    await stack.call(first, "POST", "/v1/lists", { name: long.slice(0, 100) });
+    await page.reload();
+    await view.badge(0, 2);
+    await view.section(0).locator("strong").filter({ hasText: long.slice(0, 100) }).waitFor({ state: "attached" });
+    const clean = async (what) => {
+      assert.deepEqual(await view.violations(), [], what);
+      assert.deepEqual(await view.overflows(), [], `${what} overflows`);
+    };
+    const reader = await view.choose(0);
+    await view.post(0, long).getByRole("button", { name: long }).click();
+    await view.badge(0, 1);
+    await clean("the feed");
+    await view.post(0, "Short").getByLabel("More about").click();
+    await clean("an open menu");
+    for (const tab of ["People", "Notices", "Profile"]) {
+      await view.tab(0, tab);
+      await clean(tab);
+    }
+    await view.follow(0, "0");
+    await reader.getByRole("alert").filter({ hasText: "not valid" }).waitFor();
+    await clean("a problem");
+    await view.publish(1, "Delivered");
+    await view.section(1).locator(".delivery").filter({ hasText: "is delivered" }).waitFor();
+    await clean("a delivery");
+    await view.choose(2);
+    await clean("the system");
+    await page.getByRole("button", { name: "Settings" }).click();
+    await clean("the settings");
+    await page.keyboard.press("Escape");
+  });
+
+  check("the keyboard alone follows, publishes, reads, likes and mutes", async ({ view, page, first, second }) => {
+    const { keyboard } = page;
+    const choose = async (index) => {
+      if (!view.narrow) return;
+      await view.tabTo(index ? `User ${second}` : `User ${first}`, -1, "Shift+Tab");
+      await keyboard.press("Enter");
+    };
+    await choose(0);
+    await view.tabTo("Feed", 0);
+    await keyboard.press("ArrowRight");
+    await view.tabTo("Follow by id or handle", 0);
+    await keyboard.type(String(second));
+    await keyboard.press("Enter");
+    await view.says(0, "You follow");
+    await view.tabTo("People", 0, "Shift+Tab");
+    await keyboard.press("Home");
+    await choose(1);
+    await view.tabTo("Title", 1);
+    await keyboard.type("By keyboard");
+    await keyboard.press("Tab");
+    await keyboard.type("Text");
+    await view.tabTo("Publish", 1);
+    await keyboard.press("Space");
+    await view.badge(0, 1);
+    await choose(0);
+    await view.shows(0, "By keyboard");
+    await view.tabTo("By keyboard", 0, view.narrow ? "Tab" : "Shift+Tab");
+    await keyboard.press("Enter");
+    await view.badge(0, 0);
+    await view.tabTo("Like", 0);
+    await keyboard.press("Space");
+    await view.post(0, "By keyboard").getByRole("button", { name: "Like 1", pressed: true }).waitFor();
+    assert.match(await page.evaluate(() => document.activeElement.innerText), /^Like/, "the focus stays");
+    await view.tabTo("More about", 0, "Shift+Tab");
+    await keyboard.press("Enter");
+    await view.tabTo("Mute", 0);
+    await keyboard.press("Enter");
+    await view.shows(0);
+    await view.says(0, "is muted");
+  });
+}

@@ -1,0 +1,37 @@
+// `node --test check.mjs`: every flow at both widths and in both colour schemes, on one stack.
+
+import { after, before } from "node:test";
+import { access } from "./access.mjs";
+import { flows } from "./flows.mjs";
+import { Stack } from "./stack.mjs";
+import { View, launch } from "./view.mjs";
+
+const stack = new Stack();
+let browser, user = 1000;
+
+before(async () => {
+  await stack.start();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await stack.remove();
+});
+
+/** Runs a test with a page for two new users. */
+const withPage = (size, test) => async () => {
+  const [first, second] = [(user += 1), (user += 1)];
+  const view = await View.open(browser, stack.url, size, first, second);
+  try {
+    await test({ stack, view, page: view.page, first, second, another: () => (user += 1) });
+  } catch (error) {
+    if (process.env.PAGE_CHECK_FAILURE) await view.page.screenshot({ path: process.env.PAGE_CHECK_FAILURE });
+    throw error;
+  }
+  await view.close();
+};
+
+for (const size of [{ width: 1280, scheme: "light" }, { width: 390, scheme: "dark" }]) flows(size, withPage);
+for (const width of [1280, 1000, 390]) {
+  for (const scheme of ["light", "dark"]) access({ width, scheme }, withPage);
+}

@@ -1,0 +1,31 @@
+//! The page at `/`: plain files, compiled into the stack. Any static host can serve the folder `page/` as it is.
+
+use axum::{Router, routing::get};
+use http::header;
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+/// Path, content type and content.
+const FILES: [(&str, &str, &str); 12] = [
+    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
+    ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
+    ("/app.js", SCRIPT, include_str!("page/app.js")),
+    ("/api.js", SCRIPT, include_str!("page/api.js")),
+    ("/dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("/feed.js", SCRIPT, include_str!("page/feed.js")),
+    ("/live.js", SCRIPT, include_str!("page/live.js")),
+    ("/notices.js", SCRIPT, include_str!("page/notices.js")),
+    ("/people.js", SCRIPT, include_str!("page/people.js")),
+    ("/person.js", SCRIPT, include_str!("page/person.js")),
+    ("/posts.js", SCRIPT, include_str!("page/posts.js")),
+    ("/system.js", SCRIPT, include_str!("page/system.js")),
+];
+/// The page loads its own files and pictures of profiles only. It may call any API, because its settings name one.
+const POLICY: &str = "default-src 'self'; img-src https: data:; connect-src *; base-uri 'none'; frame-ancestors 'none'";
+
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    FILES.into_iter().fold(Router::new(), |router, (path, kind, content)| {
+        let headers =
+            [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache"), (header::CONTENT_SECURITY_POLICY, POLICY)];
+        router.route(path, get(async move || (headers, content)))
+    })
+}

@@ -1,0 +1,166 @@
+// The feed of a person: endless, live, with choices about each author.
+
+import { ago, avatar, button, h, show } from "./dom.js";
+
+const PAGE = 20;
+const REBUILDING_PAUSE = 1000;
+
+export class Feed {
+  constructor(person) {
+    const { part, api } = person;
+    Object.assign(this, { person, part, api, items: [], cursor: null, loading: null, open: new Set(), menus: new Set() });
+    this.observer = new IntersectionObserver(([entry]) => entry.isIntersecting && person.run(() => this.more()));
+    for (const filter of [part.order, part.status, part.list]) {
+      filter.addEventListener("change", () => person.run(() => this.refresh()));
+    }
+    part.readAll.addEventListener("click", () => person.run(async () => {
+      const { changed } = await api.post("/v1/reads", { all: true });
+      await person.changed(`${changed} marked read.`);
+    }));
+  }
+
+  stop() {
+    this.observer.disconnect();
+  }
+
+  /** Reads everything again from the first page. */
+  async refresh() {
+    [this.items, this.cursor] = [[], null];
+    await this.arrived();
+  }
+
+  /** Reads the first page and puts it before the items that follow it, so that the reader's place stays. */
+  async arrived() {
+    const page = await this.load(null);
+    if (!page) return;
+    const last = page.items.at(-1)?.id;
+    const kept = page.next_cursor ? this.items.findIndex((item) => item.id === last) + 1 : 0;
+    const seen = new Set(page.items.map((item) => item.id));
+    const rest = kept ? this.items.slice(kept).filter((item) => !seen.has(item.id)) : [];
+    if (!rest.length) this.cursor = page.next_cursor;
+    this.items = [...page.items, ...rest];
+    this.draw();
+  }
+
+  async more() {
+    if (this.loading || !this.cursor) return;
+    const page = await this.load(this.cursor);
+    if (!page) return;
+    const seen = new Set(this.items.map((item) => item.id));
+    this.items.push(...page.items.filter((item) => !seen.has(item.id)));
+    this.cursor = page.next_cursor;
+    this.draw();
+  }
+
+  /** Reads a page. Returns null if a later read has overtaken it. */
+  async load(cursor) {
+    const { order, status, list } = this.part;
+    const parameters = { limit: PAGE, include: "body", order: order.value, status: status.value, list: list.value, cursor };
+    const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
+    const mine = (this.loading = {});
+    try {
+      const page = await this.api.get(`/v1/feed?${query}`);
+      if (mine !== this.loading) return null;
+      this.person.learn(page.profiles);
+      if (page.rebuilding) setTimeout(() => this.person.run(() => this.arrived()), REBUILDING_PAUSE);
+      return page;
+    } finally {
+      if (mine === this.loading) this.loading = null;
+    }
+  }
+
+  draw() {
+    const { part, person, open, menus } = this;
+    this.authors(person.unread);
+    const shown = this.items.map((item) =>
+      ({ ...item, open: open.has(item.id), menu: menus.has(item.id), profile: person.profiles[item.author] }));
+    show(part.posts, shown, (item) => item.id, (item) => this.post(item));
+    const none = part.status.value === "unread" ? "Nothing is unread." : "No posts yet. Follow someone in the tab People.";
+    part.more.textContent = this.cursor ? "Loading more…" : shown.length ? "You have seen everything." : none;
+    // Observed anew, it loads the next page if it is still in view.
+    this.observer.unobserve(part.more);
+    if (this.cursor) this.observer.observe(part.more);
+  }
+
+  /** Shows the unread counts by author. */
+  authors(unread) {
+    const named = unread.map((one) => ({ ...one, name: this.person.named(one.author) }));
+    show(this.part.authors, named, (one) => one.author, ({ name, unread: count }) =>
+      h("li", {}, name, " ", h("span", { class: "count" }, String(count))));
+  }
+
+  post(item) {
+    const name = this.person.named(item.author);
+    const title = { class: "title", "aria-expanded": String(item.open) };
+    const more = { class: "more", "aria-label": `More about ${name}`, "aria-expanded": String(item.menu) };
+    return h("li", { class: item.read ? "post read" : "post" },
+      avatar(name, item.profile?.picture),
+      h("article", { "aria-label": `${item.title}, by ${name}` },
+        h("p", { class: "by" }, h("strong", {}, name), ago(item.created_at), !item.read && h("span", { class: "new" }, "unread"),
+          item.score !== undefined && h("span", { class: "score", title: "Rank" }, item.score.toFixed(1)),
+          button("⋯", () => this.flip(this.menus, item), more)),
+        item.menu && this.choices(item, name),
+        h("h3", {}, button(item.title, () => this.read(item), title)),
+        item.open && h("p", { class: "text" }, item.body ?? "This post has no text."),
+        h("p", { class: "row" },
+          this.reaction("Like", item, "like", "liked", "likes"),
+          this.reaction("Favorite", item, "favorite", "favorited", "favorites"),
+          button(item.read ? "Mark unread" : "Mark read", () => this.mark(item, !item.read), { class: "quiet" }))));
+  }
+
+  choices(item, name) {
+    const { api, person } = this;
+    const act = (text, label, done, action) => button(text, () => person.run(async () => {
+      this.menus.delete(item.id);
+      await action();
+      await person.changed(done);
+    }), { "aria-label": label });
+    const { author } = item;
+    const through = Math.max(...this.items.filter((other) => other.author === author).map((other) => other.seq));
+    return h("p", { class: "row choices" },
+      act("Mark all read", `Mark all read by ${name}`, `All posts by ${name} are read.`,
+        () => api.post("/v1/reads", { author, through })),
+      act("Unfollow", `Unfollow ${name}`, `You no longer follow ${name}.`, () => api.delete(`/v1/following/${author}`)),
+      act("Mute", `Mute ${name}`, `${name} is muted. The tab People can undo it.`, () => api.put(`/v1/mutes/${author}`)),
+      act("Block", `Block ${name}`, `${name} is blocked. The tab People can undo it.`, () => api.put(`/v1/blocks/${author}`)));
+  }
+
+  reaction(text, item, kind, flag, count) {
+    const react = async () => {
+      const done = await this.api[item[flag] ? "delete" : "put"](`/v1/posts/${item.id}/${kind}`);
+      return { [flag]: done[flag], [count]: item[count] + done[flag] - item[flag] };
+    };
+    return button(text, () => this.change(item, react), { "aria-pressed": String(item[flag]) },
+      " ", h("span", { class: "number" }, String(item[count])));
+  }
+
+  mark(item, read) {
+    return this.change(item, async () => {
+      const done = await this.api[read ? "put" : "delete"](`/v1/posts/${item.id}/read`);
+      const others = this.person.unread.filter((other) => other.author !== item.author);
+      const own = { author: item.author, unread: done.unread.author };
+      this.person.counts(done.unread.total, own.unread ? [own, ...others] : others);
+      return { read: done.read };
+    });
+  }
+
+  /** Changes a shown item by what the API returns. */
+  change(item, action) {
+    return this.person.run(async () => {
+      const news = await action();
+      this.items = this.items.map((other) => (other.id === item.id ? { ...other, ...news } : other));
+      this.draw();
+    });
+  }
+
+  flip(set, item) {
+    if (!set.delete(item.id)) set.add(item.id);
+    this.draw();
+  }
+
+  /** Opens or closes a post. An opened one is read. */
+  async read(item) {
+    this.flip(this.open, item);
+    if (this.open.has(item.id) && !item.read) await this.mark(item, true);
+  }
+}
