@@ -28,7 +28,7 @@ build := cargo build --workspace --examples
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check clients openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -115,6 +115,11 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 
 openapi: ## generate openapi.yaml from the routes and bodies of the code
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_is_what_the_code_generates
+
+clients: setup ## generate, check, test and pack the TypeScript and Python clients into target/clients, on a separate stack
+	@echo "== $(build) --bin tidemark-local"
+	@$(build) --bin tidemark-local
+	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/check.sh
 
 openapi-lint: ## lint openapi.yaml with Redocly and Spectral; needs npx, which downloads them
 	@npx --yes @redocly/cli@2.77.0 lint openapi.yaml
