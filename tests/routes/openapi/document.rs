@@ -25,10 +25,30 @@ pub(super) fn document(base: &str, routes: impl IntoIterator<Item = Route>) -> V
             assert_eq!(*first, schema, "two types have the name {name}");
         }
     }
+    let mut schemas = to_value(schemas).unwrap();
+    open_maps(&mut schemas);
     let mut document: Mapping = serde_yaml_ng::from_str(base).unwrap();
     let mut components = document.shift_remove("components").unwrap();
-    components["schemas"] = to_value(schemas).unwrap();
+    components["schemas"] = schemas;
     document.insert("paths".into(), paths.into());
     document.insert("components".into(), components);
     document.into()
+}
+
+/// Says of every object without properties that it may have any. Without these words openapi-typescript takes it for an
+/// object that is always empty.
+fn open_maps(schema: &mut Value) {
+    match schema {
+        Value::Mapping(fields) => {
+            let object = fields.get("type").is_some_and(|kind| {
+                *kind == "object" || kind.as_sequence().is_some_and(|kinds| kinds.contains(&"object".into()))
+            });
+            if object && !fields.contains_key("properties") && !fields.contains_key("additionalProperties") {
+                fields.insert("additionalProperties".into(), true.into());
+            }
+            fields.iter_mut().for_each(|(_, value)| open_maps(value));
+        }
+        Value::Sequence(values) => values.iter_mut().for_each(open_maps),
+        _ => {}
+    }
 }
