@@ -1,6 +1,7 @@
 //! openapi.yaml is what the code generates; it has the template's routes, the domain's ids and every kind of problem.
 
 mod document;
+mod examples;
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,8 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 fn openapi_yaml_is_what_the_code_generates() {
     let path = repository().join("openapi.yaml");
     let base = std::fs::read_to_string(repository().join("shared/http/openapi.base.yaml")).unwrap();
-    let generated = document::document(&base, routes());
+    let examples = std::fs::read_to_string(repository().join(examples::FILE)).unwrap();
+    let generated = document::document(&base, &serde_yaml_ng::from_str(&examples).unwrap(), routes());
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(path, document::text(&generated)).unwrap();
     } else {
