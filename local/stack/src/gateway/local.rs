@@ -8,7 +8,7 @@ use axum::{
     extract::{Path, State},
     response::{Html, IntoResponse, Response},
 };
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Gateway;
@@ -19,11 +19,6 @@ use crate::{
 
 pub(super) async fn page() -> Html<&'static str> {
     Html(include_str!("page.html"))
-}
-
-/// The OpenAPI document.
-pub(super) async fn openapi() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/yaml")], include_str!("../../../../openapi.yaml"))
 }
 
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
