@@ -27,12 +27,28 @@ section() {
     "$@"
 }
 
+# The first program in README.md, for the stack that runs.
+first_program() {
+    awk '/^```/ { inside = !inside; if (!inside) exit; next } inside' README.md | sed "s|http://127.0.0.1:3000|$TIDEMARK_URL|"
+}
+
+typescript_readme() {
+    local app=$out/typescript-readme
+    rm -rf "$app" && mkdir -p "$app"
+    echo '{"type":"module"}' >"$app/package.json"
+    first_program >"$app/program.ts"
+    npm --prefix "$app" install --silent --no-audit --no-fund --install-links "$out"/tidemark-client-*.tgz
+    node_modules/.bin/tsc --strict --target es2022 --module nodenext --types node --typeRoots node_modules/@types "$app/program.ts"
+    node "$app/program.js"
+}
+
 typescript_client() {
     cd clients/typescript
     section "typescript: generate" npm run --silent generate
     section "typescript: build" npm run --silent build
     section "typescript: test" npm test --silent
     section "typescript: pack" npm pack --silent --pack-destination "$out"
+    section "typescript: the program in README" typescript_readme
 }
 
 python_client() {
@@ -42,6 +58,7 @@ python_client() {
     section "python: pack" "$python" -m build --no-isolation --outdir "$out" .
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$out"/tidemark_client-*.whl
     section "python: test the package" "$python" -m pytest
+    section "python: the program in README" "$python" <(first_program)
 }
 
 if [ "${1:-}" = inside ]; then

@@ -54,7 +54,11 @@ fn with_example(mut operation: Value, example: &Value) -> Value {
     for (_, response) in operation["responses"].as_mapping_mut().unwrap().iter_mut().filter(|(status, _)| is_success(status)) {
         put(response, "response");
     }
-    let sample = [("lang", "Shell"), ("label", "curl"), ("source", example["curl"].as_str().unwrap())];
+    let sample = [
+        ("lang", "Shell"),
+        ("label", "curl"),
+        ("source", example["curl"].as_str().expect("each route has an example: run `make openapi`")),
+    ];
     operation["x-codeSamples"] = to_value([BTreeMap::from(sample)]).unwrap();
     operation
 }
