@@ -39,6 +39,9 @@ def filter_failure(context, failure, case, response):
         return False
     if kind != "RejectedPositiveData" or response.status_code != 400:
         return True
+    # Beside an example, the tester's coverage takes a time that may be null for any string.
+    if isinstance(case.body, dict) and "" in (case.body.get("before"), case.body.get("expires_at")):
+        return False
     errors = json.loads(response.content).get("errors", [])
     # The cursors that the tester knows are of the order by time.
     if (case.query or {}).get("order") == "ranked" and any(error["field"] == "cursor" for error in errors):
