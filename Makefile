@@ -28,7 +28,7 @@ build := cargo build --workspace --examples
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check page-check openapi openapi-lint binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -118,8 +118,22 @@ page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=-
 	@$(build) --bin tidemark-local
 	@local/page-check/run.sh '$(TARGET)/debug/tidemark-local' $(ARGS)
 
-openapi: ## generate openapi.yaml from the routes and bodies of the code
+openapi: setup ## generate openapi.yaml from the routes and bodies of the code, with the responses of a stack as examples
+	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::examples::examples_of_openapi_yaml_are_responses_of_a_stack
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_is_what_the_code_generates
+
+clients: setup ## generate, check, test and pack the TypeScript and Python clients into target/clients, on a separate stack
+	@echo "== $(build) --bin tidemark-local"
+	@$(build) --bin tidemark-local
+	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/check.sh
+
+generators: setup ## generate clients with other generators, and run those for Python, TypeScript and Go, on a separate stack
+	@echo "== $(build) --bin tidemark-local"
+	@$(build) --bin tidemark-local
+	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/generators.sh
+
+reference: ## write the API reference to target/reference, for the stack's /docs and as one file; needs npm
+	@local/reference.sh
 
 openapi-lint: ## lint openapi.yaml with Redocly and Spectral; needs npx, which downloads them
 	@npx --yes @redocly/cli@2.77.0 lint openapi.yaml

@@ -34,8 +34,14 @@ def filter_failure(context, failure, case, response):
     kind = type(failure).__name__
     if kind in ("UnsupportedMethodResponse", "AllowHeaderMismatch") and case.path in COVERED:
         return False
+    # `null` is accepted as no body.
+    if kind == "AcceptedNegativeData" and case.operation.definition.raw.get("operationId") == "follow" and case.body is None:
+        return False
     if kind != "RejectedPositiveData" or response.status_code != 400:
         return True
+    # Beside an example, the tester's coverage takes a time that may be null for any string.
+    if isinstance(case.body, dict) and "" in (case.body.get("before"), case.body.get("expires_at")):
+        return False
     errors = json.loads(response.content).get("errors", [])
     # The cursors that the tester knows are of the order by time.
     if (case.query or {}).get("order") == "ranked" and any(error["field"] == "cursor" for error in errors):

@@ -144,7 +144,7 @@ async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
         let answer = prefer(&reader, 1, 10).await;
         assert_eq!((&answer["preference"], &answer["created"]), (&json!(10), &json!(false)));
         assert_ranked(&reader, &[("1-1", 10), ("1-2", 11), ("2-1", 0), ("2-2", 1)]).await;
-        for body in [None, Some("{}".to_owned()), Some(json!({ "preference": null }).to_string())] {
+        for body in [None, Some("null".to_owned()), Some("{}".to_owned()), Some(json!({ "preference": null }).to_string())] {
             let answer = reader.send(Method::PUT, "/v1/following/1", &[], body).await.ok();
             assert_eq!(answer["preference"], 10, "without a preference it stays as it is");
         }

@@ -128,6 +128,7 @@ fn announce(stack: &Stack) {
         "Tidemark is running.
 
   page and API  {url}/
+  reference     {url}/docs
   data          {}
   DynamoDB      {}
   SQS           {}

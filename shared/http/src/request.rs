@@ -199,13 +199,14 @@ impl Request {
         text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
-    /// The body, or the default without one.
+    /// The body, or the default without one. `null` is none: some generated clients send it for a body that the caller
+    /// leaves out.
     ///
     /// # Errors
     /// As for [`Self::body`].
     pub fn optional_body<T: RequestBody + Default>(&self) -> Result<T, Problem> {
-        match self.event.body.as_deref() {
-            None | Some("") => Ok(T::default()),
+        match self.event.body.as_deref().map(str::trim) {
+            None | Some("" | "null") => Ok(T::default()),
             Some(_) => self.body(),
         }
     }

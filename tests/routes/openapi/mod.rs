@@ -1,6 +1,7 @@
 //! openapi.yaml is what the code generates; it has the template's routes, the domain's ids and every kind of problem.
 
 mod document;
+mod examples;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use tidemark::{
     http::{Kind, Route},
 };
 use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
-use tidemark_tests::repository;
+use tidemark_tests::{repository, world};
 
 /// The routes of all functions.
 pub(crate) fn routes() -> impl Iterator<Item = Route> {
@@ -60,13 +61,28 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 fn openapi_yaml_is_what_the_code_generates() {
     let path = repository().join("openapi.yaml");
     let base = std::fs::read_to_string(repository().join("shared/http/openapi.base.yaml")).unwrap();
-    let generated = document::document(&base, routes());
+    let examples = std::fs::read_to_string(repository().join(examples::FILE)).unwrap();
+    let generated = document::document(&base, &serde_yaml_ng::from_str(&examples).unwrap(), routes());
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(path, document::text(&generated)).unwrap();
     } else {
         let generated: Value = serde_yaml_ng::from_str(&document::text(&generated)).unwrap();
         assert!(document() == generated, "openapi.yaml is not what the code generates: run `make openapi`");
     }
+}
+
+#[tokio::test]
+async fn the_stack_serves_the_document_and_its_reference() {
+    world(async |world| {
+        let get = async |path| {
+            let response = reqwest::get(format!("{}{path}", world.stack.base_url())).await.unwrap();
+            response.error_for_status().unwrap().text().await.unwrap()
+        };
+        let document = std::fs::read_to_string(repository().join("openapi.yaml")).unwrap();
+        assert_eq!(get("/openapi.yaml").await, document);
+        assert!(get("/docs").await.contains("/docs/redoc.standalone.js"));
+    })
+    .await;
 }
 
 #[test]

@@ -8,7 +8,7 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Gateway;
@@ -17,11 +17,6 @@ use crate::{
     redis,
     weather::{Weather, any_seed},
 };
-
-/// The OpenAPI document.
-pub(super) async fn openapi() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/yaml")], include_str!("../../../../openapi.yaml"))
-}
 
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
     match gateway.core.status() {

@@ -1,10 +1,11 @@
-//! The address of the stack: the HTTP API as API Gateway serves it, `/_local/…` for tests and people, and a page at
-//! `/`.
+//! The address of the stack: the HTTP API as API Gateway serves it, `/_local/…` for tests and people, a page at `/`, and
+//! the reference of the API at `/docs`.
 
 mod event;
 mod local;
 mod page;
 mod problem;
+mod reference;
 mod routes;
 
 use std::sync::Arc;
@@ -44,7 +45,10 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
     let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
     let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
     let app = page::routes()
-        .route("/_local/openapi.yaml", get(local::openapi))
+        .route("/docs", get(reference::page))
+        .route("/docs/redoc.standalone.js", get(reference::renderer))
+        .route("/openapi.yaml", get(reference::openapi))
+        .route("/_local/openapi.yaml", get(reference::openapi))
         .route("/_local/status", get(local::status))
         .route("/_local/sources/{function}/pause", post(local::pause))
         .route("/_local/sources/{function}/resume", post(local::resume))

@@ -79,7 +79,7 @@ export class System {
     const ms = (share) => (latencies.last.length ? `${Math.round(percentile(share))} ms` : "–");
     [part.p50.textContent, part.p99.textContent, part.requests.textContent] = [ms(0.5), ms(0.99), String(latencies.count)];
     const places = {
-      API: h("a", { href: `${this.api.base}/_local/openapi.yaml` }, "openapi.yaml"),
+      API: h("a", { href: `${this.api.base}/docs` }, "reference"),
       DynamoDB: status.dynamodb_endpoint,
       SQS: status.sqs_endpoint,
       Redis: status.redis_url,

@@ -1,0 +1,85 @@
+"""A proxy in front of the stack that spoils requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+
+import httpx
+
+
+@dataclass
+class Fault:
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass
+class Seen:
+    method: str
+    path: str
+    key: str | None
+    at: float
+
+
+#: The stack handles the request, and its response is dropped.
+LOST = "lost"
+
+
+class Proxy:
+    """It spoils requests in the given order and lets all later ones pass."""
+
+    def __init__(self, target: str, faults: list[Fault | str]) -> None:
+        self.target, self.faults = target, list(faults)
+        self.seen: list[Seen] = []
+        self._http = httpx.Client()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do(self) -> None:
+                proxy.handle(self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        self.seen.append(Seen(request.command, request.path, request.headers.get("Idempotency-Key"), time.monotonic()))
+        body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        fault = self.faults.pop(0) if self.faults else None
+        if isinstance(fault, Fault):
+            answer = httpx.Response(fault.status, headers=fault.headers, content=fault.body)
+        else:
+            answer = self._http.request(
+                request.command, self.target + request.path, headers=dict(request.headers), content=body
+            )
+        if fault == LOST:
+            request.close_connection = True
+            return
+        request.send_response(answer.status_code)
+        for name, value in answer.headers.items():
+            if name not in ("content-length", "transfer-encoding", "connection"):
+                request.send_header(name, value)
+        if answer.status_code != 204:
+            request.send_header("Content-Length", str(len(answer.content)))
+        request.end_headers()
+        request.wfile.write(answer.content)
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()

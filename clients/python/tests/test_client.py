@@ -1,0 +1,174 @@
+"""On a running stack, whose address is TIDEMARK_URL. `clients/check.sh` starts one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+
+import httpx
+import pytest
+from proxy import LOST, Fault, Proxy
+
+from tidemark_client import UNSET, AsyncTidemark, FieldError, Retries, Tidemark, TidemarkProblem, api, models
+
+STACK = os.environ.get("TIDEMARK_URL", "http://127.0.0.1:3000")
+QUICK = Retries(base=0.005)
+
+
+def new_user() -> str:
+    """A user whom no other test uses."""
+    return str(2**40 + random.SystemRandom().randrange(2**40))
+
+
+def client(user: str) -> Tidemark:
+    return Tidemark(STACK, user)
+
+
+def test_a_reader_follows_an_author_and_reads_what_the_author_publishes() -> None:
+    reader_id, author_id = new_user(), new_user()
+    with client(reader_id) as reader, client(author_id) as author:
+        assert reader.follow(author_id, preference=3).preference == 3
+        post = author.publish("Hello", "World", data={"topic": "test"})
+        assert post.author == author_id
+
+        items: list[models.PostItem] = []
+        while not items:
+            items = list(reader.feed())
+        assert [(item.id, item.title, item.read) for item in items] == [(post.id, "Hello", False)]
+        assert reader.unread().to_dict() == {"total": 1, "authors": [{"author": author_id, "unread": 1}]}
+        assert reader.mark_read(models.MarkPosts(posts=[post.id])).to_dict() == {"changed": 1, "unread": {"total": 0}}
+        full = reader.send(api.get_post(post.id))
+        assert (full.body, full.read) == ("World", True)
+        assert full.data and full.data.to_dict() == {"topic": "test"}
+        assert reader.unfollow(author_id).following is False
+        author.send(api.delete_post(post.id))
+        with pytest.raises(TidemarkProblem):
+            author.send(api.get_post(post.id))
+
+
+def test_a_pager_returns_every_item_of_several_pages_once() -> None:
+    author = new_user()
+    with client(author) as publisher, client(new_user()) as reader:
+        ids = [publisher.publish(f"Post {n}").id for n in range(7)][::-1]
+        pager = reader.posts(author, limit=3)
+        assert [item.id for item in pager] == ids
+        assert [(len(page.items), page.total) for page in pager.pages()] == [(3, 7), (3, 7), (1, 7)]
+        for user in ("11", "12", "13"):
+            reader.send(api.mute(user))
+        assert [entry.user for entry in reader.walk(api.list_mutes, limit=2)] == ["13", "12", "11"]
+
+
+def test_a_publish_whose_response_is_lost_is_repeated_with_the_same_key_and_publishes_once() -> None:
+    author = new_user()
+    with Proxy(STACK, [LOST]) as proxy, Tidemark(proxy.url, author, retries=QUICK) as tidemark:
+        post = tidemark.publish("Once")
+        assert post.seq == 1
+        assert len(proxy.seen) == 2
+        assert proxy.seen[0].key and proxy.seen[0].key == proxy.seen[1].key
+        assert [item.id for item in tidemark.posts(author)] == [post.id]
+        tidemark.publish("Twice")
+        assert proxy.seen[-1].key not in (None, proxy.seen[0].key), "another call has another key"
+
+
+def test_a_notice_whose_response_is_lost_is_published_once() -> None:
+    platform = random.SystemRandom().randrange(1, 65_536)
+    with Proxy(STACK, [LOST]) as proxy, Tidemark(proxy.url, f"{new_user()} notices:write", retries=QUICK) as tidemark:
+        tidemark.publish_notices([platform], "Maintenance")
+        assert proxy.seen[0].key and proxy.seen[0].key == proxy.seen[1].key
+        assert [notice.title for notice in tidemark.walk(api.list_notices, platform=platform)] == ["Maintenance"]
+
+
+def test_a_post_that_is_not_repeatable_is_sent_once() -> None:
+    with Proxy(STACK, [LOST]) as proxy, Tidemark(proxy.url, new_user(), retries=QUICK) as tidemark:
+        with pytest.raises(httpx.TransportError):
+            tidemark.send(api.make_list(body=models.MakeListRequest(name="Friends")))
+        assert len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_it_retries_after_retry_after(status: int) -> None:
+    fault = Fault(status, {"retry-after": "1"})
+    with Proxy(STACK, [fault]) as proxy, Tidemark(proxy.url, new_user(), retries=QUICK) as tidemark:
+        assert tidemark.unread().total == 0
+        first, second = proxy.seen
+        assert second.at - first.at >= 1
+
+
+def test_the_stacks_own_429_is_retried_and_all_requests_succeed() -> None:
+    likes = int(os.environ.get("TIDEMARK_PARAM_LimitReactions", "20")) + 1
+    with Proxy(STACK, []) as proxy, Tidemark(proxy.url, new_user()) as tidemark, client(new_user()) as author:
+        post = author.publish("Popular").id
+        assert all(tidemark.send(api.like_post(post)).liked for _ in range(likes))
+        assert len(proxy.seen) > likes
+
+
+def test_retries_end_with_the_last_problem() -> None:
+    fault = Fault(503, {"retry-after": "0"}, b'{"message":"Service Unavailable"}')
+    retries = Retries(limit=2, base=0.001)
+    with Proxy(STACK, [fault] * 3) as proxy, Tidemark(proxy.url, new_user(), retries=retries) as tidemark:
+        with pytest.raises(TidemarkProblem) as raised:
+            tidemark.unread()
+        problem = raised.value
+        assert (problem.status, problem.slug, problem.detail) == (503, "unavailable", "Service Unavailable")
+        assert len(proxy.seen) == 3
+
+
+def test_a_retry_after_that_is_too_long_is_a_problem_at_once() -> None:
+    fault = Fault(429, {"retry-after": "3600"})
+    with Proxy(STACK, [fault]) as proxy, Tidemark(proxy.url, new_user()) as tidemark:
+        with pytest.raises(TidemarkProblem) as raised:
+            tidemark.unread()
+        assert (raised.value.slug, raised.value.retry_after, len(proxy.seen)) == ("too-many-requests", 3600, 1)
+
+
+def test_a_404_a_422_and_a_400_are_typed_problems() -> None:
+    user = new_user()
+    with client(user) as tidemark:
+        with pytest.raises(TidemarkProblem) as missing:
+            tidemark.send(api.get_post(f"{user}-1"))
+        assert (missing.value.status, missing.value.type, missing.value.slug) == (404, "/problems/not-found", "not-found")
+        assert missing.value.request_id and missing.value.title and missing.value.detail
+        with pytest.raises(TidemarkProblem) as own:
+            tidemark.follow(user)
+        assert (own.value.status, own.value.slug, own.value.errors) == (422, "self-follow", [])
+        with pytest.raises(TidemarkProblem) as invalid:
+            list(tidemark.feed(limit=1000))
+        assert (invalid.value.status, invalid.value.errors) == (400, [FieldError("limit", "must be 1 to 100")])
+
+
+def test_a_token_can_be_a_function_and_a_missing_token_is_a_problem() -> None:
+    user, calls = new_user(), []
+    with Tidemark(STACK, lambda: calls.append(1) or user) as tidemark:  # type: ignore[func-returns-value]
+        me = tidemark.send(api.get_me())
+        assert (me.id, me.profile, len(calls)) == (user, None, 1)
+    with Tidemark(STACK) as anonymous, pytest.raises(TidemarkProblem) as raised:
+        anonymous.unread()
+    assert raised.value.slug == "unauthorized"
+
+
+def test_the_asyncio_client_does_the_same() -> None:
+    async def run() -> None:
+        reader_id, author_id = new_user(), new_user()
+
+        async def token() -> str:
+            return author_id
+
+        with Proxy(STACK, [LOST]) as proxy:
+            async with AsyncTidemark(STACK, reader_id) as reader, AsyncTidemark(proxy.url, token, retries=QUICK) as author:
+                assert (await reader.follow(author_id)).following
+                post = await author.publish("Hello")
+                assert post.seq == 1 and len(proxy.seen) == 2 and post.data is None
+                items: list[models.PostItem] = []
+                while not items:
+                    items = [item async for item in reader.feed(limit=1)]
+                assert [item.id for item in items] == [post.id]
+                assert [item.score for item in items] == [UNSET]
+                for user in ("11", "12", "13"):
+                    await reader.send(api.mute(user))
+                assert [entry.user async for entry in reader.walk(api.list_mutes, limit=2)] == ["13", "12", "11"]
+                with pytest.raises(TidemarkProblem) as raised:
+                    await reader.follow(reader_id)
+                assert raised.value.slug == "self-follow"
+
+    asyncio.run(run())

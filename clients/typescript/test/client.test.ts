@@ -1,0 +1,163 @@
+// On a running stack, whose address is TIDEMARK_URL. `clients/check.sh` starts one.
+import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
+import { test, type TestContext } from "node:test";
+
+import { Tidemark, TidemarkProblem, type Retries } from "../src/index.js";
+import { proxy, type Fault } from "./proxy.js";
+
+const stack = process.env["TIDEMARK_URL"] ?? "http://127.0.0.1:3000";
+
+/** A user whom no other test uses. */
+function newUser(): string {
+  return String(2 ** 40 + randomInt(2 ** 40));
+}
+
+function client(user: string, retries: Partial<Retries> = {}, baseUrl = stack): Tidemark {
+  return new Tidemark({ baseUrl, token: user, retries });
+}
+
+/** A client whose requests meet these faults. */
+async function faulty(t: TestContext, faults: Fault[], user = newUser(), retries: Partial<Retries> = { baseMs: 5 }) {
+  const { url, seen, close } = await proxy(stack, faults);
+  t.after(close);
+  return { tidemark: client(user, retries, url), seen };
+}
+
+async function problem(promise: Promise<unknown>): Promise<TidemarkProblem> {
+  return promise.then(
+    () => assert.fail("it succeeded"),
+    (error: unknown) => (error instanceof TidemarkProblem ? error : assert.fail(String(error))),
+  );
+}
+
+test("a reader follows an author and reads what the author publishes", async () => {
+  const [readerId, authorId] = [newUser(), newUser()];
+  const [reader, author] = [client(readerId), client(authorId)];
+  assert.equal((await reader.follow(authorId)).following, true);
+  const post = await author.publish({ title: "Hello", body: "World", data: { topic: "test" } });
+  assert.equal(post.author, authorId);
+
+  let items = await reader.feed().take();
+  while (items.length === 0) items = await reader.feed().take();
+  assert.deepEqual(items.map((item) => [item.id, item.title, item.read]), [[post.id, "Hello", false]]);
+  assert.deepEqual(await reader.unread(), { total: 1, authors: [{ author: authorId, unread: 1 }] });
+  assert.deepEqual(await reader.markRead({ posts: [post.id] }), { changed: 1, unread: { total: 0 } });
+  const full = await reader.get("/v1/posts/{post}", { params: { path: { post: post.id } } });
+  assert.deepEqual([full.body, full.data, full.read], ["World", { topic: "test" }, true]);
+  assert.equal((await reader.unfollow(authorId)).following, false);
+  assert.equal(await author.delete("/v1/posts/{post}", { params: { path: { post: post.id } } }), undefined);
+});
+
+test("a pager returns every item of several pages once", async () => {
+  const [reader, author] = [client(newUser()), newUser()];
+  const publisher = client(author);
+  const ids: string[] = [];
+  for (let n = 0; n < 7; n++) ids.unshift((await publisher.publish({ title: `Post ${n}` })).id);
+
+  const pager = reader.posts(author, { limit: 3 });
+  const read: string[] = [];
+  for await (const item of pager) read.push(item.id);
+  assert.deepEqual(read, ids);
+  const sizes: number[] = [];
+  for await (const page of pager.pages()) {
+    assert.equal(page.total, 7);
+    sizes.push(page.items.length);
+  }
+  assert.deepEqual(sizes, [3, 3, 1]);
+  assert.deepEqual((await pager.take(4)).map((item) => item.id), ids.slice(0, 4));
+  for (const user of ["11", "12", "13"]) await reader.put("/v1/mutes/{user}", { params: { path: { user } } });
+  const muted = await reader.walk("/v1/mutes", { params: { query: { limit: 2 } } }).take();
+  assert.deepEqual(muted.map((entry) => entry.user), ["13", "12", "11"]);
+});
+
+test("a publish whose response is lost is repeated with the same key and publishes once", async (t) => {
+  const author = newUser();
+  const { tidemark, seen } = await faulty(t, ["lost"], author);
+  const post = await tidemark.publish({ title: "Once" });
+  assert.equal(post.seq, 1);
+  assert.equal(seen.length, 2);
+  assert.ok(seen[0]!.key, "the client makes a key");
+  assert.equal(seen[0]!.key, seen[1]!.key);
+  assert.deepEqual((await client(author).posts(author).take()).map((item) => item.id), [post.id]);
+  await tidemark.publish({ title: "Twice" });
+  assert.notEqual(seen[2]!.key, seen[0]!.key, "another call has another key");
+});
+
+test("a notice whose response is lost is published once", async (t) => {
+  const platform = 1 + randomInt(65_535);
+  const { tidemark, seen } = await faulty(t, ["lost"], `${newUser()} notices:write`);
+  await tidemark.publishNotices({ platforms: [platform], title: "Maintenance" });
+  assert.equal(seen[0]!.key, seen[1]!.key);
+  const notices = tidemark.walk("/v1/notices", { params: { query: { platform } } });
+  assert.deepEqual((await notices.take()).map((notice) => notice.title), ["Maintenance"]);
+});
+
+test("a POST that is not repeatable is sent once", async (t) => {
+  const { tidemark, seen } = await faulty(t, ["lost"]);
+  await assert.rejects(tidemark.post("/v1/lists", { body: { name: "Friends" } }), TypeError);
+  assert.equal(seen.length, 1);
+});
+
+for (const status of [429, 503]) {
+  test(`a ${status} is retried after Retry-After`, async (t) => {
+    const { tidemark, seen } = await faulty(t, [{ status, headers: { "retry-after": "1" } }]);
+    assert.equal((await tidemark.unread()).total, 0);
+    assert.equal(seen.length, 2);
+    assert.ok(seen[1]!.at - seen[0]!.at >= 1000, "not before Retry-After");
+  });
+}
+
+test("the stack's own 429 is retried, and all requests succeed", async (t) => {
+  const { tidemark, seen } = await faulty(t, []);
+  const likes = Number(process.env["TIDEMARK_PARAM_LimitReactions"] ?? 20) + 1;
+  const author = newUser();
+  const post = await client(author).publish({ title: "Popular" });
+  for (let n = 0; n < likes; n++) {
+    assert.equal((await tidemark.put("/v1/posts/{post}/like", { params: { path: { post: post.id } } })).liked, true);
+  }
+  assert.ok(seen.length > likes, `${seen.length} requests for ${likes} likes`);
+});
+
+test("retries end, with the last problem", async (t) => {
+  const fault = { status: 503, headers: { "retry-after": "0" }, body: '{"message":"Service Unavailable"}' };
+  const { tidemark, seen } = await faulty(t, [fault, fault, fault], newUser(), { baseMs: 1, limit: 2 });
+  const { status, slug, detail } = await problem(tidemark.unread());
+  assert.deepEqual([status, slug, detail, seen.length], [503, "unavailable", "Service Unavailable", 3]);
+});
+
+test("a Retry-After that is too long is a problem at once", async (t) => {
+  const { tidemark, seen } = await faulty(t, [{ status: 429, headers: { "retry-after": "3600" } }]);
+  const { slug, retryAfter } = await problem(tidemark.unread());
+  assert.deepEqual([slug, retryAfter, seen.length], ["too-many-requests", 3600, 1]);
+});
+
+test("an abort ends the wait before a retry", async (t) => {
+  const { tidemark, seen } = await faulty(t, [{ status: 503, headers: { "retry-after": "30" } }]);
+  const abort = new AbortController();
+  const pending = tidemark.get("/v1/unread", { signal: abort.signal });
+  const waiting = setInterval(() => seen.length && abort.abort(new Error("enough")), 5);
+  await assert.rejects(pending, /enough/);
+  clearInterval(waiting);
+});
+
+test("a 404, a 422 and a 400 are typed problems", async () => {
+  const user = newUser();
+  const tidemark = client(user);
+  const missing = await problem(tidemark.get("/v1/posts/{post}", { params: { path: { post: `${user}-1` } } }));
+  assert.deepEqual([missing.status, missing.type, missing.slug], [404, "/problems/not-found", "not-found"]);
+  assert.ok(missing.requestId && missing.title && missing.detail);
+  const self = await problem(tidemark.follow(user));
+  assert.deepEqual([self.status, self.slug, self.errors], [422, "self-follow", []]);
+  const invalid = await problem(tidemark.feed({ limit: 1000 }).take());
+  assert.deepEqual([invalid.status, invalid.errors], [400, [{ field: "limit", message: "must be 1 to 100" }]]);
+});
+
+test("a token can be a function, and a missing token is a problem", async () => {
+  let calls = 0;
+  const user = newUser();
+  const tidemark = new Tidemark({ baseUrl: stack, token: async () => (calls++, user) });
+  assert.equal((await tidemark.get("/v1/me")).id, user);
+  assert.equal(calls, 1);
+  assert.equal((await problem(new Tidemark({ baseUrl: stack }).unread())).slug, "unauthorized");
+});
