@@ -12,8 +12,7 @@ use futures::{FutureExt, future::join_all};
 use reqwest::Method;
 use serde_json::json;
 use tidemark::domain::{NewPost, PostText, UserId};
-use tidemark_local::Options;
-use tidemark_tests::{User, World, number_from};
+use tidemark_tests::{User, World, number_from, request_limits};
 
 use crate::damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with};
 
@@ -27,13 +26,6 @@ const AUTHOR: u64 = 2;
 
 /// Normal callers.
 const CALLERS: u64 = 20;
-
-fn limits(per_minute: [u32; 5]) -> impl FnOnce(&mut Options) {
-    let kinds = ["Posts", "Follows", "Reactions", "Marks", "Reads"];
-    move |options| {
-        options.parameters.extend(kinds.iter().zip(per_minute).map(|(kind, limit)| (format!("Limit{kind}"), limit.to_string())));
-    }
-}
 
 async fn send(user: &User, method: &Method, path: &str) -> u16 {
     let body = match (method, path) {
@@ -83,7 +75,7 @@ async fn a_request_over_its_limit_reads_no_facts() {
         (Method::PUT, "/v1/posts/2-1/read", Method::POST, "/v1/reads"),
         (Method::POST, "/v1/posts", Method::POST, "/v1/posts"),
     ]);
-    world_behind_a_proxy_with(limits([1; 5]), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits([1; 5]), async |world, proxy| {
         world.user(AUTHOR).publish("one").await;
         let asked = Arc::new(Mutex::new(Vec::new()));
         for (index, (first, allowed, method, path)) in requests.iter().enumerate() {
@@ -215,13 +207,13 @@ async fn prepare(world: &World) {
 async fn an_attacker_beside_normal_callers() {
     let time = Duration::from_secs(number_from("TIDEMARK_ATTACK_SECONDS", 60));
     let (mut alone, mut unlimited, mut limited) = (None, None, None);
-    world_behind_a_proxy_with(limits([0; 5]), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits([0; 5]), async |world, proxy| {
         prepare(world).await;
         alone = Some(run(world, proxy, time, false).await);
         unlimited = Some(run(world, proxy, time, true).await);
     })
     .await;
-    world_behind_a_proxy_with(limits(LIMITS), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits(LIMITS), async |world, proxy| {
         prepare(world).await;
         limited = Some(run(world, proxy, time, true).await);
     })
