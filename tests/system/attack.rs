@@ -104,19 +104,20 @@ async fn a_request_over_its_limit_reads_no_facts() {
 struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
-    /// Requests of the attacker: sent, and refused.
+    /// Requests of the attacker: sent, refused, and failed because the machine was overloaded.
     sent: u64,
     refused: u64,
+    failed: u64,
     /// All units of the facts.
     meter: Meter,
 }
 
 impl State {
     fn show(&self, name: &str, alone: &Meter) {
-        let Self { p99, sent, refused, meter } = self;
+        let Self { p99, sent, refused, failed, meter } = self;
         let (written, read) = (meter.written - alone.written, meter.units - alone.units - meter.written + alone.written);
         println!(
-            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {read:.0} read and {written:.0} write units"
+            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
         );
     }
 }
@@ -124,7 +125,7 @@ impl State {
 /// What the attacker sends of one kind, one after another: the requests that cost most.
 fn requests(kind: usize, turn: u64) -> (Method, String) {
     let (post, other) = (turn % 30 + 1, 1_000 + turn);
-    let add = if turn / 30 % 2 == 0 { Method::PUT } else { Method::DELETE };
+    let add = if (turn / 30).is_multiple_of(2) { Method::PUT } else { Method::DELETE };
     match (kind, turn % 3) {
         (0, _) => (Method::POST, "/v1/posts".to_owned()),
         (1, 0) => (Method::PUT, format!("/v1/following/{other}")),
@@ -147,8 +148,8 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     world.idle().await;
     proxy.meter();
     let (started, over) = (Instant::now(), AtomicBool::new(false));
-    let (sent, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (sent, refused, over) = (&sent, &refused, &over);
+    let [sent, refused, failed] = [0; 3].map(AtomicU64::new);
+    let (sent, refused, failed, over) = (&sent, &refused, &failed, &over);
     // Each kind at ten times its limit, however long the responses take.
     let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
         let pause = Duration::from_secs(60) / (10 * limit);
@@ -158,7 +159,9 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
             tokio::time::sleep_until(at.into()).await;
             let (method, path) = requests(kind, turn);
             sent.fetch_add(1, Ordering::Relaxed);
-            refused.fetch_add(u64::from(send(&attacker, &method, &path).await == 429), Ordering::Relaxed);
+            let status = send(&attacker, &method, &path).await;
+            refused.fetch_add(u64::from(status == 429), Ordering::Relaxed);
+            failed.fetch_add(u64::from(status >= 500), Ordering::Relaxed);
         }))
         .await;
     }));
@@ -184,8 +187,8 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     world.idle().await;
     let mut took: Vec<Duration> = took.into_iter().flatten().collect();
     took.sort_unstable();
-    let [sent, refused] = [sent, refused].map(|count| count.load(Ordering::Relaxed));
-    State { p99: took[took.len() * 99 / 100], sent, refused, meter: proxy.meter() }
+    let [sent, refused, failed] = [sent, refused, failed].map(|count| count.load(Ordering::Relaxed));
+    State { p99: took[took.len() * 99 / 100], sent, refused, failed, meter: proxy.meter() }
 }
 
 async fn prepare(world: &World) {
