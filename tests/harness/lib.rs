@@ -113,6 +113,14 @@ async fn aws_config(endpoint: &str) -> aws_config::SdkConfig {
         .await
 }
 
+/// Sets the limits of posts, follows, reactions, marks and reads a minute.
+pub fn request_limits(per_minute: [u32; 5]) -> impl FnOnce(&mut Options) {
+    let kinds = ["Posts", "Follows", "Reactions", "Marks", "Reads"];
+    move |options| {
+        options.parameters.extend(kinds.iter().zip(per_minute).map(|(kind, limit)| (format!("Limit{kind}"), limit.to_string())));
+    }
+}
+
 /// Builds a stream record of the edges by follower with these keys.
 pub fn stream_record(number: &str, keys: serde_json::Value) -> serde_json::Value {
     let change = serde_json::json!({

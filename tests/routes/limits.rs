@@ -4,16 +4,8 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_local::{Options, RedisData};
-use tidemark_tests::{Answer, User, until, world_with};
-
-/// Sets the limits of posts, follows, reactions, marks and reads.
-fn limits(per_minute: [u32; 5]) -> impl FnOnce(&mut Options) {
-    let kinds = ["Posts", "Follows", "Reactions", "Marks", "Reads"];
-    move |options| {
-        options.parameters.extend(kinds.iter().zip(per_minute).map(|(kind, limit)| (format!("Limit{kind}"), limit.to_string())));
-    }
-}
+use tidemark_local::RedisData;
+use tidemark_tests::{Answer, User, request_limits, until, world_with};
 
 async fn send(user: &User, method: &Method, path: &str) -> Answer {
     let body = match (method, path) {
@@ -32,7 +24,7 @@ fn is_refused(answer: &Answer) -> bool {
 
 #[tokio::test]
 async fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
-    world_with(limits([60, 0, 0, 0, 0]), async |world| {
+    world_with(request_limits([60, 0, 0, 0, 0]), async |world| {
         let author = world.user(1);
         let mut published = 0;
         let refused = loop {
@@ -75,7 +67,7 @@ async fn every_kind_of_request_has_its_own_bucket() {
         &[(Method::GET, "/v1/feed"), (Method::GET, "/v1/posts/1-1"), (Method::GET, "/v1/users/1/counters")],
     ];
     // One request a minute of each kind.
-    world_with(limits([1; 5]), async |world| {
+    world_with(request_limits([1; 5]), async |world| {
         let mut user = 10;
         for (kind, routes) in kinds.iter().enumerate() {
             for (method, path) in *routes {
@@ -99,7 +91,7 @@ async fn every_kind_of_request_has_its_own_bucket() {
 
 #[tokio::test]
 async fn without_redis_nothing_is_limited() {
-    world_with(limits([1; 5]), async |world| {
+    world_with(request_limits([1; 5]), async |world| {
         let caller = world.user(1);
         caller.get("/v1/feed").await.ok();
         assert!(is_refused(&caller.get("/v1/feed").await));

@@ -12,8 +12,7 @@ use futures::{FutureExt, future::join_all};
 use reqwest::Method;
 use serde_json::json;
 use tidemark::domain::{NewPost, PostText, UserId};
-use tidemark_local::Options;
-use tidemark_tests::{User, World, number_from};
+use tidemark_tests::{User, World, number_from, request_limits};
 
 use crate::damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with};
 
@@ -27,13 +26,6 @@ const AUTHOR: u64 = 2;
 
 /// Normal callers.
 const CALLERS: u64 = 20;
-
-fn limits(per_minute: [u32; 5]) -> impl FnOnce(&mut Options) {
-    let kinds = ["Posts", "Follows", "Reactions", "Marks", "Reads"];
-    move |options| {
-        options.parameters.extend(kinds.iter().zip(per_minute).map(|(kind, limit)| (format!("Limit{kind}"), limit.to_string())));
-    }
-}
 
 async fn send(user: &User, method: &Method, path: &str) -> u16 {
     let body = match (method, path) {
@@ -83,7 +75,7 @@ async fn a_request_over_its_limit_reads_no_facts() {
         (Method::PUT, "/v1/posts/2-1/read", Method::POST, "/v1/reads"),
         (Method::POST, "/v1/posts", Method::POST, "/v1/posts"),
     ]);
-    world_behind_a_proxy_with(limits([1; 5]), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits([1; 5]), async |world, proxy| {
         world.user(AUTHOR).publish("one").await;
         let asked = Arc::new(Mutex::new(Vec::new()));
         for (index, (first, allowed, method, path)) in requests.iter().enumerate() {
@@ -112,19 +104,20 @@ async fn a_request_over_its_limit_reads_no_facts() {
 struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
-    /// Requests of the attacker: sent, and refused.
+    /// Requests of the attacker: sent, refused, and failed because the machine was overloaded.
     sent: u64,
     refused: u64,
+    failed: u64,
     /// All units of the facts.
     meter: Meter,
 }
 
 impl State {
     fn show(&self, name: &str, alone: &Meter) {
-        let Self { p99, sent, refused, meter } = self;
+        let Self { p99, sent, refused, failed, meter } = self;
         let (written, read) = (meter.written - alone.written, meter.units - alone.units - meter.written + alone.written);
         println!(
-            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {read:.0} read and {written:.0} write units"
+            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
         );
     }
 }
@@ -132,7 +125,7 @@ impl State {
 /// What the attacker sends of one kind, one after another: the requests that cost most.
 fn requests(kind: usize, turn: u64) -> (Method, String) {
     let (post, other) = (turn % 30 + 1, 1_000 + turn);
-    let add = if turn / 30 % 2 == 0 { Method::PUT } else { Method::DELETE };
+    let add = if (turn / 30).is_multiple_of(2) { Method::PUT } else { Method::DELETE };
     match (kind, turn % 3) {
         (0, _) => (Method::POST, "/v1/posts".to_owned()),
         (1, 0) => (Method::PUT, format!("/v1/following/{other}")),
@@ -155,8 +148,8 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     world.idle().await;
     proxy.meter();
     let (started, over) = (Instant::now(), AtomicBool::new(false));
-    let (sent, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (sent, refused, over) = (&sent, &refused, &over);
+    let [sent, refused, failed] = [0; 3].map(AtomicU64::new);
+    let (sent, refused, failed, over) = (&sent, &refused, &failed, &over);
     // Each kind at ten times its limit, however long the responses take.
     let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
         let pause = Duration::from_secs(60) / (10 * limit);
@@ -166,7 +159,9 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
             tokio::time::sleep_until(at.into()).await;
             let (method, path) = requests(kind, turn);
             sent.fetch_add(1, Ordering::Relaxed);
-            refused.fetch_add(u64::from(send(&attacker, &method, &path).await == 429), Ordering::Relaxed);
+            let status = send(&attacker, &method, &path).await;
+            refused.fetch_add(u64::from(status == 429), Ordering::Relaxed);
+            failed.fetch_add(u64::from(status >= 500), Ordering::Relaxed);
         }))
         .await;
     }));
@@ -192,8 +187,8 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     world.idle().await;
     let mut took: Vec<Duration> = took.into_iter().flatten().collect();
     took.sort_unstable();
-    let [sent, refused] = [sent, refused].map(|count| count.load(Ordering::Relaxed));
-    State { p99: took[took.len() * 99 / 100], sent, refused, meter: proxy.meter() }
+    let [sent, refused, failed] = [sent, refused, failed].map(|count| count.load(Ordering::Relaxed));
+    State { p99: took[took.len() * 99 / 100], sent, refused, failed, meter: proxy.meter() }
 }
 
 async fn prepare(world: &World) {
@@ -215,13 +210,13 @@ async fn prepare(world: &World) {
 async fn an_attacker_beside_normal_callers() {
     let time = Duration::from_secs(number_from("TIDEMARK_ATTACK_SECONDS", 60));
     let (mut alone, mut unlimited, mut limited) = (None, None, None);
-    world_behind_a_proxy_with(limits([0; 5]), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits([0; 5]), async |world, proxy| {
         prepare(world).await;
         alone = Some(run(world, proxy, time, false).await);
         unlimited = Some(run(world, proxy, time, true).await);
     })
     .await;
-    world_behind_a_proxy_with(limits(LIMITS), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits(LIMITS), async |world, proxy| {
         prepare(world).await;
         limited = Some(run(world, proxy, time, true).await);
     })

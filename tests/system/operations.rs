@@ -101,8 +101,11 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let read = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/read");
             let answer = if read { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check((answer.status == 200) == model.is_live((author, seq)), || format!("{path}: {}", answer.body));
-            model.mark(user, (author, seq), read);
+            let possible = model.is_live((author, seq)) && !model.blocks(author, user);
+            callers.check((answer.status == 200) == possible, || format!("{path} of {user}: {}", answer.body));
+            if possible {
+                model.mark(user, (author, seq), read);
+            }
         }
         66..70 => {
             let posts: Vec<(u64, u64)> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
@@ -225,7 +228,7 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     // A repeated like is refused after a deletion in between, although it was counted before. The expected result
     // would be unknown.
     let kinds = if callers.findings.is_some() || model.are_apart(user, author) { 8 } else { 10 };
-    if latest == 0 {
+    if latest == 0 || model.blocks(author, user) {
         return;
     }
     let plan: Vec<(u8, u64)> =

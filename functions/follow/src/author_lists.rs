@@ -31,9 +31,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     let below = page.position(|cursor| if let Cursor::List(number) = cursor { Some(number) } else { None })?;
     let mut lists = app.lists.all(caller).await?.lists;
     lists.retain(|list| below.is_none_or(|below| list.number < below));
-    let more = lists.len() > page.limit;
-    lists.truncate(page.limit);
-    let next = lists.last().filter(|_| more).map(|list| Cursor::List(list.number));
+    let next = page.cut(&mut lists).map(|list| Cursor::List(list.number));
     let items = lists.into_iter().map(|list| rendered(caller, list)).collect();
     Ok(Page::answer(request, next, |next_cursor| AuthorLists { items, next_cursor }))
 }
@@ -64,8 +62,7 @@ pub(crate) async fn members(app: &App, request: &Request) -> Result<Answer, Prob
     let caller = request.caller()?;
     let list = request.list_parameter()?;
     let page = Page::of(request)?;
-    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
-    let members = app.lists.members(caller, list, below).await?.ok_or_else(|| Problem::no_list(list))?;
+    let members = app.lists.members(caller, list, page.below_relation()?).await?.ok_or_else(|| Problem::no_list(list))?;
     lists::listed(app, request, &page, members).await
 }
 

@@ -18,8 +18,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     let page = Page::of(request)?;
-    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
-    let start = match (offset(request)?, below) {
+    let start = match (offset(request)?, page.below_relation()?) {
         (Some(_), Some(_)) => return Err(Problem::invalid("offset", "does not go with a cursor")),
         (Some(offset), None) => Start::Offset(offset),
         (None, below) => Start::Below(below),
@@ -47,17 +46,14 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
 pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
-    let below = page.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })?;
-    let hidden = app.following.hidden(caller, hiding, below).await?;
+    let hidden = app.following.hidden(caller, hiding, page.below_relation()?).await?;
     listed(app, request, &page, hidden).await
 }
 
 /// Renders the first entries of a list that was read as a whole.
 pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Answer, Problem> {
     let profiles = request.wants_profiles()?;
-    let more = items.len() > page.limit;
-    items.truncate(page.limit);
-    let next = items.last().copied().filter(|_| more);
+    let next = page.cut(&mut items);
     let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
     rendered(app, request, items.into_iter().map(entry).collect(), next, false, profiles).await
 }

@@ -3,8 +3,12 @@
 use tidemark::{
     App,
     domain::{Cursor, FeedKey, PostId, Timestamp, UserId},
-    http::{Answer, Page, Problem, Request, bodies::FeedPage},
-    reader::{FeedQuery, Origin, RankedQuery},
+    http::{
+        Answer, Page, Problem, Request,
+        bodies::{FeedPage, FirstCursor},
+    },
+    ports::PageParts,
+    reader::{self, FeedQuery, Origin, RankedQuery},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
@@ -24,18 +28,8 @@ async fn by_time(app: &App, request: &Request) -> Result<Answer, Problem> {
     let list = crate::list(app, request).await?;
     let feed = app.readers.feed_page(caller, FeedQuery { list, status, before, limit: page.limit, since, parts }).await?;
     let first = before.is_none().then(|| feed.items.first().map_or_else(|| since.unwrap_or_else(oldest), |item| item.post.key()));
-    let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
-    let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
-    let answer = Page::answer(request, feed.next.map(Cursor::Feed), |next_cursor| FeedPage {
-        items: shown.items,
-        next_cursor,
-        first_cursor: first.map(Cursor::Feed).map(Page::first),
-        profiles: shown.profiles,
-        unread_total,
-        rebuilding,
-    });
-    let answer = if before.is_none() { answer.tagged() } else { answer };
-    Ok(answer.degraded(feed.origin == Origin::Degraded || shown.degraded))
+    let first_cursor = first.map(Cursor::Feed).map(Page::first);
+    rendered(app, request, parts, feed, Cursor::Feed, first_cursor).await
 }
 
 async fn ranked(app: &App, request: &Request) -> Result<Answer, Problem> {
@@ -48,17 +42,27 @@ async fn ranked(app: &App, request: &Request) -> Result<Answer, Problem> {
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
     let list = crate::list(app, request).await?;
     let feed = app.readers.ranked_page(caller, RankedQuery { list, status, below, limit: page.limit, parts }).await?;
+    rendered(app, request, parts, feed, Cursor::Ranked, None).await
+}
+
+async fn rendered<Place>(
+    app: &App,
+    request: &Request,
+    parts: PageParts,
+    feed: reader::FeedPage<Place>,
+    cursor: impl FnOnce(Place) -> Cursor,
+    first_cursor: Option<FirstCursor>,
+) -> Result<Answer, Problem> {
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
-    let (unread_total, rebuilding) = (feed.unread_total, feed.origin == Origin::Rebuilding);
-    let answer = Page::answer(request, feed.next.map(Cursor::Ranked), |next_cursor| FeedPage {
+    let answer = Page::answer(request, feed.next.map(cursor), |next_cursor| FeedPage {
         items: shown.items,
         next_cursor,
-        first_cursor: None,
+        first_cursor,
         profiles: shown.profiles,
-        unread_total,
-        rebuilding,
+        unread_total: feed.unread_total,
+        rebuilding: feed.origin == Origin::Rebuilding,
     });
-    let answer = if below.is_none() { answer.tagged() } else { answer };
+    let answer = if request.query("cursor").is_none() { answer.tagged() } else { answer };
     Ok(answer.degraded(feed.origin == Origin::Degraded || shown.degraded))
 }
 

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::{
     Stores, ViewSync,
     ports::{Followed, StoreError},
+    relations::newest_first,
 };
 use tidemark_domain::{Edge, Relation, Timestamp, UserId};
 
@@ -175,10 +176,7 @@ impl Following {
     /// Returns the users whom the caller mutes or blocks, newest first, below `below`.
     pub async fn hidden(&self, caller: UserId, hiding: Hiding, below: Option<Relation>) -> Result<Vec<Relation>, StoreError> {
         let hidden = self.stores.edges.hidden(caller).await?.into_iter();
-        let mut hidden: Vec<Relation> =
-            hidden.filter_map(|edge| Some(Relation { since: hiding.since(&edge)?, user: edge.author })).collect();
-        hidden.retain(|relation| below.is_none_or(|below| *relation < below));
-        hidden.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(hidden)
+        let hidden = hidden.filter_map(|edge| Some(Relation { since: hiding.since(&edge)?, user: edge.author }));
+        Ok(newest_first(hidden, below))
     }
 }

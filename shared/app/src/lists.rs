@@ -10,6 +10,7 @@ use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::M
 use crate::{
     Stores, ViewSync,
     ports::{IdempotencyKey, StoreError},
+    relations::newest_first,
 };
 
 /// Use cases of lists. Clones share the stores.
@@ -117,8 +118,6 @@ impl Lists {
         let (has, edges) = futures::try_join!(self.has(caller, list), self.stores.edges.following(caller))?;
         let on_list = edges.into_iter().filter(|edge| edge.lists.contains(&list.number));
         let members = on_list.map(|edge| Relation { since: edge.since, user: edge.author });
-        let mut members: Vec<Relation> = members.filter(|member| below.is_none_or(|below| *member < below)).collect();
-        members.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(has.then_some(members))
+        Ok(has.then(|| newest_first(members, below)))
     }
 }

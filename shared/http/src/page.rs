@@ -7,7 +7,7 @@ use super::{
     Answer, Problem, Request,
     bodies::{FirstCursor, NextCursor},
 };
-use tidemark_domain::Cursor;
+use tidemark_domain::{Cursor, Relation};
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
@@ -39,6 +39,13 @@ impl Page {
         let cursor = request.query("cursor").map(|text| decode(text).ok_or_else(malformed)).transpose()?;
         let since = request.query("since").map(|text| decode(text).ok_or_else(|| not_of("since"))).transpose()?;
         Ok(Self { limit, cursor, since })
+    }
+
+    /// Cuts the rest of a list at the end of the page. Returns the last item of the page if there are more.
+    pub fn cut<T: Clone>(&self, items: &mut Vec<T>) -> Option<T> {
+        let more = items.len() > self.limit;
+        items.truncate(self.limit);
+        items.last().filter(|_| more).cloned()
     }
 
     /// The place of the first item of a first page.
@@ -82,6 +89,14 @@ impl Page {
     /// 400 if it is of another list.
     pub fn end<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
         self.since.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("since"))).transpose()
+    }
+
+    /// The position in a list of relations.
+    ///
+    /// # Errors
+    /// 400 if the cursor is of another list.
+    pub fn below_relation(&self) -> Result<Option<Relation>, Problem> {
+        self.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })
     }
 }
 

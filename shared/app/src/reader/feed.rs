@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Score, UserId, feed::FEED_CAP,
+    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, UserId,
+    feed::FEED_CAP,
 };
 
 use super::{Body, Lane, Merge, Origin, Readers, Snapshot};
@@ -56,13 +57,13 @@ pub struct FeedQuery {
     pub parts: PageParts,
 }
 
-/// A page, newest first.
+/// A page in the order of the feed. `Place` is a position in that order.
 #[derive(Debug, Clone)]
-pub struct FeedPage {
+pub struct FeedPage<Place> {
     /// At most as many as requested.
     pub items: Vec<FeedItem>,
-    /// The next page begins below this entry. `None` only at the end.
-    pub next: Option<FeedKey>,
+    /// The next page begins below this place. `None` only at the end.
+    pub next: Option<Place>,
     /// The number of unread posts in the whole feed.
     pub unread_total: u64,
     /// The cards that the view returned with the posts. [`crate::People::complete`] returns the others.
@@ -78,17 +79,34 @@ pub(super) const MARGIN: usize = 10;
 /// Entries that are read if the newest are not enough. No view stores more.
 pub(super) const ALL: usize = 2 * FEED_CAP;
 
-/// A page that is being collected.
-struct Collected {
-    posts: Vec<PostSummary>,
-    /// The reactions that the view returned with the posts.
-    reactions: Option<KnownReactions>,
+/// The posts of a page that is being collected, and what the view returned with them.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) posts: Vec<PostSummary>,
+    /// Of the posts of a ranked feed.
+    pub(super) scores: HashMap<PostId, Score>,
+    limit: usize,
     parts: PageParts,
-    /// What the view returned with the posts.
+    reactions: Option<KnownReactions>,
     cards: HashMap<UserId, Option<Card>>,
     texts: HashMap<PostId, PostText>,
     counts: HashMap<PostId, ReactionCounts>,
-    wanted: usize,
+}
+
+impl Collected {
+    pub(super) fn new(limit: usize, parts: PageParts) -> Self {
+        Self { limit, parts, ..Self::default() }
+    }
+
+    /// How many posts are missing. One more than requested shows whether there is a next page.
+    pub(super) fn missing(&self) -> usize {
+        self.limit + 1 - self.posts.len()
+    }
+}
+
+/// A page of the feed by time that is being collected.
+struct Walk {
+    page: Collected,
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
     /// The feed ends above this entry.
@@ -97,9 +115,10 @@ struct Collected {
     ended: bool,
 }
 
-impl Collected {
-    fn missing(&self) -> usize {
-        self.wanted - self.posts.len()
+impl Walk {
+    fn new(query: &FeedQuery) -> Self {
+        let page = Collected::new(query.limit, query.parts);
+        Self { page, bound: query.before, since: query.since, ended: false }
     }
 
     fn is_inside(&self, key: &FeedKey) -> bool {
@@ -108,64 +127,89 @@ impl Collected {
 }
 
 impl Readers {
-    /// Returns one page of the feed.
-    pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage, StoreError> {
-        let FeedQuery { list, status, before, limit, since, parts } = query;
-        let mut page = Collected {
-            posts: Vec::with_capacity(limit + 1),
-            reactions: None,
-            parts,
-            cards: HashMap::new(),
-            texts: HashMap::new(),
-            counts: HashMap::new(),
-            // One more than requested shows whether there is a next page.
-            wanted: limit + 1,
-            bound: before,
-            since,
-            ended: false,
-        };
+    /// Returns one page of the feed, newest first.
+    pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage<FeedKey>, StoreError> {
+        let FeedQuery { list, status, before, limit, .. } = query;
+        let mut walk = Walk::new(&query);
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
         // unknown.
         let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
-        let mut snapshot = match self.view_of(user, (list, status), newest).await {
-            Ok(Some(view)) => match self.collect_stored(user, view, (list, status), &mut page).await {
-                Ok(snapshot) => snapshot,
-                Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
-                Err(error) => return Err(error),
-            },
-            Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await?,
-            Err(error) if error.store() == Store::Views => self.without_view(user, &error, &mut page, before).await?,
-            Err(error) => return Err(error),
+        let collected = match self.view_of(user, (list, status), newest).await {
+            Ok(Some(view)) => self.collect_stored(user, view, (list, status), &mut walk).await,
+            Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
+            Err(error) => Err(error),
+        };
+        let mut snapshot = match collected {
+            Err(error) if error.store() == Store::Views => {
+                // What was collected is discarded.
+                walk = Walk::new(&query);
+                self.instead_of_view(user, &error).await?
+            }
+            collected => collected?,
         };
         snapshot.state = snapshot.state.of_list(list);
-        if page.missing() > 0 && !page.ended {
-            self.collect_facts(&mut snapshot, status, &mut page).await?;
+        if walk.page.missing() > 0 && !walk.ended {
+            self.collect_facts(&mut snapshot, status, &mut walk).await?;
         }
-        let more = page.missing() == 0;
-        page.posts.truncate(limit);
-        let (bodies, shortened) = match parts.texts {
-            true => self.bodies(&mut page.posts, page.texts, page.counts).await?,
-            false => Default::default(),
-        };
-        let next = page.posts.last().filter(|_| more || shortened).map(PostSummary::key);
-        let reactions = self.reactions_of_page(user, &page.posts, page.reactions).await?;
-        let nothing = ReactionState::default();
-        let counted: BTreeSet<UserId> =
-            page.posts.iter().filter(|post| !snapshot.state.knows(post.id)).map(|post| post.id.author).collect();
-        let exact = self.exact_states(user, counted).await?;
-        let item = |post: PostSummary| {
-            let state = exact.get(&post.id.author).or_else(|| snapshot.state.authors.get(&post.id.author));
-            let read = !state.is_some_and(|state| state.is_unread(post.id.seq));
-            let reactions = reactions.get(&post.id.author).unwrap_or(&nothing);
-            FeedItem::new(post, read, reactions)
-        };
-        let items = page.posts.into_iter().map(item).collect();
-        let unread_total = snapshot.state.unread_total();
-        Ok(FeedPage { items, next, unread_total, cards: page.cards, bodies, origin: snapshot.origin })
+        self.completed(user, walk.page, snapshot, |post, _| Some(post.key())).await
     }
 
-    /// Returns the view for a page. A page of unread posts needs to know which posts are unread. The facts say it for
-    /// the authors whose older posts the view only counts.
+    /// Completes a page: texts, reactions, and what is read. `place` returns the place of a post with this score.
+    pub(super) async fn completed<Place>(
+        &self,
+        user: UserId,
+        page: Collected,
+        snapshot: Snapshot,
+        place: impl FnOnce(&PostSummary, Option<Score>) -> Option<Place>,
+    ) -> Result<FeedPage<Place>, StoreError> {
+        let more = page.missing() == 0;
+        let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
+        posts.truncate(limit);
+        let (bodies, shortened) = match parts.texts {
+            true => self.bodies(&mut posts, texts, counts).await?,
+            false => Default::default(),
+        };
+        let score = |post: &PostSummary| scores.get(&post.id).copied();
+        let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
+        let reactions = self.reactions_of_page(user, &posts, reactions).await?;
+        let (nothing, state) = (ReactionState::default(), &snapshot.state);
+        let counted = posts.iter().filter(|post| !state.knows(post.id)).map(|post| post.id.author).collect();
+        let exact = self.exact_states(user, counted).await?;
+        let item = |post: PostSummary| {
+            let PostId { author, seq } = post.id;
+            let read = !exact.get(&author).or_else(|| state.authors.get(&author)).is_some_and(|state| state.is_unread(seq));
+            FeedItem { score: score(&post), ..FeedItem::new(post, read, reactions.get(&author).unwrap_or(&nothing)) }
+        };
+        let items = posts.into_iter().map(item).collect();
+        Ok(FeedPage { items, next, unread_total: state.unread_total(), cards, bodies, origin: snapshot.origin })
+    }
+
+    /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be read
+    /// again: its counts must not include posts whose retraction is not done.
+    pub(super) async fn collect(
+        &self,
+        user: UserId,
+        keys: &[FeedKey],
+        state: &ReaderState,
+        page: &mut Collected,
+    ) -> Result<(Vec<PostId>, bool), StoreError> {
+        let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
+        let known = self.stores.post_views.page(user, &ids, page.parts).await?;
+        let reactions = page.reactions.get_or_insert_default();
+        reactions.of.extend(known.reactions.of);
+        reactions.token = known.reactions.token;
+        page.cards.extend(known.cards);
+        page.texts.extend(known.texts);
+        page.counts.extend(known.counts);
+        let (live, deleted) = self.complete(&ids, known.summaries).await?;
+        page.posts.extend(live);
+        let promised: BTreeSet<UserId> = deleted.iter().filter(|&&post| state.is_unread(post)).map(|post| post.author).collect();
+        for &author in &promised {
+            self.sync_reads(user, author).await?;
+        }
+        Ok((deleted, !promised.is_empty()))
+    }
+
     async fn view_of(
         &self,
         user: UserId,
@@ -173,12 +217,25 @@ impl Readers {
         newest: usize,
     ) -> Result<Option<View>, StoreError> {
         let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
-        view.state = view.state.of_list(list);
-        if status == Status::Unread {
-            let counted = view.state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
-            view.state.authors.extend(self.exact_states(user, counted).await?);
-        }
+        view.state = self.state_for(user, view.state, list, status).await?;
         Ok(Some(view))
+    }
+
+    /// Returns the state for a page. A page of unread posts needs to know which posts are unread. The facts say it for the
+    /// authors whose older posts the view only counts.
+    pub(super) async fn state_for(
+        &self,
+        user: UserId,
+        state: ReaderState,
+        list: Option<u32>,
+        status: Status,
+    ) -> Result<ReaderState, StoreError> {
+        let mut state = state.of_list(list);
+        if status == Status::Unread {
+            let counted = state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
+            state.authors.extend(self.exact_states(user, counted).await?);
+        }
+        Ok(state)
     }
 
     /// Returns states of authors from the facts. They know of every post whether it is unread.
@@ -191,67 +248,36 @@ impl Readers {
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
 
-    /// Discards what was collected and starts again from the facts.
-    async fn without_view(
-        &self,
-        user: UserId,
-        error: &StoreError,
-        page: &mut Collected,
-        before: Option<FeedKey>,
-    ) -> Result<Snapshot, StoreError> {
-        page.posts.clear();
-        page.reactions = None;
-        (page.cards, page.texts, page.counts) = Default::default();
-        page.bound = before;
-        self.instead_of_view(user, error).await
-    }
-
     /// Collects the part of a page that the view stores.
     async fn collect_stored(
         &self,
         user: UserId,
         mut view: View,
         (list, status): (Option<u32>, Status),
-        page: &mut Collected,
+        walk: &mut Walk,
     ) -> Result<Snapshot, StoreError> {
         loop {
             let state = &view.state;
             let wanted =
-                |key: &&FeedKey| page.is_inside(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
-            let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(page.missing()).copied().collect();
+                |key: &&FeedKey| walk.is_inside(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
+            let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(walk.page.missing()).copied().collect();
             // Whether all entries above `since` are in the view.
-            let reached = page.since.is_some_and(|since| {
+            let reached = walk.since.is_some_and(|since| {
                 state.meta.low.is_none_or(|low| low <= since) && (view.whole || view.entries.iter().any(|key| *key <= since))
             });
             let mut again = keys.is_empty() && !view.whole && !reached;
             if let Some(last) = keys.last() {
-                page.bound = Some(*last);
-                let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-                let known = self.stores.post_views.page(user, &ids, page.parts).await?;
-                let reactions = page.reactions.get_or_insert_default();
-                reactions.of.extend(known.reactions.of);
-                reactions.token = known.reactions.token;
-                page.cards.extend(known.cards);
-                page.texts.extend(known.texts);
-                page.counts.extend(known.counts);
-                let (live, deleted) = self.complete(&ids, known.summaries).await?;
-                page.posts.extend(live);
-                // The retraction of these posts is not done. The counts of this page must not include them.
-                let promised: BTreeSet<UserId> =
-                    deleted.into_iter().filter(|&post| state.is_unread(post)).map(|post| post.author).collect();
-                for &author in &promised {
-                    self.sync_reads(user, author).await?;
-                }
-                again |= !promised.is_empty();
+                walk.bound = Some(*last);
+                again |= self.collect(user, &keys, state, &mut walk.page).await?.1;
             } else if reached {
-                page.ended = true;
+                walk.ended = true;
             } else if view.whole {
-                page.ended = match status {
+                walk.ended = match status {
                     Status::All => state.meta.low.is_none(),
                     Status::Unread => state.unread_total() == unread_stored(&view),
                 };
             }
-            if !again && (page.missing() == 0 || keys.is_empty()) {
+            if !again && (walk.page.missing() == 0 || keys.is_empty()) {
                 return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
             }
             if again {
@@ -264,23 +290,23 @@ impl Readers {
     }
 
     /// Continues the page from the facts.
-    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, page: &mut Collected) -> Result<(), StoreError> {
+    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<(), StoreError> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
             snapshot.heads = self.stores.posts.heads(&authors).await?;
             let low = snapshot.state.meta.low;
-            page.bound = [page.bound, low].into_iter().flatten().min();
+            walk.bound = [walk.bound, low].into_iter().flatten().min();
         }
         let lanes = match status {
             Status::All => Lane::of_feed(snapshot),
             Status::Unread => Lane::of_unread(snapshot),
         };
-        let mut merge = Merge::new(&*self.stores.posts, lanes, page.bound);
-        while page.missing() > 0
+        let mut merge = Merge::new(&*self.stores.posts, lanes, walk.bound);
+        while walk.page.missing() > 0
             && let Some(post) = merge.next().await?
-            && page.since.is_none_or(|since| post.key() > since)
+            && walk.since.is_none_or(|since| post.key() > since)
         {
-            page.posts.push(post.into());
+            walk.page.posts.push(post.into());
         }
         Ok(())
     }

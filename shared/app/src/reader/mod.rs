@@ -23,7 +23,7 @@ pub use author_page::{AuthorPage, AuthorQuery, Blocked};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use flags::Flags;
 pub use post::{Body, Found, MOST_TEXT, PostDetails};
-pub use ranked::{RankedPage, RankedQuery};
+pub use ranked::RankedQuery;
 pub use reacted_page::ReactedPage;
 pub use timeline::{Lane, Merge};
 

@@ -8,22 +8,19 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
 };
 
-use tidemark_domain::{
-    Card, FeedKey, Post, PostId, PostSummary, PostText, Rank, RankedPlace, ReactionCounts, ReactionState, ReaderState, Score,
-    UserId,
-};
+use tidemark_domain::{FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, UserId};
 
 use super::{
-    Body, FeedItem, Origin, Readers, Snapshot, Status,
-    feed::{ALL, MARGIN},
+    FeedPage, Origin, Readers, Snapshot, Status,
+    feed::{ALL, Collected, MARGIN},
     rebuild::Part,
 };
 use crate::{
     error::{Store, StoreError},
-    ports::{KnownPage, KnownReactions, PageParts, View},
+    ports::{PageParts, View},
 };
 
 /// The page of a ranked feed that a reader asks for.
@@ -39,158 +36,71 @@ pub struct RankedQuery {
     pub parts: PageParts,
 }
 
-/// A page, highest score first.
-#[derive(Debug, Clone)]
-pub struct RankedPage {
-    /// At most as many as requested.
-    pub items: Vec<FeedItem>,
-    /// The next page begins below this place. `None` only at the end.
-    pub next: Option<RankedPlace>,
-    /// The number of unread posts in the whole feed.
-    pub unread_total: u64,
-    /// The cards that the view returned with the posts.
-    pub cards: HashMap<UserId, Option<Card>>,
-    /// Texts and counts of the items, if they were asked for.
-    pub bodies: HashMap<PostId, Body>,
-    pub origin: Origin,
-}
-
-/// A page that is being collected, with one post more if there are more.
-struct Collected {
-    posts: Vec<PostSummary>,
-    scores: HashMap<PostId, Score>,
-    snapshot: Snapshot,
-    /// The stamp for a walk that begins with this page.
-    stamp: u64,
-    /// What the view returned with the posts.
-    reactions: Option<KnownReactions>,
-    cards: HashMap<UserId, Option<Card>>,
-    texts: HashMap<PostId, PostText>,
-    counts: HashMap<PostId, ReactionCounts>,
-}
-
-impl Collected {
-    fn new(snapshot: Snapshot, stamp: u64) -> Self {
-        let (posts, scores, reactions) = (Vec::new(), HashMap::new(), None);
-        let (cards, texts, counts) = Default::default();
-        Self { posts, scores, snapshot, stamp, reactions, cards, texts, counts }
-    }
-
-    /// Takes what the view knows of posts, except for their summaries.
-    fn keep(&mut self, known: KnownPage) {
-        let reactions = self.reactions.get_or_insert_default();
-        reactions.of.extend(known.reactions.of);
-        reactions.token = known.reactions.token;
-        self.cards.extend(known.cards);
-        self.texts.extend(known.texts);
-        self.counts.extend(known.counts);
-    }
-}
-
 impl RankedQuery {
-    /// One more than requested shows whether there is a next page.
-    fn wanted(&self) -> usize {
-        self.limit + 1
-    }
-
     /// Returns whether a page of this query may have the post.
     fn takes(&self, state: &ReaderState, key: &FeedKey) -> bool {
         state.shows(key) && (self.status == Status::All || state.is_unread(key.post))
     }
 }
 
+/// A page that is being collected, the view of its feed, and the stamp for a walk that begins with this page.
+type Found = (Collected, Snapshot, u64);
+
 impl Readers {
-    /// Returns one page of the ranked feed.
-    pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<RankedPage, StoreError> {
-        let mut page = match self.ranked_of_view(user, query).await {
-            Ok(Some(page)) => page,
+    /// Returns one page of the ranked feed, highest score first.
+    pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<RankedPlace>, StoreError> {
+        let (page, snapshot, stamp) = match self.ranked_of_view(user, query).await {
+            Ok(Some(found)) => found,
             Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, query).await?,
             Err(error) if error.store() == Store::Views => {
                 self.ranked_of_facts(self.instead_of_view(user, &error).await?, query).await?
             }
             Err(error) => return Err(error),
         };
-        let more = page.posts.len() > query.limit;
-        page.posts.truncate(query.limit);
-        let (bodies, shortened) = match query.parts.texts {
-            true => self.bodies(&mut page.posts, page.texts, page.counts).await?,
-            false => Default::default(),
-        };
-        let since = query.below.map_or(page.stamp, |place| place.since);
-        let place = |post: &PostSummary| Some(RankedPlace { since, score: *page.scores.get(&post.id)?, key: post.key() });
-        let next = page.posts.last().filter(|_| more || shortened).and_then(place);
-        let reactions = self.reactions_of_page(user, &page.posts, page.reactions).await?;
-        let nothing = ReactionState::default();
-        let state = &page.snapshot.state;
-        let counted: BTreeSet<UserId> =
-            page.posts.iter().filter(|post| !state.knows(post.id)).map(|post| post.id.author).collect();
-        let exact = self.exact_states(user, counted).await?;
-        let item = |post: PostSummary| {
-            let PostId { author, seq } = post.id;
-            let read = !exact.get(&author).or_else(|| state.authors.get(&author)).is_some_and(|state| state.is_unread(seq));
-            let score = page.scores.get(&post.id).copied();
-            FeedItem { score, ..FeedItem::new(post, read, reactions.get(&author).unwrap_or(&nothing)) }
-        };
-        let items = page.posts.into_iter().map(item).collect();
-        let (unread_total, origin) = (state.unread_total(), page.snapshot.origin);
-        Ok(RankedPage { items, next, unread_total, cards: page.cards, bodies, origin })
+        let since = query.below.map_or(stamp, |place| place.since);
+        let place = |post: &PostSummary, score: Option<Score>| Some(RankedPlace { since, score: score?, key: post.key() });
+        self.completed(user, page, snapshot, place).await
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
-    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collected>, StoreError> {
-        let RankedQuery { list, status, below, parts, .. } = query;
-        let mut most = if status == Status::All && list.is_none() { query.wanted() + MARGIN } else { ALL };
+    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Found>, StoreError> {
+        let RankedQuery { list, status, below, limit, parts } = query;
+        let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
-            let Some(View { mut state, ranked, .. }) = self.view_with(user, Part::Ranked { below, most }).await? else {
+            let Some(View { state, ranked, .. }) = self.view_with(user, Part::Ranked { below, most }).await? else {
                 return Ok(None);
             };
-            state = state.of_list(list);
-            if status == Status::Unread {
-                let counted = state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
-                state.authors.extend(self.exact_states(user, counted).await?);
-            }
+            let state = self.state_for(user, state, list, status).await?;
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
             let shown = ranked.entries.iter().filter(|(key, _)| query.takes(&state, key) && stays(key));
             let shown: Vec<(FeedKey, Score)> = shown.filter(|(key, _)| !gone.contains(&key.post)).copied().collect();
-            if shown.len() < query.wanted() && !ranked.whole && most < ALL {
+            let mut page = Collected::new(limit, parts);
+            page.scores = shown.iter().map(|(key, score)| (key.post, *score)).collect();
+            let keys: Vec<FeedKey> = shown.iter().map(|(key, _)| *key).collect();
+            let (mut rest, mut again) = (keys.as_slice(), false);
+            // Entries that are not shown, or whose posts are deleted, may have taken the places of others.
+            let partly = !ranked.whole && most < ALL;
+            while page.missing() > 0 && !rest.is_empty() && !again && (!partly || rest.len() >= page.missing()) {
+                let (part, after) = rest.split_at(rest.len().min(page.missing()));
+                rest = after;
+                let (deleted, stale) = self.collect(user, part, &state, &mut page).await?;
+                again = stale;
+                gone.extend(deleted);
+            }
+            if !again && page.missing() > 0 && partly {
                 most = ALL;
                 continue;
             }
-            let scores = shown.iter().map(|(key, score)| (key.post, *score)).collect();
-            let snapshot = Snapshot { state, heads: HashMap::new(), origin: Origin::View };
-            let mut page = Collected { scores, ..Collected::new(snapshot, ranked.stamp) };
-            let (mut rest, mut promised) = (shown.as_slice(), BTreeSet::new());
-            while page.posts.len() < query.wanted() && !rest.is_empty() && promised.is_empty() {
-                let (part, after) = rest.split_at(rest.len().min(query.wanted() - page.posts.len()));
-                rest = after;
-                let ids: Vec<PostId> = part.iter().map(|(key, _)| key.post).collect();
-                let mut known = self.stores.post_views.page(user, &ids, parts).await?;
-                let summaries = std::mem::take(&mut known.summaries);
-                page.keep(known);
-                let (live, deleted) = self.complete(&ids, summaries).await?;
-                page.posts.extend(live);
-                // The retraction of these posts is not done. The counts of this page must not include them.
-                let state = &page.snapshot.state;
-                promised.extend(deleted.iter().filter(|&&post| state.is_unread(post)).map(|post| post.author));
-                gone.extend(deleted);
-            }
-            if promised.is_empty() {
-                // Deleted posts may have taken the places of others that were not read.
-                if page.posts.len() < query.wanted() && !ranked.whole && most < ALL {
-                    most = ALL;
-                    continue;
-                }
-                return Ok(Some(page));
-            }
-            for author in promised {
-                self.sync_reads(user, author).await?;
+            if !again {
+                let snapshot = Snapshot { state, heads: HashMap::new(), origin: Origin::View };
+                return Ok(Some((page, snapshot, ranked.stamp)));
             }
         }
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collected, StoreError> {
+    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Found, StoreError> {
         let (posts, _) = self.newest_posts(&snapshot).await?;
         snapshot.state = snapshot.state.of_list(query.list);
         let state = &snapshot.state;
@@ -202,14 +112,14 @@ impl Readers {
             posts.into_iter().filter(|post| query.takes(state, &post.key())).map(scored).collect();
         posts.retain(|(score, key, _)| query.below.is_none_or(|place| place.is_above(*score, key)));
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
-        posts.truncate(query.wanted());
-        // Stamps are microseconds of Redis's clock.
-        let mut page = Collected::new(snapshot, self.stores.clock.now().ms() * 1_000);
+        posts.truncate(query.limit + 1);
+        let mut page = Collected::new(query.limit, query.parts);
         for (score, key, post) in posts {
             page.scores.insert(key.post, score);
             page.posts.push(post.into());
         }
-        Ok(page)
+        // Stamps are microseconds of Redis's clock.
+        Ok((page, snapshot, self.stores.clock.now().ms() * 1_000))
     }
 
     /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled. Returns whether the ranked

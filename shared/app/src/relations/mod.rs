@@ -200,19 +200,17 @@ impl Relations {
         let relations = match list {
             List::Fans(author) => self.stores.edges.followers_by_time(author, before, wanted).await?,
             List::Following(user) => {
-                let mut all: Vec<Relation> = self
-                    .stores
-                    .edges
-                    .following(user)
-                    .await?
-                    .into_iter()
-                    .map(|edge| Relation { since: edge.since, user: edge.author })
-                    .filter(|relation| before.is_none_or(|before| *relation < before))
-                    .collect();
-                all.sort_unstable_by(|a, b| b.cmp(a));
-                all
+                let edges = self.stores.edges.following(user).await?.into_iter();
+                newest_first(edges.map(|edge| Relation { since: edge.since, user: edge.author }), before)
             }
         };
         Ok(relations.into_iter().skip(skip).take(limit).collect())
     }
+}
+
+/// Returns the relations below `below`, newest first.
+pub(crate) fn newest_first(relations: impl Iterator<Item = Relation>, below: Option<Relation>) -> Vec<Relation> {
+    let mut relations: Vec<Relation> = relations.filter(|relation| below.is_none_or(|below| *relation < below)).collect();
+    relations.sort_unstable_by(|a, b| b.cmp(a));
+    relations
 }
