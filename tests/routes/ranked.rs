@@ -187,6 +187,37 @@ async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
 }
 
 #[tokio::test]
+async fn since_returns_what_stands_above_the_first_post_of_a_page() {
+    world(async |world| {
+        let (reader, author) = (world.user(READER), world.user(1));
+        reader.put("/v1/following/1").await.ok();
+        let first = async |path: &str| reader.get(path).await.ok()["first_cursor"].as_str().unwrap().to_owned();
+        let empty = first(RANKED).await;
+        publish(&author, 3).await;
+        publish(&author, 0).await;
+        world.idle().await;
+        let since = first(&format!("{RANKED}&limit=1")).await;
+        // The first stands above, the second far below, and the others above it.
+        for weight in [3, -100, 5, 4] {
+            publish(&author, weight).await;
+        }
+        world.idle().await;
+        let newer = [Some("1-5"), Some("1-6"), Some("1-3")];
+        for order in [RANKED.to_owned(), format!("{RANKED}&status=unread")] {
+            let ids = reader.walk(&format!("{order}&since={since}"), 1).await;
+            assert_eq!(ids.iter().map(|item| item["id"].as_str()).collect::<Vec<_>>(), newer);
+        }
+        assert_eq!(reader.walk(&format!("{RANKED}&since={empty}"), 4).await.len(), 6);
+        let top = first(RANKED).await;
+        assert_eq!(reader.get(&format!("{RANKED}&since={top}")).await.ok()["items"], json!([]));
+        assert_eq!(first(&format!("{RANKED}&since={top}")).await, top);
+        world.flush_redis().await;
+        assert_eq!(reader.walk(&format!("{RANKED}&since={since}"), 10).await.len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn cursors_belong_to_one_order() {
     world(async |world| {
         let reader = world.user(READER);
@@ -201,6 +232,7 @@ async fn cursors_belong_to_one_order() {
         assert_eq!(reader.get(&format!("{RANKED}&cursor={time}")).await.field(), "cursor");
         assert_eq!(reader.get(&format!("{RANKED}&cursor=%21")).await.field(), "cursor");
         assert_eq!(reader.get(&format!("{RANKED}&since={time}")).await.field(), "since");
+        assert_eq!(reader.get(&format!("/v1/feed?since={ranked}")).await.field(), "since");
         assert_eq!(reader.get("/v1/feed?order=best").await.field(), "order");
         assert_eq!(reader.get(&format!("{RANKED}&status=x")).await.field(), "status");
         assert_eq!(reader.get(&format!("{RANKED}&limit=101")).await.field(), "limit");
@@ -328,7 +360,7 @@ async fn another_half_life_scores_again() {
         assert_ranked(&reader, &[("1-1", 3)]).await;
         let app = world.stack.app("read-feed").unwrap();
         let readers = Readers { half_life: HalfLife::new(std::time::Duration::from_secs(60)), ..app.readers.clone() };
-        let query = RankedQuery { list: None, status: Default::default(), below: None, limit: 5, parts: Default::default() };
+        let query = RankedQuery { list: None, status: Default::default(), below: None, since: None, limit: 5, parts: Default::default() };
         let page = readers.ranked_page(UserId::new(READER).unwrap(), query).await.unwrap();
         let score = page.items[0].score.unwrap().get();
         assert!((score - 3.0 - page.items[0].post.created_at.ms() as f64 / 60_000.0).abs() < 1e-6, "{score}");

@@ -2,13 +2,13 @@
 
 use tidemark::{
     App,
-    domain::{Cursor, FeedKey, PostId, Timestamp, UserId},
+    domain::{Cursor, FeedKey, PostId, RankedPlace, Score, Timestamp, UserId},
     http::{
         Answer, Page, Problem, Request,
         bodies::{FeedPage, FirstCursor},
     },
     ports::PageParts,
-    reader::{self, FeedQuery, Origin, RankedQuery},
+    reader::{self, FeedItem, FeedQuery, Origin, RankedQuery},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
@@ -35,14 +35,16 @@ async fn by_time(app: &App, request: &Request) -> Result<Answer, Problem> {
 async fn ranked(app: &App, request: &Request) -> Result<Answer, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
-    if page.since.is_some() {
-        return Err(Problem::invalid("since", "does not go with order=ranked"));
-    }
-    let below = page.position(|cursor| if let Cursor::Ranked(place) = cursor { Some(place) } else { None })?;
+    let of_feed = |cursor| if let Cursor::Ranked(place) = cursor { Some(place) } else { None };
+    let (below, since) = (page.position(of_feed)?, page.end(of_feed)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
     let list = crate::list(app, request).await?;
-    let feed = app.readers.ranked_page(caller, RankedQuery { list, status, below, limit: page.limit, parts }).await?;
-    rendered(app, request, parts, feed, Cursor::Ranked, None).await
+    let feed = app.readers.ranked_page(caller, RankedQuery { list, status, below, since, limit: page.limit, parts }).await?;
+    let place = |item: &FeedItem| Some(RankedPlace { since: 0, score: item.score?, key: item.post.key() });
+    let lowest = RankedPlace { since: 0, score: Score::MIN, key: oldest() };
+    let first = below.is_none().then(|| feed.items.first().and_then(place).or(since).unwrap_or(lowest));
+    let first_cursor = first.map(Cursor::Ranked).map(Page::first);
+    rendered(app, request, parts, feed, Cursor::Ranked, first_cursor).await
 }
 
 async fn rendered<Place>(

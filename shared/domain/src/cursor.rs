@@ -27,17 +27,22 @@ pub enum Cursor {
     Ranked(RankedPlace),
 }
 
-/// The place where a page of a ranked feed ended.
+/// A place in a ranked feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankedPlace {
     /// The stamp of the last move before the walk began. Posts that have moved since are left out.
     pub since: u64,
     pub score: Score,
-    /// The last of the page's posts. It decides between equal scores.
+    /// The post at this place. It decides between equal scores.
     pub key: FeedKey,
 }
 
 impl RankedPlace {
+    /// Returns whether a post with this score is above the place.
+    pub fn is_below(&self, score: Score, key: &FeedKey) -> bool {
+        (score, key) > (self.score, &self.key)
+    }
+
     /// Returns whether a post with this score is below the place.
     pub fn is_above(&self, score: Score, key: &FeedKey) -> bool {
         (score, key) < (self.score, &self.key)

@@ -82,6 +82,9 @@ impl Ord for Score {
 }
 
 impl Score {
+    /// Less than every score of a post.
+    pub const MIN: Self = Self(f64::MIN);
+
     /// Returns `None` if the number is not finite.
     pub fn new(score: f64) -> Option<Self> {
         // Zero has one form, so that equal numbers are equal scores.

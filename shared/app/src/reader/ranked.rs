@@ -31,6 +31,8 @@ pub struct RankedQuery {
     pub status: Status,
     /// The page begins below this place; at the top if `None`.
     pub below: Option<RankedPlace>,
+    /// The feed ends above this place.
+    pub since: Option<RankedPlace>,
     /// The most posts.
     pub limit: usize,
     pub parts: PageParts,
@@ -38,8 +40,10 @@ pub struct RankedQuery {
 
 impl RankedQuery {
     /// Returns whether a page of this query may have the post.
-    fn takes(&self, state: &ReaderState, key: &FeedKey) -> bool {
-        state.shows(key) && (self.status == Status::All || state.is_unread(key.post))
+    fn takes(&self, state: &ReaderState, key: &FeedKey, score: Score) -> bool {
+        self.since.is_none_or(|place| place.is_below(score, key))
+            && state.shows(key)
+            && (self.status == Status::All || state.is_unread(key.post))
     }
 }
 
@@ -64,7 +68,7 @@ impl Readers {
 
     /// Collects a page from the view; `None` if there is no complete view now.
     async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Found>, StoreError> {
-        let RankedQuery { list, status, below, limit, parts } = query;
+        let RankedQuery { list, status, below, limit, parts, .. } = query;
         let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
@@ -73,7 +77,7 @@ impl Readers {
             };
             let state = self.state_for(user, state, list, status).await?;
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
-            let shown = ranked.entries.iter().filter(|(key, _)| query.takes(&state, key) && stays(key));
+            let shown = ranked.entries.iter().filter(|(key, score)| query.takes(&state, key, *score) && stays(key));
             let shown: Vec<(FeedKey, Score)> = shown.filter(|(key, _)| !gone.contains(&key.post)).copied().collect();
             let mut page = Collected::new(limit, parts);
             page.scores = shown.iter().map(|(key, score)| (key.post, *score)).collect();
@@ -109,7 +113,7 @@ impl Readers {
             (self.half_life.score(post.created_at, post.rank(), preference), post.key(), post)
         };
         let mut posts: Vec<(Score, FeedKey, Post)> =
-            posts.into_iter().filter(|post| query.takes(state, &post.key())).map(scored).collect();
+            posts.into_iter().map(scored).filter(|(score, key, _)| query.takes(state, key, *score)).collect();
         posts.retain(|(score, key, _)| query.below.is_none_or(|place| place.is_above(*score, key)));
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.limit + 1);

@@ -59,7 +59,6 @@ pub struct FeedPage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
     pub next_cursor: NextCursor,
-    /// Absent with `order=ranked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub first_cursor: Option<FirstCursor>,
