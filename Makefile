@@ -113,8 +113,8 @@ api-check: setup ## test the API against openapi.yaml with generated requests, o
 	@$(build) --bin tidemark-local
 	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
 
-openapi: ## generate openapi.yaml from the routes and bodies of the code
-	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_is_what_the_code_generates
+openapi: ## generate openapi.yaml and the table of routes from the routes and bodies of the code
+	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 
 openapi-lint: ## lint openapi.yaml with Redocly and Spectral; needs npx, which downloads them
 	@npx --yes @redocly/cli@2.77.0 lint openapi.yaml
