@@ -3,6 +3,7 @@
 
 mod authors;
 mod blocks;
+mod browsers;
 mod errors;
 mod feed;
 mod following;
