@@ -10,6 +10,7 @@ mod following;
 mod health;
 mod limits;
 mod lists;
+mod mistakes;
 mod mutes;
 mod notices;
 mod openapi;
