@@ -57,6 +57,18 @@ fn the_template_resolves_with_every_combination_of_own_resources() {
 }
 
 #[test]
+fn the_environments_of_samconfig_give_valid_values_for_parameters() {
+    let text = std::fs::read_to_string(repository().join("samconfig.toml")).unwrap();
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("parameter_overrides = ")).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        let pairs = line.trim_matches('"').split(' ').map(|pair| pair.split_once('=').unwrap());
+        let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Template::load(&repository().join("template.yaml"), &Bindings { parameters, ..Bindings::default() }).unwrap();
+    }
+}
+
+#[test]
 fn only_health_and_the_default_route_need_no_authorization_and_one_function_has_the_default_route() {
     let (default, named): (Vec<_>, Vec<_>) = routes(&resolved()).into_iter().partition(|route| route.path == "$default");
     assert!(default.len() == 1 && default[0].method == "ANY" && !default[0].authorized, "{default:?}");
