@@ -118,9 +118,9 @@ page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=-
 	@$(build) --bin tidemark-local
 	@local/page-check/run.sh '$(TARGET)/debug/tidemark-local' $(ARGS)
 
-openapi: setup ## generate openapi.yaml from the routes and bodies of the code, with the responses of a stack as examples
+openapi: setup ## generate openapi.yaml and the table of routes from the code, with the responses of a stack as examples
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::examples::examples_of_openapi_yaml_are_responses_of_a_stack
-	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_is_what_the_code_generates
+	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 
 clients: setup ## generate, check, test and pack the TypeScript and Python clients into target/clients, on a separate stack
 	@echo "== $(build) --bin tidemark-local"

@@ -102,7 +102,9 @@ def call_sam(arguments, folder):
 
 
 def route(base_url, method, path):
-    """SAM does not verify JWTs and passes no claims on. So the function must refuse every request except for its health."""
+    """SAM does not verify JWTs and passes no claims on. So the function must refuse every request except for its health and unknown paths."""
+    if path == "$default":
+        method, path = "GET", "/v1/nothing"
     for parameter, value in [("{author}", "2"), ("{user}", "2"), ("{post}", "2-1"), ("{notice}", "1-1")]:
         path = path.replace(parameter, value)
     request = urllib.request.Request(base_url + path, b"{}" if method in ("POST", "PUT") else None, method=method)
@@ -114,6 +116,8 @@ def route(base_url, method, path):
         status, body = error.code, json.load(error)
     if path == "/v1/health":
         return str(status), status == 200 and body["status"] == "ok"
+    if path == "/v1/nothing":
+        return str(status), status == 404 and body.get("type") == "/problems/not-found"
     return str(status), status == 401 and body.get("type") == "/problems/unauthorized"
 
 

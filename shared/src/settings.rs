@@ -76,6 +76,8 @@ pub enum SettingsError {
     NotANumber(&'static str),
     #[error("environment variable {0} is neither `true` nor `false`")]
     NotABoolean(&'static str),
+    #[error("environment variable REDIS_URL must begin with redis:// or rediss://: redis://localhost:6379")]
+    NotARedisUrl,
     #[error("environment variable USER_IDS is neither `numeric` nor `mapped`")]
     NotAKindOfId,
 }
@@ -123,7 +125,7 @@ impl Settings {
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
             redis: RedisOptions {
-                url: required("REDIS_URL")?,
+                url: redis_url(required("REDIS_URL")?)?,
                 cluster: flag("REDIS_CLUSTER")?,
                 ca_file: lookup("REDIS_CA_FILE").filter(|path| !path.is_empty()).map(PathBuf::from),
                 replica_reads: flag("REDIS_REPLICA_READS")?,
@@ -161,6 +163,12 @@ impl Settings {
     }
 }
 
+/// The URL, or the URLs of nodes of a cluster.
+fn redis_url(text: String) -> Result<String, SettingsError> {
+    let known = |url: &str| ["redis://", "rediss://"].iter().any(|scheme| url.trim().starts_with(scheme));
+    if text.split(',').all(known) { Ok(text) } else { Err(SettingsError::NotARedisUrl) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,12 +180,14 @@ mod tests {
         let with = |variable, value: &'static str| {
             let lookup = move |name: &str| match name {
                 _ if name == variable => Some(value.to_owned()),
+                "REDIS_URL" => Some("rediss://a:6379, redis://b:6379".to_owned()),
                 "REDIS_CLUSTER" | "REDIS_REPLICA_READS" | "REDIS_CA_FILE" | "USER_IDS" => None,
                 _ => Some("1".to_owned()),
             };
             Settings::from_lookup(lookup)
         };
         assert!(with("FOLLOWING_LIMIT", "many").unwrap_err().to_string().contains("whole number"));
+        assert!(with("REDIS_URL", "localhost:6379").unwrap_err().to_string().contains("redis://localhost:6379"));
         assert!(with("USER_IDS", "text").unwrap_err().to_string().contains("USER_IDS is neither"));
         assert!(with("REDIS_CLUSTER", "yes").unwrap_err().to_string().contains("REDIS_CLUSTER is neither"));
         let redis = with("REDIS_CLUSTER", "true").unwrap().redis;

@@ -62,6 +62,13 @@ impl Answer {
         (self.status, self.body["type"].as_str().expect("a problem has a type"))
     }
 
+    /// The status and the message of an answer that API Gateway makes by itself.
+    pub fn refusal(&self) -> (u16, &str) {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.body);
+        assert_eq!(self.body.as_object().map(serde_json::Map::len), Some(1), "{}", self.body);
+        (self.status, self.body["message"].as_str().expect("a message"))
+    }
+
     /// The field that a 400 names.
     pub fn field(&self) -> &str {
         assert_eq!(self.problem(), (400, "/problems/invalid-request"), "{}", self.body);

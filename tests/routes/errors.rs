@@ -1,15 +1,17 @@
 //! Errors that every route returns in the same way.
 
 use reqwest::Method;
-use tidemark_tests::world;
+use tidemark::http::Kind;
+use tidemark_tests::{Answer, world};
 
 #[tokio::test]
-async fn a_request_without_identity_is_refused() {
+async fn a_request_without_identity_is_refused_by_the_gateway() {
     world(async |world| {
         for token in [None, Some("0"), Some("abc"), Some("01"), Some("18446744073709551616")] {
             for (method, path) in [(Method::GET, "/v1/feed"), (Method::PUT, "/v1/following/2"), (Method::POST, "/v1/posts")] {
                 let answer = world.stranger(token).send(method, path, &[], None).await;
-                assert_eq!(answer.problem(), (401, "/problems/unauthorized"), "{token:?} {path}");
+                assert_eq!(answer.refusal(), (401, "Unauthorized"), "{token:?} {path}");
+                assert!(answer.header("www-authenticate").is_some_and(|text| text.starts_with("Bearer")));
             }
         }
         assert_eq!(world.stranger(Some("7 notices:write")).get("/v1/feed").await.status, 200);
@@ -18,19 +20,108 @@ async fn a_request_without_identity_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_route_and_an_unknown_method_are_different_errors() {
+async fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no_token() {
     world(async |world| {
-        let user = world.user(1);
-        for path in ["/", "/v1", "/v1/nothing", "/v1/feed/", "/v1/posts/1-1/unknown"] {
-            if path != "/" {
-                assert_eq!(user.get(path).await.problem(), (404, "/problems/not-found"), "{path}");
+        for user in [world.user(1), world.stranger(None), world.stranger(Some("nobody"))] {
+            for path in ["/v1", "/v1/nothing", "/v1/feed/", "//v1/feed", "/feed", "/v1/posts/1-1/unknown", "/v1/posts//read"] {
+                for method in [Method::GET, Method::PUT, Method::OPTIONS] {
+                    let answer = user.send(method, path, &[], None).await;
+                    assert_eq!(answer.problem(), (404, "/problems/not-found"), "{path}");
+                }
+            }
+            for (path, allowed) in ALLOWED {
+                for method in ["GET", "PUT", "POST", "DELETE", "PATCH", "TRACE", "HEAD"] {
+                    if !allowed.contains(&method) {
+                        let answer = user.send(method.parse().unwrap(), path, &[], None).await;
+                        assert_eq!(
+                            (answer.status, answer.header("allow")),
+                            (405, Some(allowed.join(", ").as_str())),
+                            "{method} {path}"
+                        );
+                        if method != "HEAD" {
+                            assert_eq!(answer.problem(), (405, "/problems/method-not-allowed"), "{method} {path}");
+                        }
+                    }
+                }
+                let answer = user.send(Method::OPTIONS, path, &[], None).await;
+                assert_eq!((answer.status, answer.header("allow")), (204, Some(allowed.join(", ").as_str())), "{path}");
             }
         }
-        for (method, path) in [(Method::DELETE, "/v1/feed"), (Method::GET, "/v1/following/2"), (Method::PATCH, "/v1/posts/1-1")] {
-            let answer = user.send(method, path, &[], None).await;
-            assert_eq!(answer.problem(), (405, "/problems/method-not-allowed"), "{path}");
-            assert!(answer.header("allow").is_some());
+    })
+    .await;
+}
+
+/// Paths with routes of one function and of several.
+const ALLOWED: [(&str, &[&str]); 5] = [
+    ("/v1/feed", &["GET"]),
+    ("/v1/following/2", &["DELETE", "PUT"]),
+    ("/v1/posts/1-1", &["DELETE", "GET", "PUT"]),
+    ("/v1/posts/1-1/read", &["DELETE", "PUT"]),
+    ("/v1/health", &["GET"]),
+];
+
+#[tokio::test]
+async fn every_route_refuses_query_parameters_that_it_does_not_have() {
+    world(async |world| {
+        let user = world.stranger(Some("1 notices:write"));
+        for route in crate::openapi::routes() {
+            let (method, path) = route.key.split_once(' ').unwrap();
+            let path = [
+                ("{post}", "1-1"),
+                ("{notice}", "1-1"),
+                ("{list}", "1-1"),
+                ("{handle}", "ada"),
+                ("{user}", "2"),
+                ("{author}", "2"),
+            ]
+            .iter()
+            .fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
+            for (query, field) in
+                [("limits=5", "limits"), ("Limit=5", "Limit"), ("x=1&x=2", "x"), ("=1", "query"), ("%C3%A9", "é")]
+            {
+                let answer = user.send(method.parse().unwrap(), &format!("{path}?{query}"), &[], None).await;
+                assert_eq!(answer.field(), field, "{method} {path}?{query}");
+                assert_eq!(answer.body["errors"].as_array().unwrap().len(), 1, "{}", answer.body);
+            }
         }
+        for path in ["/v1/feed?limit=1&limit=2", "/v1/feed?status=all&limit=1&status=unread&limit=1"] {
+            assert_eq!(user.get(path).await.body["errors"][0]["message"], "must be given once", "{path}");
+        }
+        let both = user.get("/v1/feed?a=1&b=2").await;
+        assert_eq!([&both.body["errors"][0]["field"], &both.body["errors"][1]["field"]], ["a", "b"]);
+        user.get("/v1/users?user=1&user=2&").await.ok();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn answers_are_not_kept_unless_they_have_a_tag() {
+    world(async |world| {
+        let user = world.user(1);
+        let kept = |answer: &Answer| answer.header("cache-control").unwrap().to_owned();
+        for path in ["/v1/me", "/v1/nothing", "/v1/feed?limit=0", "/v1/authors/2/posts"] {
+            assert_eq!(kept(&user.get(path).await), "no-store", "{path}");
+        }
+        let feed = user.get("/v1/feed").await;
+        assert_eq!(kept(&feed), "private, no-cache");
+        let again = user.send(Method::GET, "/v1/feed", &[("if-none-match", feed.header("etag").unwrap())], None).await;
+        assert_eq!((again.status, kept(&again)), (304, "private, no-cache".to_owned()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_type_of_a_problem_leads_to_its_description() {
+    world(async |world| {
+        let problem = world.user(1).get("/v1/nothing").await.body;
+        for kind in Kind::ALL {
+            let url = format!("{}/problems/{}", world.stack.base_url(), kind.slug());
+            let answer = reqwest::get(url).await.unwrap();
+            assert_eq!(answer.headers()["content-type"], "text/plain; charset=utf-8");
+            assert!(answer.text().await.unwrap().contains(&format!("Status {}: {}.", kind.status(), kind.title())));
+        }
+        assert_eq!(problem["type"], "/problems/not-found");
+        assert_eq!(reqwest::get(format!("{}/problems/unknown", world.stack.base_url())).await.unwrap().status(), 404);
     })
     .await;
 }
@@ -46,6 +137,8 @@ async fn unreadable_and_oversized_bodies_are_refused() {
         let huge = format!("{{\"title\":\"x\",\"body\":\"{}\"}}", "y".repeat(300 * 1024));
         let answer = user.send(Method::POST, "/v1/posts", &[], Some(huge)).await;
         assert_eq!(answer.problem(), (413, "/problems/body-too-large"));
+        let unused = user.send(Method::GET, "/v1/feed", &[], Some("y".repeat(256 * 1024 + 1))).await;
+        assert_eq!(unused.problem(), (413, "/problems/body-too-large"), "also on a route without a body");
         let binary = user.send(Method::POST, "/v1/posts", &[], Some("{\"title\":\"\u{0}ok\"}".to_owned())).await;
         assert_eq!(binary.field(), "body", "a raw control character is not JSON");
     })

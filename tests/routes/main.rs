@@ -3,12 +3,14 @@
 
 mod authors;
 mod blocks;
+mod browsers;
 mod errors;
 mod feed;
 mod following;
 mod health;
 mod limits;
 mod lists;
+mod mistakes;
 mod mutes;
 mod notices;
 mod openapi;

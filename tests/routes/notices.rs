@@ -104,7 +104,7 @@ async fn only_a_caller_with_the_scope_can_write() {
         for (method, path) in
             [(Method::POST, "/v1/notices"), (Method::GET, "/v1/notices/unread?platform=1"), (Method::PUT, "/v1/notices/1-1/read")]
         {
-            assert_eq!(world.stranger(None).send(method, path, &[], None).await.problem(), (401, "/problems/unauthorized"));
+            assert_eq!(world.stranger(None).send(method, path, &[], None).await.refusal(), (401, "Unauthorized"));
         }
     })
     .await;

@@ -360,7 +360,8 @@ async fn another_half_life_scores_again() {
         assert_ranked(&reader, &[("1-1", 3)]).await;
         let app = world.stack.app("read-feed").unwrap();
         let readers = Readers { half_life: HalfLife::new(std::time::Duration::from_secs(60)), ..app.readers.clone() };
-        let query = RankedQuery { list: None, status: Default::default(), below: None, since: None, limit: 5, parts: Default::default() };
+        let query =
+            RankedQuery { list: None, status: Default::default(), below: None, since: None, limit: 5, parts: Default::default() };
         let page = readers.ranked_page(UserId::new(READER).unwrap(), query).await.unwrap();
         let score = page.items[0].score.unwrap().get();
         assert!((score - 3.0 - page.items[0].post.created_at.ms() as f64 / 60_000.0).abs() < 1e-6, "{score}");

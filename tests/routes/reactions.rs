@@ -164,7 +164,7 @@ async fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
                 assert_eq!(reader.put(&format!("/v1/posts/{id}/{kind}")).await.field(), "post", "{id}");
             }
             let stranger = world.stranger(None).put(&format!("/v1/posts/10-1/{kind}")).await;
-            assert_eq!(stranger.problem(), (401, "/problems/unauthorized"));
+            assert_eq!(stranger.refusal(), (401, "Unauthorized"));
         }
         assert_eq!(post(&reader, "10-1").await, (false, false, 0, 0));
         assert_eq!(received(world, 10).await, (json!(1), json!(1)), "received reactions stay counted");

@@ -19,6 +19,7 @@ fn every_route_and_trigger_has_a_sample_event() {
         let mut sampled: BTreeSet<&str> = samples.values().filter_map(|sample| sample["routeKey"].as_str()).collect();
         for event in &function.events {
             let found = match &event.source {
+                EventSource::Http(route) if route.path == "$default" => true,
                 EventSource::Http(route) => sampled.remove(format!("{} {}", route.method, route.path).as_str()),
                 EventSource::Sqs(_) => from(&samples, "eventSource", "aws:sqs"),
                 EventSource::Stream(_) => from(&samples, "eventSource", "aws:dynamodb"),

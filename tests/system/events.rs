@@ -36,6 +36,37 @@ async fn every_function_accepts_its_sample_events() {
     .await;
 }
 
+/// `cargo lambda watch` and `invoke` send every request to one route.
+#[tokio::test]
+async fn every_function_finds_the_route_of_an_event_that_has_none() {
+    world(async |world| {
+        world.user(1).put("/v1/following/2").await.ok();
+        for author in [1, 2] {
+            world.user(author).publish("for the samples").await;
+        }
+        let mut found = 0;
+        for path in samples() {
+            let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
+            let mut event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            if event.get("routeKey").is_none() {
+                continue;
+            }
+            event["routeKey"] = json!("$default");
+            event["requestContext"]["routeKey"] = json!("$default");
+            event.as_object_mut().unwrap().remove("pathParameters");
+            let answer = world.stack.invoke(function, event.clone()).await.unwrap();
+            assert!((200..300).contains(&answer["statusCode"].as_u64().unwrap()), "{path:?}: {answer}");
+            let other = if function == "profile" { "follow" } else { "profile" };
+            let answer = world.stack.invoke(other, event).await.unwrap();
+            assert_eq!(answer["statusCode"], 404, "{path:?}: {answer}");
+            assert!(answer["body"].as_str().unwrap().contains("another function"), "{path:?}: {answer}");
+            found += 1;
+        }
+        assert!(found > 50, "{found}");
+    })
+    .await;
+}
+
 /// All samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and notices come last.
 fn samples() -> Vec<PathBuf> {
     let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();

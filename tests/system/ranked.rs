@@ -360,7 +360,8 @@ async fn costs_of_ranked_feeds_are_measured() {
             started.elapsed() / times
         };
         let time = pace("/v1/feed", 50).await;
-        let query = RankedQuery { list: None, status: Status::All, below: None, since: None, limit: 20, parts: PageParts::default() };
+        let query =
+            RankedQuery { list: None, status: Status::All, below: None, since: None, limit: 20, parts: PageParts::default() };
         let started = Instant::now();
         let page = app.readers.ranked_page(user(101), query).await.unwrap();
         assert_eq!(page.items.len(), 20);

@@ -1,6 +1,12 @@
 //! `make run`: starts the local stack and runs it until Ctrl-C or SIGTERM.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use clap::{ArgAction, Parser};
@@ -13,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 #[command(version, about)]
 struct Arguments {
     /// Address of the API.
-    #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000")]
+    #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000", value_parser = address)]
     addr: SocketAddr,
     /// Data directory. A stack that starts on it again has the data of the earlier run.
     #[arg(long, env = "TIDEMARK_DATA", default_value = "./.tidemark")]
@@ -22,7 +28,7 @@ struct Arguments {
     #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
     template: PathBuf,
     /// URL of a Redis to use instead of a child process.
-    #[arg(long, env = "REDIS_URL")]
+    #[arg(long, env = "REDIS_URL", value_parser = redis_url)]
     redis_url: Option<String>,
     /// The URL belongs to a cluster. It names any of the nodes, or several separated by commas.
     #[arg(long, env = "REDIS_CLUSTER", action = ArgAction::Set, default_value_t = false)]
@@ -60,6 +66,22 @@ struct Arguments {
     /// Log filter, in the syntax of `tracing_subscriber::EnvFilter`.
     #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error")]
     log: String,
+}
+
+/// An address with a port. The host may be a name: the first IPv4 address of it is used.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let found: Vec<SocketAddr> = text.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first()).copied();
+    first.ok_or_else(|| "write a host and a port without http://, such as 127.0.0.1:3000 or localhost:3000".to_owned())
+}
+
+/// A URL of Redis, several separated by commas, or nothing.
+fn redis_url(text: &str) -> Result<String, String> {
+    let known = |url: &str| ["redis://", "rediss://"].iter().any(|scheme| url.trim().starts_with(scheme));
+    match text.is_empty() || text.split(',').all(known) {
+        true => Ok(text.to_owned()),
+        false => Err("write redis:// or rediss:// before the host, such as redis://localhost:6379".to_owned()),
+    }
 }
 
 fn parameter(text: &str) -> Result<(String, String), String> {
@@ -146,4 +168,30 @@ Try it: user 1 follows user 2, user 2 publishes, user 1 reads.
         stack.sqs_endpoint(),
         stack.redis_url(),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_have_a_name_and_a_wrong_one_is_refused_with_an_example() {
+        for right in ["127.0.0.1:3000", "localhost:3000", "0.0.0.0:3000", "[::1]:3000"] {
+            assert_eq!(address(right).map(|address| address.port()), Ok(3000), "{right}");
+        }
+        for wrong in ["3000", ":3000", "localhost", "http://localhost:3000", "localhost:x", "localhost:70000", ""] {
+            let message = address(wrong).expect_err(wrong);
+            assert!(message.contains("such as 127.0.0.1:3000"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_redis_url_without_a_scheme_is_refused_with_an_example() {
+        for right in ["", "redis://localhost:6379", "rediss://user:secret@redis.example.com:6380", "redis://a:1,redis://b:2"] {
+            assert_eq!(redis_url(right).as_deref(), Ok(right));
+        }
+        for wrong in ["localhost:6379", "http://localhost:6379", "redis://a:1,b:2", "redis:localhost"] {
+            assert!(redis_url(wrong).expect_err(wrong).contains("such as redis://localhost:6379"));
+        }
+    }
 }

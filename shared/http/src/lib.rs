@@ -6,6 +6,7 @@ mod page;
 mod problem;
 mod request;
 mod response;
+mod routes;
 
 pub use lambda_runtime::Error;
 pub use operation::{Operation, Route, Schemas, operation};
@@ -88,17 +89,10 @@ pub async fn serve<F>(edge: &Edge, event: Event, handler: impl FnOnce(Request) -
 where
     F: Future<Output = Result<Answer, Problem>>,
 {
-    let mut request = Request::new(event.payload, edge);
+    let request = Request::new(event.payload, edge);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let etag = request.header("if-none-match").map(str::to_owned);
-    let answer = match request.identify(edge).await {
-        Ok(()) => match edge.limits.as_ref().zip(request.caller().ok()) {
-            Some((limits, caller)) => within_limits(limits, caller, request, handler).await,
-            None => handler(request).await,
-        },
-        Err(problem) => Err(problem),
-    };
-    let answer = match answer {
+    let answer = match answer(edge, request, handler).await {
         Ok(answer) => answer.conditional(etag.as_deref()),
         Err(problem) => {
             match problem.cause() {
@@ -111,6 +105,26 @@ where
         }
     };
     answer.into_response()
+}
+
+/// Checks what is the same for all routes, then runs the handler.
+async fn answer<F>(edge: &Edge, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Answer, Problem>
+where
+    F: Future<Output = Result<Answer, Problem>>,
+{
+    if request.route() == routes::DEFAULT {
+        return request.unrouted();
+    }
+    request.check_size()?;
+    request.identify(edge).await?;
+    let handler = async |request: Request| {
+        request.check_query()?;
+        handler(request).await
+    };
+    match edge.limits.as_ref().zip(request.caller().ok()) {
+        Some((limits, caller)) => within_limits(limits, caller, request, handler).await,
+        None => handler(request).await,
+    }
 }
 
 /// An error and its sources, on one line.

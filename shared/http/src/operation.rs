@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 use utoipa::{
-    ToSchema,
+    PartialSchema, ToSchema,
     openapi::{RefOr, Schema},
 };
 
-use crate::{Kind, problem::ProblemDetails};
+use crate::{
+    Kind,
+    problem::{GatewayMessage, ProblemDetails},
+};
 
 /// A route, its operation, and the schemas that the operation refers to.
 pub struct Route {
@@ -36,7 +39,8 @@ pub fn operation(tag: &str, id: &str, summary: &str) -> Operation {
     for (status, response) in [("401", "Unauthorized"), ("429", "TooManyRequests"), ("500", "Internal"), ("503", "Unavailable")] {
         object["responses"][status] = reference("responses", response);
     }
-    Operation { object, parameters: Vec::new(), success: "200", schemas: Vec::new() }
+    let schemas = vec![(GatewayMessage::name().into_owned(), GatewayMessage::schema())];
+    Operation { object, parameters: Vec::new(), success: "200", schemas }
 }
 
 impl Operation {
@@ -145,14 +149,11 @@ impl Operation {
         self
     }
 
-    /// Adds what follows from the path: its parameters, and 400 if the route has parameters or a body.
+    /// Adds what follows from the path: its parameters. Every route may return 400, for an unknown parameter.
     pub fn at(mut self, key: &'static str) -> Route {
         let inside = key.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         self.parameters.splice(..0, inside.map(|name| reference("parameters", name)));
-        let tag = reference("parameters", "If-None-Match");
-        if self.object.get("requestBody").is_some() || self.parameters.iter().any(|parameter| *parameter != tag) {
-            self = self.responds("400", "InvalidRequest");
-        }
+        self = self.responds("400", "InvalidRequest");
         if !self.parameters.is_empty() {
             self.object["parameters"] = json!(self.parameters);
         }
@@ -193,7 +194,7 @@ macro_rules! routes {
         pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::Response, $crate::Error> {
             Ok($crate::serve(&$app.edge, event, async |$request| match $request.route() {
                 $($key => $call.await,)*
-                route => Err($crate::Problem::not_found(format!("no route {route}"))),
+                route => Err($crate::Problem::not_found(format!("another function has the route {route}"))),
             })
             .await)
         }

@@ -31,6 +31,8 @@ pub struct Problem {
     cause: Option<Source>,
     /// The limit that the request exceeds.
     over: Option<OverLimit>,
+    /// The methods that the path has.
+    allow: Vec<&'static str>,
 }
 
 /// Problem details (RFC 9457).
@@ -57,6 +59,15 @@ pub(crate) struct ProblemDetails<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schema(min_items = 1)]
     errors: &'a [FieldError],
+}
+
+/// The body of a response that API Gateway makes by itself.
+#[derive(ToSchema)]
+#[schema(examples(json!({ "message": "Unauthorized" })))]
+#[expect(dead_code, reason = "only API Gateway writes it")]
+pub(crate) struct GatewayMessage {
+    #[schema(min_length = 1)]
+    message: String,
 }
 
 /// Problem details of one item of a response.
@@ -93,7 +104,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $slug),* }
             }
 
-            const fn title(self) -> &'static str {
+            pub const fn title(self) -> &'static str {
                 match self { $(Self::$kind => $title),* }
             }
 
@@ -110,6 +121,7 @@ kinds! {
     Forbidden: 403, "forbidden", "The caller may not do this";
     Blocked: 403, "blocked", "One of the two users blocks the other";
     NotFound: 404, "not-found", "Not found";
+    MethodNotAllowed: 405, "method-not-allowed", "The path does not have this method";
     HandleTaken: 409, "handle-taken", "Another user has the handle";
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
@@ -129,14 +141,24 @@ kinds! {
 
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None, over: None }
+        Self { kind, detail: detail.into(), errors: Vec::new(), cause: None, over: None, allow: Vec::new() }
     }
 
     /// 400 with the name of the field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        let error = FieldError { field: field.into(), message: message.into() };
-        let detail = format!("{} {}", error.field, error.message);
-        Self { errors: vec![error], ..Self::new(Kind::InvalidRequest, detail) }
+        Self::invalid_fields(vec![FieldError { field: field.into(), message: message.into() }])
+    }
+
+    /// 400 with the names of the fields.
+    pub(crate) fn invalid_fields(errors: Vec<FieldError>) -> Self {
+        let details: Vec<String> = errors.iter().map(|error| format!("{} {}", error.field, error.message)).collect();
+        Self { errors, ..Self::new(Kind::InvalidRequest, details.join("; ")) }
+    }
+
+    /// 405: the path has these methods only.
+    pub(crate) fn method_not_allowed(method: &str, allow: Vec<&'static str>) -> Self {
+        let detail = format!("this path does not have {method}, only {}", allow.join(", "));
+        Self { allow, ..Self::new(Kind::MethodNotAllowed, detail) }
     }
 
     pub fn unauthorized() -> Self {
@@ -274,6 +296,7 @@ impl Problem {
         }
         match self.status() {
             401 => answer.header("www-authenticate", "Bearer"),
+            405 => answer.header("allow", &self.allow.join(", ")),
             503 => answer.header("retry-after", "1"),
             _ => answer,
         }

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
-use super::{Edge, Problem, bodies::RequestBody};
+use super::{Answer, Edge, FieldError, Problem, bodies::RequestBody, routes};
 use tidemark_app::ports::IdempotencyKey;
 use tidemark_domain::{Handle, ListId, NoticeId, ParseIdError, Platform, PostId, Seq, Timestamp, UserId, ids::parse_decimal};
 
@@ -37,8 +37,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads the event and the claims of its verified token.
-    pub fn new(event: ApiGatewayV2httpRequest, edge: &Edge) -> Self {
+    /// Reads the event and the claims of its verified token. Finds the route if the event has none.
+    pub fn new(mut event: ApiGatewayV2httpRequest, edge: &Edge) -> Self {
+        if event.route_key.as_deref().is_none_or(|key| key == routes::DEFAULT) {
+            let path = event.raw_path.as_deref().unwrap_or_default();
+            let found = routes::find(event.request_context.http.method.as_str(), path);
+            event.route_key = Some(found.as_ref().map_or(routes::DEFAULT, |(entry, _)| entry.key).to_owned());
+            event.path_parameters.extend(found.into_iter().flat_map(|(_, parameters)| parameters));
+        }
         let caller = claim(&event, &edge.user_claim).filter(|_| edge.callers.is_none()).and_then(|id| id.parse().ok());
         let platforms = edge.platforms_claim.as_deref().map(|name| {
             let listed = claim(&event, name).map(words).unwrap_or_default();
@@ -59,6 +65,51 @@ impl Request {
             self.caller = Some(callers.user_of(claim).await?);
         }
         Ok(())
+    }
+
+    /// The answer to a request that no route matches: 404 or 405, or 204 for `OPTIONS`.
+    ///
+    /// If `CorsOrigins` is given, API Gateway sends a browser's preflight request here and adds its headers. The browser
+    /// expects a 2xx. For an unknown path too, so that it can then show the 404.
+    pub(crate) fn unrouted(&self) -> Result<Answer, Problem> {
+        let (path, method) = (self.path(), self.event.request_context.http.method.as_str());
+        let methods = routes::methods(path);
+        let preflight = self.header("access-control-request-method").is_some();
+        match method {
+            "OPTIONS" if preflight || !methods.is_empty() => Ok(Answer::no_content().header("allow", &methods.join(", "))),
+            _ if !methods.is_empty() => Err(Problem::method_not_allowed(method, methods)),
+            _ => {
+                let hint = routes::similar(path).map_or_else(String::new, |path| format!("; did you mean {path}?"));
+                Err(Problem::not_found(format!("no route has the path {path}{hint}")))
+            }
+        }
+    }
+
+    /// Refuses a body that is too large, on every route.
+    pub(crate) fn check_size(&self) -> Result<(), Problem> {
+        let text = self.event.body.as_deref().unwrap_or_default();
+        let size = if self.event.is_base64_encoded { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() };
+        if size > MAX_BODY { Err(Problem::too_large(format!("a body may have at most {MAX_BODY} bytes"))) } else { Ok(()) }
+    }
+
+    /// Refuses query parameters that the route does not have, and repeated ones of which it takes one.
+    pub(crate) fn check_query(&self) -> Result<(), Problem> {
+        let Some(route) = routes::of_key(self.route()) else { return Ok(()) };
+        let names: Vec<&str> = route.parameters.iter().map(|(name, _)| *name).collect();
+        let mut errors: Vec<FieldError> = Vec::new();
+        for (index, (name, _)) in self.query.iter().enumerate() {
+            let message = match route.parameters.iter().find(|(known, _)| known == name) {
+                Some((_, repeated)) if *repeated || !self.query[..index].iter().any(|(before, _)| before == name) => continue,
+                Some(_) => "must be given once".to_owned(),
+                None if names.is_empty() => "is not a parameter: this route has none".to_owned(),
+                None => format!("is not a parameter: this route has {}", names.join(", ")),
+            };
+            let field = if name.is_empty() { "query" } else { name };
+            if !errors.iter().any(|error| error.field == field) {
+                errors.push(FieldError { field: field.to_owned(), message });
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid_fields(errors)) }
     }
 
     /// Refuses a caller who may not see the notices of a platform.
@@ -214,7 +265,7 @@ impl Request {
     /// The body.
     ///
     /// # Errors
-    /// 400 if it is not a JSON object or a field is invalid, 413 if it is too large.
+    /// 400 if it is not a JSON object or a field is invalid.
     pub fn body<T: RequestBody>(&self) -> Result<T, Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let bytes = if self.event.is_base64_encoded {
@@ -222,10 +273,8 @@ impl Request {
         } else {
             Cow::Borrowed(text.as_bytes())
         };
-        if bytes.len() > MAX_BODY {
-            return Err(Problem::too_large(format!("at most {MAX_BODY} bytes")));
-        }
         match serde_json::from_slice(&bytes) {
+            _ if bytes.is_empty() => Err(Problem::invalid("body", "must be a JSON object, and the request has none")),
             Ok(Value::Object(fields)) => T::read(&Body { fields, raw: &bytes }),
             Ok(_) => Err(Problem::invalid("body", "must be a JSON object")),
             Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),

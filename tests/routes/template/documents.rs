@@ -48,6 +48,16 @@ fn parameters_are_described_grouped_used_and_documented_and_no_other_is() {
 }
 
 #[test]
+fn every_kind_of_problem_has_a_section_with_its_status_and_title() {
+    let text = read("docs/problems.md");
+    let sections = text.split("\n## ").skip(1).map(|section| section.split("\n\n").take(2).collect::<Vec<_>>());
+    let told: Vec<(String, String)> = sections.map(|parts| (parts[0].to_owned(), parts[1].to_owned())).collect();
+    let kinds = tidemark::http::Kind::ALL.iter();
+    let wanted = kinds.map(|kind| (kind.slug().to_owned(), format!("Status {}: {}.", kind.status(), kind.title())));
+    assert_eq!(told, wanted.collect::<Vec<_>>());
+}
+
+#[test]
 fn the_deployment_guide_has_the_right_resource_counts() {
     const COUNTED: [(&str, &str, &str); 4] = [
         ("AWS::DynamoDB::Table", "tables", "fourteen"),

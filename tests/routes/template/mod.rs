@@ -27,7 +27,9 @@ fn routes(template: &Template) -> Vec<HttpRoute> {
 #[test]
 fn functions_and_template_have_the_same_routes() {
     let of_functions: Vec<&str> = crate::openapi::routes().map(|route| route.key).collect();
-    let of_template: Vec<String> = routes(&resolved()).iter().map(|route| format!("{} {}", route.method, route.path)).collect();
+    let of_template = routes(&resolved());
+    let named = of_template.iter().filter(|route| route.path != "$default");
+    let of_template: Vec<String> = named.map(|route| format!("{} {}", route.method, route.path)).collect();
     assert_eq!(of_functions.iter().copied().collect::<BTreeSet<_>>(), of_template.iter().map(String::as_str).collect());
     assert_eq!(of_functions.len(), of_template.len(), "each route once");
 }
@@ -55,9 +57,53 @@ fn the_template_resolves_with_every_combination_of_own_resources() {
 }
 
 #[test]
-fn only_health_needs_no_authorization_and_no_route_is_a_catch_all() {
-    for route in routes(&resolved()) {
+fn the_environments_of_samconfig_give_valid_values_for_parameters() {
+    let text = std::fs::read_to_string(repository().join("samconfig.toml")).unwrap();
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("parameter_overrides = ")).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        let pairs = line.trim_matches('"').split(' ').map(|pair| pair.split_once('=').unwrap());
+        let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Template::load(&repository().join("template.yaml"), &Bindings { parameters, ..Bindings::default() }).unwrap();
+    }
+}
+
+#[test]
+fn only_health_and_the_default_route_need_no_authorization_and_one_function_has_the_default_route() {
+    let (default, named): (Vec<_>, Vec<_>) = routes(&resolved()).into_iter().partition(|route| route.path == "$default");
+    assert!(default.len() == 1 && default[0].method == "ANY" && !default[0].authorized, "{default:?}");
+    for route in named {
         assert_eq!(route.authorized, route.path != "/v1/health", "{} {}", route.method, route.path);
         assert!(route.method != "ANY" && !route.path.contains("+}"), "{} {}", route.method, route.path);
     }
+}
+
+#[test]
+fn pages_may_use_every_method_and_read_every_header_of_the_api() {
+    let with = |origins: &str| {
+        let parameters = [("CorsOrigins".to_owned(), origins.to_owned())].into();
+        Template::load(&repository().join("template.yaml"), &Bindings { parameters, ..Bindings::default() }).unwrap()
+    };
+    assert!(with("").cors.is_none());
+    let template = with("https://a.example,http://localhost:5173");
+    let cors = template.cors.as_ref().unwrap();
+    assert_eq!(cors.allow_origins, ["https://a.example", "http://localhost:5173"]);
+    let sorted = |list: &[String]| list.iter().map(|name| name.to_lowercase()).collect::<BTreeSet<_>>();
+    let used = routes(&template).into_iter().map(|route| route.method.to_lowercase()).filter(|method| method != "any");
+    assert_eq!(sorted(&cors.allow_methods), used.collect());
+
+    let document: serde_json::Value =
+        serde_yaml_ng::from_str(&std::fs::read_to_string(repository().join("openapi.yaml")).unwrap()).unwrap();
+    let operations = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let operations = operations.flat_map(|operation| operation["responses"].as_object().unwrap().values());
+    let shared = document["components"]["responses"].as_object().unwrap().values();
+    let headers = operations.chain(shared).filter_map(|response| response["headers"].as_object()).flat_map(|it| it.keys());
+    // A page needs no challenge: it knows how it sends its token.
+    let documented = headers.map(|name| name.to_lowercase()).filter(|name| name != "www-authenticate");
+    assert_eq!(sorted(&cors.expose_headers), documented.collect());
+
+    let parameters = document["components"]["parameters"].as_object().unwrap().values().filter(|it| it["in"] == "header");
+    let sent = parameters.map(|it| it["name"].as_str().unwrap().to_lowercase());
+    let always = ["authorization", "content-type"].map(str::to_owned);
+    assert_eq!(sorted(&cors.allow_headers), sent.chain(always).collect());
 }

@@ -8,7 +8,7 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Gateway;
@@ -17,6 +17,15 @@ use crate::{
     redis,
     weather::{Weather, any_seed},
 };
+
+/// What the `type` of a problem leads to: its section of docs/problems.md.
+pub(super) async fn problem(Path(slug): Path<String>) -> Response {
+    let mut sections = include_str!("../../../../docs/problems.md").split("\n## ").skip(1);
+    match sections.find(|section| section.lines().next() == Some(&slug)) {
+        Some(section) => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], section).into_response(),
+        None => (StatusCode::NOT_FOUND, format!("no kind of problem is called {slug}\n")).into_response(),
+    }
+}
 
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
     match gateway.core.status() {

@@ -1,11 +1,12 @@
 //! The address of the stack: the HTTP API as API Gateway serves it, `/_local/…` for tests and people, a page at `/`, and
 //! the reference of the API at `/docs`.
 
+mod cors;
 mod event;
 mod local;
 mod page;
-mod problem;
 mod reference;
+mod refusal;
 mod routes;
 
 use std::sync::Arc;
@@ -17,19 +18,20 @@ use axum::{
     routing::{get, post},
 };
 use futures::StreamExt as _;
-use http::{HeaderValue, request::Parts};
+use http::{HeaderValue, header, request::Parts};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{core::Core, runner::InvokeError, sqs::new_id};
-use problem::Problem;
-use routes::Found;
+use crate::{core::Core, sqs::new_id};
+use event::Caller;
+use refusal::Refusal;
+use routes::Route;
 pub(crate) use routes::Routes;
 
-/// The largest accepted body, in bytes.
-const BODY_LIMIT: usize = 256 * 1024;
+/// The largest body that API Gateway accepts, in bytes.
+const BODY_LIMIT: usize = 10 << 20;
 /// Bytes of a body that is too large which are read and dropped, so that the client receives the response.
-const DRAIN_LIMIT: usize = 8 << 20;
+const DRAIN_LIMIT: usize = 2 * BODY_LIMIT;
 
 #[derive(Debug)]
 struct Gateway {
@@ -57,6 +59,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/redis/flush", post(local::flush))
         .route("/_local/environment", get(local::environment))
         .route("/_local/weather", get(local::weather).put(local::set_weather))
+        .route("/problems/{slug}", get(local::problem))
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {
@@ -69,41 +72,44 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
 async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let request_id = new_id();
     let (parts, body) = request.into_parts();
-    let mut response = match answer(&gateway, &parts, body, &request_id).await {
-        Ok(response) => response,
-        Err(problem) => problem.response(&request_id),
+    let cors = gateway.core.template.cors.as_ref();
+    let mut response = match cors.and_then(|cors| cors::preflight(cors, &parts)) {
+        Some(response) => response,
+        None => answer(&gateway, &parts, body, &request_id).await.unwrap_or_else(|refusal| refusal.response()),
     };
+    if let Some(cors) = cors {
+        cors::expose(cors, &parts.headers, &mut response);
+    }
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("apigw-requestid", id);
     }
     response
 }
 
-async fn answer(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Problem> {
-    let (route, parameters) = match gateway.routes.find(parts.method.as_str(), parts.uri.path()) {
-        Found::Route(route, parameters) => (route, parameters),
-        Found::OtherMethods(methods) => return Err(Problem::MethodNotAllowed(methods.into_iter().map(str::to_owned).collect())),
-        Found::Nothing => return Err(Problem::NotFound),
-    };
-    let caller = event::caller(&parts.headers, gateway.mapped);
-    if route.authorized && caller.is_none() {
-        return Err(Problem::Unauthorized);
-    }
-    let caller = caller.filter(|_| route.authorized);
+async fn answer(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Refusal> {
+    let (route, parameters) = gateway.routes.find(parts.method.as_str(), parts.uri.path()).ok_or(Refusal::NotFound)?;
+    let caller = if route.authorized { Some(authorize(gateway, parts, route)?) } else { None };
     let body = read(body).await?;
-    let unit = gateway.core.units.get(&route.function).ok_or(Problem::NotFound)?;
+    let unit = gateway.core.units.get(&route.function).ok_or(Refusal::NotFound)?;
     let event = event::request(parts, &body, route, &parameters, caller.as_ref(), &gateway.user_claim, request_id);
-    let answer = gateway.core.invoke_as(unit, request_id, event).await.map_err(|error| match error {
-        InvokeError::TimedOut(_) => Problem::TimedOut,
-        _ => Problem::Internal,
-    })?;
+    let answer = gateway.core.invoke_as(unit, request_id, event).await.map_err(|_| Refusal::FunctionFailed)?;
     event::response(answer).ok_or_else(|| {
         tracing::error!(function = unit.function.binary, request_id, "the result is not an HTTP response");
-        Problem::Internal
+        Refusal::FunctionFailed
     })
 }
 
-async fn read(body: Body) -> Result<Bytes, Problem> {
+/// The caller of a route that needs one.
+fn authorize(gateway: &Gateway, parts: &Parts, route: &Route) -> Result<Caller, Refusal> {
+    if !parts.headers.contains_key(header::AUTHORIZATION) {
+        return Err(Refusal::NoToken);
+    }
+    let caller = event::caller(&parts.headers, gateway.mapped).ok_or(Refusal::InvalidToken)?;
+    let allowed = route.scopes.is_empty() || route.scopes.iter().any(|scope| caller.scopes.contains(scope));
+    if allowed { Ok(caller) } else { Err(Refusal::MissingScope(route.scopes.clone())) }
+}
+
+async fn read(body: Body) -> Result<Bytes, Refusal> {
     let mut stream = body.into_data_stream();
     let (mut kept, mut seen) = (Vec::new(), 0);
     while let Some(chunk) = stream.next().await {
@@ -116,5 +122,5 @@ async fn read(body: Body) -> Result<Bytes, Problem> {
             kept.extend_from_slice(&chunk);
         }
     }
-    if seen > BODY_LIMIT { Err(Problem::BodyTooLarge(BODY_LIMIT)) } else { Ok(kept.into()) }
+    if seen > BODY_LIMIT { Err(Refusal::BodyTooLarge) } else { Ok(kept.into()) }
 }

@@ -41,25 +41,20 @@ pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) function: String,
     pub(crate) authorized: bool,
+    /// The caller's token needs one of these, if there are any.
+    pub(crate) scopes: Vec<String>,
     segments: Vec<Segment>,
 }
 
 impl Route {
-    /// The route in the form `PUT /v1/following/{author}`.
+    /// The route in the form `PUT /v1/following/{author}`, or `$default`.
     pub(crate) fn key(&self) -> String {
-        format!("{} {}", self.method, self.path)
+        if self.path == DEFAULT { DEFAULT.to_owned() } else { format!("{} {}", self.method, self.path) }
     }
 }
 
-/// The result of a search for a route.
-#[derive(Debug)]
-pub(crate) enum Found<'a> {
-    /// The route and its decoded path parameters.
-    Route(&'a Route, BTreeMap<String, String>),
-    /// The path exists, with these methods only.
-    OtherMethods(Vec<&'a str>),
-    Nothing,
-}
+/// The path of the route that matches what no other route matches.
+const DEFAULT: &str = "$default";
 
 #[derive(Debug, Default)]
 pub(crate) struct Routes(Vec<Route>);
@@ -95,24 +90,19 @@ impl Routes {
             path: route.path.clone(),
             function: function.to_owned(),
             authorized: route.authorized,
+            scopes: route.scopes.clone(),
             segments,
         });
         Ok(())
     }
 
-    pub(crate) fn find(&self, method: &str, path: &str) -> Found<'_> {
+    /// The route of a request and its decoded path parameters.
+    pub(crate) fn find(&self, method: &str, path: &str) -> Option<(&Route, BTreeMap<String, String>)> {
         let given: Vec<&str> = path.split('/').collect();
-        let mut methods = Vec::new();
-        for route in &self.0 {
-            let Some(parameters) = parameters(&route.segments, &given) else { continue };
-            if route.method == method || route.method == "ANY" {
-                return Found::Route(route, parameters);
-            }
-            methods.push(route.method.as_str());
-        }
-        methods.sort_unstable();
-        methods.dedup();
-        if methods.is_empty() { Found::Nothing } else { Found::OtherMethods(methods) }
+        let serves = |route: &&Route| route.method == method || route.method == "ANY";
+        let mut exact = self.0.iter().filter(|route| route.path != DEFAULT).filter(serves);
+        let found = exact.find_map(|route| Some((route, parameters(&route.segments, &given)?)));
+        found.or_else(|| Some((self.0.iter().find(|route| route.path == DEFAULT)?, BTreeMap::new())))
     }
 }
 
@@ -145,21 +135,22 @@ fn decode(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn route(method: &str, path: &str) -> HttpRoute {
+        HttpRoute { method: method.to_owned(), path: path.to_owned(), authorized: true, scopes: Vec::new() }
+    }
+
     fn routes(list: &[(&str, &str)]) -> Routes {
         let mut routes = Routes::default();
         for (method, path) in list {
-            routes.add("F", &HttpRoute { method: (*method).to_owned(), path: (*path).to_owned(), authorized: true }).unwrap();
+            routes.add("F", &route(method, path)).unwrap();
         }
         routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
         routes
     }
 
     fn key(routes: &Routes, method: &str, path: &str) -> String {
-        match routes.find(method, path) {
-            Found::Route(route, parameters) => format!("{} {parameters:?}", route.key()),
-            Found::OtherMethods(methods) => format!("405 {}", methods.join(", ")),
-            Found::Nothing => "404".to_owned(),
-        }
+        let found = routes.find(method, path);
+        found.map_or_else(|| "none".to_owned(), |(route, parameters)| format!("{} {parameters:?}", route.key()))
     }
 
     #[test]
@@ -177,13 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn a_known_path_with_another_method_names_its_methods() {
-        let routes =
-            routes(&[("PUT", "/v1/following/{author}"), ("DELETE", "/v1/following/{author}"), ("POST", "/v1/following")]);
-        assert_eq!(key(&routes, "GET", "/v1/following/5"), "405 DELETE, PUT");
-        assert_eq!(key(&routes, "GET", "/v1/following"), "405 POST");
-        assert_eq!(key(&routes, "PUT", "/v1/following/"), "404");
-        assert_eq!(key(&routes, "PUT", "/v1/following/5/6"), "404");
+    fn the_default_route_gets_what_no_other_route_matches() {
+        let list = [("PUT", "/v1/following/{author}"), ("POST", "/v1/following")];
+        let (without, with) = (routes(&list), routes(&[&list[..], &[("ANY", "$default")]].concat()));
+        for (method, path) in [("GET", "/v1/following/5"), ("PUT", "/v1/following/"), ("PUT", "/v1/following/5/6"), ("GET", "/")]
+        {
+            assert_eq!(key(&without, method, path), "none", "{method} {path}");
+            assert_eq!(key(&with, method, path), "$default {}", "{method} {path}");
+        }
+        assert_eq!(key(&with, "PUT", "/v1/following/5"), r#"PUT /v1/following/{author} {"author": "5"}"#);
     }
 
     #[test]
@@ -195,7 +188,6 @@ mod tests {
     #[test]
     fn one_route_has_one_owner() {
         let mut routes = routes(&[("GET", "/a/{x}")]);
-        let again = HttpRoute { method: "GET".to_owned(), path: "/a/{y}".to_owned(), authorized: true };
-        assert!(routes.add("G", &again).is_err());
+        assert!(routes.add("G", &route("GET", "/a/{y}")).is_err());
     }
 }

@@ -11,34 +11,38 @@ fn options(folder: &Path) -> Options {
     options
 }
 
-async fn problem(request: reqwest::RequestBuilder) -> (u16, Value, reqwest::header::HeaderMap) {
-    let response = request.send().await.unwrap();
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    assert_eq!(headers["content-type"], "application/problem+json");
-    let body: Value = response.json().await.unwrap();
-    assert_eq!(body["status"], status);
-    assert!(body["request_id"].as_str().is_some_and(|id| id.len() == 36));
-    (status, body, headers)
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateway_refuses_invalid_requests_before_any_function() {
+async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() {
     let folder = tempfile::tempdir().unwrap();
-    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let mut options = options(folder.path());
+    options.parameters.insert("JwtScope".to_owned(), "feed".to_owned());
+    let stack = Stack::start(options).await.unwrap();
     let client = reqwest::Client::new();
-    let url = |path: &str| format!("{}{path}", stack.base_url());
+    let refusal = async |request: reqwest::RequestBuilder| {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        assert_eq!(headers["content-type"], "application/json");
+        let challenge = headers.get("www-authenticate").map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+        (status, response.json::<Value>().await.unwrap(), challenge)
+    };
+    let feed = |token: Option<&str>| {
+        let request = client.get(format!("{}/v1/feed", stack.base_url()));
+        token.into_iter().fold(request, |request, token| request.header("authorization", token))
+    };
 
-    let (status, body, _) = problem(client.get(url("/v1/nothing"))).await;
-    assert_eq!((status, &body["type"]), (404, &json!("/problems/not-found")));
-    let (status, body, headers) = problem(client.delete(url("/v1/feed"))).await;
-    assert_eq!((status, &body["type"], headers["allow"].to_str().unwrap()), (405, &json!("/problems/method-not-allowed"), "GET"));
-    for authorization in ["", "Bearer", "Bearer 0", "Bearer x", "Basic 1"] {
-        let (status, body, _) = problem(client.get(url("/v1/feed")).header("authorization", authorization)).await;
-        assert_eq!((status, &body["type"]), (401, &json!("/problems/unauthorized")), "{authorization}");
+    assert_eq!(refusal(feed(None)).await, (401, json!({ "message": "Unauthorized" }), "Bearer".to_owned()));
+    for token in ["", "Bearer", "Bearer 0", "Bearer x", "Basic 1"] {
+        let (status, body, challenge) = refusal(feed(Some(token))).await;
+        assert_eq!((status, body), (401, json!({ "message": "Unauthorized" })), "{token}");
+        assert!(challenge.contains("invalid_token"), "{token}: {challenge}");
     }
-    let large = client.post(url("/v1/posts")).header("authorization", "Bearer 1").body(vec![b'x'; 256 * 1024 + 1]);
-    let (status, body, _) = problem(large).await;
-    assert_eq!((status, &body["type"]), (413, &json!("/problems/body-too-large")));
+    let (status, body, challenge) = refusal(feed(Some("Bearer 1 other"))).await;
+    assert_eq!((status, body), (403, json!({ "message": "Forbidden" })));
+    assert!(challenge.contains("scope=\"feed\"") && challenge.contains("insufficient_scope"), "{challenge}");
+    assert_eq!(feed(Some("Bearer 1 feed")).send().await.unwrap().status().as_u16(), 200);
+    let large = client.post(format!("{}/v1/posts", stack.base_url())).header("authorization", "Bearer 1 feed");
+    let (status, body, _) = refusal(large.body(vec![b'x'; (10 << 20) + 1])).await;
+    assert_eq!((status, body), (413, json!({ "message": "Request Entity Too Large" })));
     stack.stop().await.unwrap();
 }
 

@@ -32,9 +32,12 @@ pub enum EventSource {
 pub struct HttpRoute {
     /// The method, or `ANY`.
     pub method: String,
+    /// The path, or `$default` for everything that no other route matches.
     pub path: String,
     /// True if the route requires a caller.
     pub authorized: bool,
+    /// The caller's token needs one of these scopes, if there are any.
+    pub scopes: Vec<String>,
 }
 
 /// The settings of an `SQS` event.
@@ -84,8 +87,8 @@ pub struct ScheduleSource {
     pub enabled: bool,
 }
 
-/// For each `HttpApi` resource, true if its routes require a caller by default.
-pub(super) type Apis = BTreeMap<String, bool>;
+/// For each `HttpApi` resource, the scopes that its routes require by default; `None` if they require no caller.
+pub(super) type Apis = BTreeMap<String, Option<Vec<String>>>;
 
 pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis> {
     let mut out = Apis::new();
@@ -96,7 +99,11 @@ pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis
         if let Some(name) = default.filter(|name| !known(name)) {
             bail!("resource `{id}`: its default authorizer `{name}` is not among its authorizers");
         }
-        out.insert(id.clone(), default.is_some());
+        let scopes = |name: &str| {
+            let scopes = auth.get("Authorizers")?.get(name)?.get("AuthorizationScopes")?.as_array()?;
+            Some(scopes.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        };
+        out.insert(id.clone(), default.map(|name| scopes(name).unwrap_or_default()));
     }
     Ok(out)
 }
@@ -121,19 +128,20 @@ pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) 
 fn http(properties: &Value, apis: &Apis) -> Result<HttpRoute> {
     let api = properties.get("ApiId").and_then(Value::as_str);
     let default = match api {
-        Some(id) => *apis.get(id).ok_or_else(|| anyhow!("the template has no HTTP API `{id}`"))?,
-        None => false,
+        Some(id) => apis.get(id).ok_or_else(|| anyhow!("the template has no HTTP API `{id}`"))?.clone(),
+        None => None,
     };
-    let authorized = match properties.pointer("/Auth/Authorizer").and_then(Value::as_str) {
-        Some("NONE") => false,
-        Some(_) => true,
+    let scopes = match properties.pointer("/Auth/Authorizer").and_then(Value::as_str) {
+        Some("NONE") => None,
+        Some(_) => default.or_else(|| Some(Vec::new())),
         None => default,
     };
     let path = required(properties, "Path")?;
-    if !path.starts_with('/') {
+    if !path.starts_with('/') && path != "$default" {
         bail!("the path `{path}` must begin with a slash");
     }
-    Ok(HttpRoute { method: required(properties, "Method")?.to_uppercase(), path, authorized })
+    let method = required(properties, "Method")?.to_uppercase();
+    Ok(HttpRoute { method, path, authorized: scopes.is_some(), scopes: scopes.unwrap_or_default() })
 }
 
 fn sqs(properties: &Value, template: &Template) -> Result<SqsSource> {

@@ -3,7 +3,9 @@
 //! The template is the only description of the system: this module knows no table, queue or route by name. It skips
 //! resources that have no local counterpart (alarms, roles, dashboards), but checks their references.
 
+mod cors;
 mod events;
+mod parameters;
 mod resources;
 mod values;
 
@@ -12,6 +14,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde_json::{Map, Value};
 
+pub use cors::Cors;
 pub use events::{Event, EventSource, HttpRoute, ScheduleSource, SqsSource, StreamSource};
 pub use resources::{Index, Queue, Redrive, Table};
 
@@ -44,6 +47,8 @@ pub struct Template {
     pub functions: BTreeMap<String, Function>,
     pub tables: BTreeMap<String, Table>,
     pub queues: BTreeMap<String, Queue>,
+    /// The `CorsConfiguration` of the HTTP API.
+    pub cors: Option<Cors>,
 }
 
 /// One `AWS::Serverless::Function`.
@@ -99,7 +104,7 @@ impl Template {
         ensure!(!resources.is_empty(), "the template has no `Resources` section");
 
         let mut scope = Scope {
-            parameters: parameters(&root, bindings)?,
+            parameters: parameters::read(&root, bindings)?,
             mappings: root.get("Mappings").cloned().unwrap_or_default(),
             conditions: section(&root, "Conditions")?,
             attributes: BTreeMap::new(),
@@ -117,6 +122,7 @@ impl Template {
             functions: BTreeMap::new(),
             tables: BTreeMap::new(),
             queues: BTreeMap::new(),
+            cors: None,
         };
         let mut functions = Vec::new();
         for (id, body) in &resources {
@@ -138,7 +144,7 @@ impl Template {
                 "AWS::SQS::Queue" => {
                     template.queues.insert(id.clone(), Queue::read(id, &body, &scope).with_context(named)?);
                 }
-                "AWS::Serverless::HttpApi" => {}
+                "AWS::Serverless::HttpApi" => template.cors = Cors::read(&body).with_context(named)?,
                 other => tracing::debug!(resource = %id, kind = other, "has no local counterpart"),
             }
         }
@@ -171,37 +177,6 @@ impl Template {
         }
         Ok(())
     }
-}
-
-fn parameters(root: &Value, bindings: &Bindings) -> Result<BTreeMap<String, Value>> {
-    let declared = section(root, "Parameters")?;
-    if let Some(unknown) = bindings.parameters.keys().find(|name| !declared.contains_key(*name)) {
-        bail!("a value was given for the parameter `{unknown}`, which the template does not declare");
-    }
-    let mut out = BTreeMap::new();
-    for (name, body) in &declared {
-        let value = match bindings.parameters.get(name) {
-            Some(given) => given.clone(),
-            None => body
-                .get("Default")
-                .map(scalar)
-                .transpose()?
-                .ok_or_else(|| anyhow!("parameter `{name}` has neither a value nor a default"))?,
-        };
-        if let Some(allowed) = body.get("AllowedValues").and_then(Value::as_array)
-            && !allowed.iter().any(|a| scalar(a).is_ok_and(|a| a == value))
-        {
-            bail!("parameter `{name}` does not allow the value `{value}`");
-        }
-        let list = body.get("Type").and_then(Value::as_str).is_some_and(|t| t == "CommaDelimitedList" || t.starts_with("List<"));
-        let value = match (list, value.is_empty()) {
-            (true, true) => Value::Array(Vec::new()),
-            (true, false) => Value::Array(value.split(',').map(|part| Value::String(part.trim().to_owned())).collect()),
-            (false, _) => Value::String(value),
-        };
-        out.insert(name.clone(), value);
-    }
-    Ok(out)
 }
 
 fn read_function(id: &str, body: &Value, globals: &Value, apis: &events::Apis, template: &Template) -> Result<Function> {

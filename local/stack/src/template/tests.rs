@@ -62,6 +62,37 @@ fn parameters_can_be_overridden_and_are_checked() {
 }
 
 #[test]
+fn a_value_that_cloudformation_refuses_is_refused_with_its_rule() {
+    let refused = |name: &str, value: &str| {
+        let parameters = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let found = Template::parse(&real(), &Bindings { parameters, ..Bindings::default() });
+        found.err().map(|error| format!("{error:#}")).unwrap_or_default()
+    };
+    for (name, value, message) in [
+        ("FollowingLimit", "501", "parameter `FollowingLimit`: `501` is more than 500 (MaxValue)"),
+        ("FollowingLimit", "0", "parameter `FollowingLimit`: `0` is less than 1 (MinValue)"),
+        ("RankHalfLife", "12h", "parameter `RankHalfLife`: `12h` is not a number (Type)"),
+        ("LogLevel", "loud", "parameter `LogLevel`: `loud` is not one of WARN, INFO, DEBUG, TRACE (AllowedValues)"),
+        ("LogRetentionDays", "2", "`2` is not one of 1, 3, 5, 7, 14, 30, 60, 90, 180, 365 (AllowedValues)"),
+        ("JwtIssuer", "http://x", "`http://x` does not match https://.+ (AllowedPattern): must be an https address"),
+        ("NetworkPrefix", "10.42.0", "`10.42.0` does not match \\d+\\.\\d+ (AllowedPattern)"),
+        ("CorsOrigins", "https://a.example/", "parameter `CorsOrigins`: `https://a.example/` does not match"),
+        ("CorsOrigins", "https://a.example, https://b.example", "without spaces"),
+        ("RedisUrl", "secret:6379", "parameter `RedisUrl`: the value "),
+        ("FolowingLimit", "3", "the template has no parameter `FolowingLimit`; its parameters are "),
+    ] {
+        let error = refused(name, value);
+        assert!(error.contains(message), "{name}={value}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+    for (name, value) in
+        [("FollowingLimit", "500"), ("CorsOrigins", "*"), ("CorsOrigins", "https://a.example,http://localhost:5173")]
+    {
+        assert_eq!(refused(name, value), "", "{name}={value}");
+    }
+}
+
+#[test]
 fn an_error_in_the_template_names_its_resource() {
     let error = error_of(&edited("Queue: !GetAtt FanOutQueue.Arn", "Queue: !GetAtt FanOutQueu.Arn"));
     assert!(error.contains("FanOutFunction") && error.contains("FanOutQueu"), "{error}");
