@@ -28,7 +28,10 @@ build := cargo build --workspace --examples
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
 optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(functions)),--config profile.dev.package.$(package).opt-level=1)
 
-.PHONY: help setup build tools run test test-cluster test-tls chaos churn demo load verify latency followers big-author migrate bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+# Saves compilations, of the crates of this repository alone.
+watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
+
+.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -55,6 +58,13 @@ run: build ## build and run the local stack
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
 	@exec "$(BIN)/tidemark-local"
 
+watch: setup ## build and run the local stack, and do both again when a file is saved; installs watchfiles under target/
+	@local/venv.sh local/watch/requirements.txt $(TARGET)/watch-venv
+	@exec $(TARGET)/watch-venv/bin/python local/watch/watch.py $(BIN)/tidemark-local -- cargo build --profile $(PROFILE) $(packages)
+
+docker: ## build the image `tidemark-local` with the stack and Redis; `docker compose up` runs it
+	docker build --build-arg PROFILE=$(PROFILE) --tag tidemark-local .
+
 test: setup ## run all tests
 	@echo "== $(build) --bin fan-out (one test runs it as a process)"
 	@$(build) --bin fan-out
@@ -78,6 +88,9 @@ churn: setup ## run reconcile in a loop during traffic; it must repair nothing: 
 
 demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)
+
+smoke: ## check an API by its answers and take back what that did: URL=https://… TOKEN=… [TOKEN2=…], or the running stack
+	@exec python3 local/smoke.py $(if $(URL),'$(URL)')
 
 load: ## load a follow graph into the running stack: EDGES=file[.gz] [LIMIT=lines]
 	@[ -n '$(EDGES)' ] || { echo "usage: make load EDGES=file[.gz] [LIMIT=lines]" >&2; exit 2; }

@@ -12,10 +12,11 @@ use std::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidemark::views::RedisOptions;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     dynamodb::StreamLog,
+    metrics::Metrics,
     pollers::gate::Gate,
     runner::{InvokeError, Runner},
     sqs::{Counts, Queues, new_id},
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     /// The number of times that any gate was entered.
     pub(crate) entries: Arc<AtomicU64>,
     pub(crate) surroundings: Surroundings,
+    pub(crate) metrics: Arc<Metrics>,
     /// Notified after each invocation, because the invocation may have written to a table with a stream.
     pub(crate) wrote: Notify,
     /// In calm weather, the delay before a failed message is tried again.
@@ -128,7 +130,9 @@ impl Core {
 
     /// Invokes a function and logs a failure.
     pub(crate) async fn invoke_as(&self, unit: &Unit, request_id: &str, payload: Value) -> Result<Value, InvokeError> {
+        let started = Instant::now();
         let answer = unit.runner.invoke(request_id, payload).await;
+        self.metrics.invocation(&unit.function.binary, started.elapsed(), answer.is_ok());
         self.wrote.notify_waiters();
         if let Err(error) = &answer {
             tracing::warn!(function = unit.function.binary, request_id, %error, "invocation failed");

@@ -15,6 +15,7 @@
 //! | `gateway` | `AWS::Serverless::HttpApi`, `/_local/…`, the page at `/` |
 //! | `pollers` | event source mappings and schedules |
 //! | `runner` | Lambda |
+//! | `metrics` | what `GET /_local/metrics` returns |
 //! | `weather` | latency, limits and failures of the real services; faults that tests plant |
 //! | `stack` | [`Stack`], which starts and stops all of these |
 
@@ -24,6 +25,7 @@ mod data_dir;
 mod dynamodb;
 mod gateway;
 mod http_server;
+mod metrics;
 mod options;
 mod pollers;
 mod redis;
@@ -34,6 +36,9 @@ mod stack;
 mod store;
 pub mod template;
 mod weather;
+
+/// The target of the event that is logged for each request of the API.
+pub const REQUESTS: &str = "tidemark_local::requests";
 
 pub use crate::{
     core::{Behind, FunctionStatus, Status},

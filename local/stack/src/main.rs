@@ -1,7 +1,10 @@
 //! `make run`: starts the local stack and runs it until Ctrl-C or SIGTERM.
 
+mod terminal;
+
 use std::{
     collections::BTreeSet,
+    io::IsTerminal as _,
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
     process::ExitCode,
@@ -9,10 +12,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, builder::FalseyValueParser};
 use tidemark_local::{Options, RedisSetup, Stack, Weather};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+
+use terminal::Terminal;
 
 /// Runs everything that template.yaml declares on this machine.
 #[derive(Debug, Parser)]
@@ -64,8 +69,11 @@ struct Arguments {
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
     /// Log filter, in the syntax of `tracing_subscriber::EnvFilter`.
-    #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error")]
+    #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error,tidemark_local::requests=info")]
     log: String,
+    /// No colours, also on a terminal.
+    #[arg(long, env = "NO_COLOR", value_parser = FalseyValueParser::new())]
+    no_color: bool,
 }
 
 /// An address with a port. The host may be a name: the first IPv4 address of it is used.
@@ -116,7 +124,9 @@ impl Arguments {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let ansi = std::io::stderr().is_terminal() && !arguments.no_color;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    log.event_format(Terminal::default()).init();
     match run(arguments.into_options()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -30,6 +30,7 @@ use crate::{
     data_dir::DataDir,
     dynamodb::DynamoDb,
     gateway::{self, Routes},
+    metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
     redis::{self, Redis, RedisData},
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
@@ -93,7 +94,9 @@ impl Stack {
         .await?;
         let seed = options.weather_seed.unwrap_or_else(any_seed);
         let surroundings = Surroundings::new(options.weather, seed);
-        let mut dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), options.dynamodb_threads, &surroundings)?;
+        let metrics = Arc::new(Metrics::new()?);
+        let database = data.join("dynamodb.sqlite");
+        let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
         for table in template.tables.values() {
             dynamodb.ensure(table)?;
         }
@@ -157,6 +160,7 @@ impl Stack {
             positions,
             entries,
             surroundings,
+            metrics,
             wrote: Notify::new(),
             retry_delay: options.retry_delay,
             dynamodb_endpoint: endpoints.dynamodb,

@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use streams::{Record, StreamLog};
 
-use crate::{http_server, template::Table, weather::Surroundings};
+use crate::{http_server, metrics::Metrics, template::Table, weather::Surroundings};
 
 const BODY_LIMIT: usize = 16 << 20;
 /// The interval between two removals of expired items and consumed stream records.
@@ -55,7 +55,7 @@ impl std::fmt::Debug for DynamoDb {
 
 impl DynamoDb {
     /// Opens or creates the database file and serves it. Returns when the endpoint accepts requests.
-    pub(crate) fn start(path: &Path, workers: usize, surroundings: &Surroundings) -> Result<Self> {
+    pub(crate) fn start(path: &Path, workers: usize, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
         let name = path.to_str().ok_or_else(|| anyhow!("the data directory's path must be UTF-8"))?;
         let database = Database::new(name).with_context(|| format!("cannot open {}", path.display()))?;
         // This sets `synchronous=NORMAL`: a killed process loses nothing, a power failure may lose the last writes.
@@ -75,7 +75,7 @@ impl DynamoDb {
             .build()
             .context("cannot start the threads of DynamoDB")?;
         let schema = Arc::new(RwLock::default());
-        let service = service::Service::new(database.clone(), Arc::clone(&schema), surroundings.clone());
+        let service = service::Service::new(database.clone(), Arc::clone(&schema), surroundings.clone(), Arc::clone(metrics));
         let signal = stop.clone();
         let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
             runtime.block_on(async {

@@ -10,6 +10,7 @@ use axum::body::Bytes;
 use dynoxide::Database;
 use http::request::Parts;
 use serde_json::{Value, json};
+use tidemark::facts::{item::Attribute, schema::PostItem};
 use tokio::time::Instant;
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     http_server::{Answer, Reply, access_key, json_response, operation, to_its_end},
+    metrics::Metrics,
     weather::{Call, Conditions, Surroundings, Weather},
 };
 
@@ -39,6 +41,7 @@ pub(super) struct Service {
     partitions: Arc<Partitions>,
     transactions: Transactions,
     surroundings: Surroundings,
+    metrics: Arc<Metrics>,
 }
 
 /// The result of a request. The request's items count as being written until this value is dropped.
@@ -66,7 +69,7 @@ impl Answer for Service {
             return Some(send(Response::error("SerializationException", "the operation is missing, or the body is not UTF-8")));
         };
         if self.surroundings.are_calm() {
-            return Some(send(perform(&self.database, operation, body)));
+            return Some(send(self.perform(operation, body)));
         }
         let open = self.surroundings.open.enter();
         let (service, operation, body) = (self.clone(), operation.to_owned(), body.to_owned());
@@ -81,9 +84,34 @@ impl Answer for Service {
 }
 
 impl Service {
-    pub(super) fn new(database: Database, schema: Arc<RwLock<Schema>>, surroundings: Surroundings) -> Self {
+    pub(super) fn new(
+        database: Database,
+        schema: Arc<RwLock<Schema>>,
+        surroundings: Surroundings,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (partitions, transactions) = (Arc::default(), Transactions::default());
-        Self { database, schema, partitions, transactions, surroundings }
+        Self { database, schema, partitions, transactions, surroundings, metrics }
+    }
+
+    /// Performs an operation. The update that finishes a delivery is also measured.
+    fn perform(&self, operation: &str, body: &str) -> Response {
+        let response = perform(&self.database, operation, body);
+        let finishes = operation == "UpdateItem" && response.is_ok() && body.contains(PostItem::finished_at.name());
+        if let Some(lag) = finishes.then(|| self.delivery_lag(body)).flatten() {
+            self.metrics.delivery(lag);
+        }
+        response
+    }
+
+    /// The time from the publish of a post to the end of its delivery, as the post's item has both.
+    fn delivery_lag(&self, update: &str) -> Option<Duration> {
+        let update: Value = serde_json::from_str(update).ok()?;
+        let request = json!({ "TableName": update["TableName"], "Key": update["Key"] });
+        let response: Value = serde_json::from_str(&perform(&self.database, "GetItem", &request.to_string()).body).ok()?;
+        let time = |attribute: Attribute| response["Item"][attribute.name()]["N"].as_str()?.parse().ok();
+        let (published, finished): (u64, u64) = (time(PostItem::at)?, time(PostItem::finished_at)?);
+        Some(Duration::from_millis(finished.saturating_sub(published)))
     }
 
     /// Performs a request under the weather, and under a planted fault if one matches.
@@ -105,7 +133,7 @@ impl Service {
         };
         let request = serde_json::from_str::<Value>(body).ok().filter(|_| conditions.weather() != Weather::Calm);
         let Some((mut request, access)) = request.and_then(|request| access(&request).map(|access| (request, access))) else {
-            return perform(&self.database, operation, body).into();
+            return self.perform(operation, body).into();
         };
         let latency = latency(conditions, access.kind);
         if conditions.storm(STORM_FAILS) {
@@ -168,7 +196,7 @@ impl Service {
         if !asked {
             request["ReturnConsumedCapacity"] = json!("INDEXES");
         }
-        let mut response = perform(&self.database, operation, &request.to_string());
+        let mut response = self.perform(operation, &request.to_string());
         let mut body: Value = serde_json::from_str(&response.body).unwrap_or_default();
         self.partitions.charge(access, &consumed(&body), Instant::now());
         if !response.is_ok() {

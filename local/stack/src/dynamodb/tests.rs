@@ -26,7 +26,7 @@ fn start(folder: &Path) -> (DynamoDb, Client) {
 }
 
 fn start_in(folder: &Path, surroundings: &Surroundings) -> (DynamoDb, Client) {
-    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2, surroundings).unwrap();
+    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2, surroundings, &Arc::new(Metrics::new().unwrap())).unwrap();
     for table in template().tables.values() {
         engine.ensure(table).unwrap();
     }

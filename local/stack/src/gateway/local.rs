@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, header};
+use prometheus::TEXT_FORMAT;
 use serde_json::{Value, json};
 
 use super::Gateway;
@@ -30,6 +31,15 @@ pub(super) async fn problem(Path(slug): Path<String>) -> Response {
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
     match gateway.core.status() {
         Ok(status) => Json(status).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// The stack's metrics in Prometheus' text format.
+pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    let text = gateway.core.status().map_err(anyhow::Error::from).and_then(|status| Ok(gateway.core.metrics.text(&status)?));
+    match text {
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

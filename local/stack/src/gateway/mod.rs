@@ -4,6 +4,7 @@
 mod cors;
 mod event;
 mod local;
+mod observe;
 mod page;
 mod reference;
 mod refusal;
@@ -19,7 +20,7 @@ use axum::{
 };
 use futures::StreamExt as _;
 use http::{HeaderValue, header, request::Parts};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{core::Core, sqs::new_id};
@@ -57,6 +58,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/schedules/{function}", post(local::fire))
         .route("/_local/functions/{function}", post(local::invoke))
         .route("/_local/redis/flush", post(local::flush))
+        .route("/_local/metrics", get(local::metrics))
         .route("/_local/environment", get(local::environment))
         .route("/_local/weather", get(local::weather).put(local::set_weather))
         .route("/problems/{slug}", get(local::problem))
@@ -70,6 +72,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
 }
 
 async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let started = Instant::now();
     let request_id = new_id();
     let (parts, body) = request.into_parts();
     let cors = gateway.core.template.cors.as_ref();
@@ -83,7 +86,7 @@ async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response 
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("apigw-requestid", id);
     }
-    response
+    observe::request(&gateway, &parts, response, started.elapsed()).await
 }
 
 async fn answer(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Refusal> {

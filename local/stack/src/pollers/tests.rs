@@ -18,6 +18,7 @@ use super::*;
 use crate::{
     core::Position,
     dynamodb::DynamoDb,
+    metrics::Metrics,
     pollers::gate::Gate,
     runner::{InvokeError, Runner},
     sqs::{Draft, Queues, journal},
@@ -140,7 +141,8 @@ impl Bench {
     fn start(folder: &Path, worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
         let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
         let surroundings = Surroundings::default();
-        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1, &surroundings).unwrap();
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1, &surroundings, &metrics).unwrap();
         let items = &template.tables["Items"];
         engine.ensure(items).unwrap();
         let load = |connection: &rusqlite::Connection| {
@@ -180,6 +182,7 @@ impl Bench {
             positions: vec![Arc::new(position)],
             entries,
             surroundings,
+            metrics,
             wrote: Notify::new(),
             retry_delay: Duration::from_millis(5),
             dynamodb_endpoint: String::new(),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    io::Write as _,
     path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,6 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, BufReader},
     process::{Child, Command},
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -270,19 +272,24 @@ async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: Str
 fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64, Child)> {
     let log =
         std::fs::OpenOptions::new().create(true).append(true).open(&settings.log).context("cannot write a function's log")?;
+    let same_log = log.try_clone()?;
     let worker = pool.started(0);
     let child = Command::new(&settings.binary)
         .env_clear()
         .envs(settings.environment.iter())
         .env("AWS_LAMBDA_RUNTIME_API", format!("http://{}/{function}/{worker}", settings.runtime_api))
         .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .process_group(0)
         .spawn();
     match child {
-        Ok(child) => {
+        Ok(mut child) => {
+            if let (Some(output), Some(errors)) = (child.stdout.take(), child.stderr.take()) {
+                tokio::spawn(relay(output, same_log, function.to_owned()));
+                tokio::spawn(relay(errors, log, function.to_owned()));
+            }
             pool.lock().live.insert(worker, child.id().unwrap_or_default());
             Ok((worker, child))
         }
@@ -290,6 +297,26 @@ fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64,
             pool.ended(worker, "not started");
             Err(error).with_context(|| format!("cannot start {}", settings.binary.display()))
         }
+    }
+}
+
+/// Writes the lines of a process to its file. Its warnings and errors, and lines that are not JSON, such as the message of
+/// a panic, also become events of this process.
+async fn relay(output: impl AsyncRead + Unpin, mut file: std::fs::File, function: String) {
+    let (mut output, mut bytes) = (BufReader::new(output), Vec::new());
+    while output.read_until(b'\n', &mut bytes).await.is_ok_and(|read| read > 0) {
+        // A full disk must not stop the process.
+        let _ = file.write_all(&bytes);
+        let line = String::from_utf8_lossy(&bytes);
+        let event: Value = serde_json::from_str(&line).unwrap_or_default();
+        let fields = &event["fields"];
+        match event["level"].as_str() {
+            Some("ERROR") => tracing::error!(function, %fields, "logged by a process"),
+            Some("WARN") => tracing::warn!(function, %fields, "logged by a process"),
+            Some(_) => {}
+            None => tracing::warn!(function, line = line.trim_end(), "written by a process"),
+        }
+        bytes.clear();
     }
 }
 

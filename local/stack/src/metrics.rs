@@ -1,0 +1,126 @@
+//! Metrics of one stack since its start, for `GET /_local/metrics`.
+
+use std::time::Duration;
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder, core::Collector,
+    exponential_buckets,
+};
+
+use crate::core::Status;
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: HistogramVec,
+    degraded: IntCounterVec,
+    invocations: HistogramVec,
+    errors: IntCounterVec,
+    delivery_lag: Histogram,
+    /// Read from [`Status`] for each response.
+    queues: IntGaugeVec,
+    streams: IntGaugeVec,
+    in_flight: IntGaugeVec,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Result<Self> {
+        let registry = Registry::new();
+        // From 1 ms to 16 s.
+        let seconds = |name: &str, help: &str| -> Result<HistogramOpts> {
+            Ok(HistogramOpts::new(name, help).buckets(exponential_buckets(0.001, 2.0, 15)?))
+        };
+        let lag = "From the publish of a post to the end of its delivery to its followers' feeds. Pulled posts do not count.";
+        Ok(Self {
+            requests: registered(
+                &registry,
+                HistogramVec::new(
+                    seconds("tidemark_request_duration_seconds", "Requests of the API, by route and status.")?,
+                    &["route", "status"],
+                )?,
+            )?,
+            degraded: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("tidemark_degraded_responses_total", "Responses that were made without Redis."),
+                    &["route"],
+                )?,
+            )?,
+            invocations: registered(
+                &registry,
+                HistogramVec::new(seconds("tidemark_invocation_duration_seconds", "Invocations of functions.")?, &["function"])?,
+            )?,
+            errors: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("tidemark_invocation_errors_total", "Invocations that failed, timed out or panicked."),
+                    &["function"],
+                )?,
+            )?,
+            // From 1 ms to 35 minutes.
+            delivery_lag: registered(
+                &registry,
+                Histogram::with_opts(
+                    HistogramOpts::new("tidemark_delivery_lag_seconds", lag).buckets(exponential_buckets(0.001, 2.0, 22)?),
+                )?,
+            )?,
+            queues: registered(
+                &registry,
+                IntGaugeVec::new(Opts::new("tidemark_queue_messages", "Messages of a queue."), &["queue", "state"])?,
+            )?,
+            streams: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new("tidemark_stream_records_behind", "Stream records that the slowest reader has not handled."),
+                    &["table"],
+                )?,
+            )?,
+            in_flight: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new("tidemark_source_invocations_in_flight", "Invocations by queues, streams and schedules."),
+                    &["function"],
+                )?,
+            )?,
+            registry,
+        })
+    }
+
+    pub(crate) fn request(&self, route: &str, status: u16, took: Duration, degraded: bool) {
+        self.requests.with_label_values(&[route, &status.to_string()]).observe(took.as_secs_f64());
+        if degraded {
+            self.degraded.with_label_values(&[route]).inc();
+        }
+    }
+
+    pub(crate) fn invocation(&self, function: &str, took: Duration, succeeded: bool) {
+        self.invocations.with_label_values(&[function]).observe(took.as_secs_f64());
+        self.errors.with_label_values(&[function]).inc_by(u64::from(!succeeded));
+    }
+
+    pub(crate) fn delivery(&self, lag: Duration) {
+        self.delivery_lag.observe(lag.as_secs_f64());
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub(crate) fn text(&self, status: &Status) -> Result<String> {
+        let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        for (queue, counts) in &status.queues {
+            for (state, count) in [("visible", counts.visible), ("in_flight", counts.in_flight), ("delayed", counts.delayed)] {
+                self.queues.with_label_values(&[queue.as_str(), state]).set(gauge(count as u64));
+            }
+        }
+        for (table, stream) in &status.streams {
+            self.streams.with_label_values(&[table]).set(gauge(stream.behind));
+        }
+        for (function, state) in &status.functions {
+            self.in_flight.with_label_values(&[function]).set(gauge(state.in_flight as u64));
+        }
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: M) -> Result<M> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
