@@ -30,7 +30,7 @@ impl Metrics {
         let seconds = |name: &str, help: &str| -> Result<HistogramOpts> {
             Ok(HistogramOpts::new(name, help).buckets(exponential_buckets(0.001, 2.0, 15)?))
         };
-        let lag = "From the publish of a post to the end of its delivery to its followers' feeds. Pulled posts do not count.";
+        let lag = "From the publish of a post to the end of its delivery.";
         Ok(Self {
             requests: registered(
                 &registry,
