@@ -209,7 +209,7 @@ impl<'w> History<'w> {
     /// Resumes the author's unfinished fan-outs, as reconcile does.
     async fn resume(&mut self) {
         let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
-        let shard = self.author.get() % schema::UNFINISHED_SHARDS;
+        let shard = u64::from(self.author.bucket()) % schema::UNFINISHED_SHARDS;
         let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().items;
         unfinished.retain(|post| post.author == self.author);
         let posts = self.app.stores.posts.posts(&unfinished).await.unwrap();

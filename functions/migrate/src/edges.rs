@@ -184,7 +184,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
         if !read.is_empty() {
             run.imports.import_reads(user, *author, &read).await?;
         }
-        new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base), exact: false });
+        new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base) });
     }
     Ok(new)
 }

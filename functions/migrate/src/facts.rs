@@ -2,26 +2,31 @@
 
 use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
 
+use futures::future::try_join_all;
 use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
+    ids::SHARDS,
 };
 use tidemark_facts::{
     DynamoFacts, attempts, distinct,
     edges::Kind,
-    item::{Bits, Item, encode, flag, number, read},
+    item::{Bits, Count, Item, encode, number, read},
     posts::{post_item, read_head, with_modes},
     reads::read_reads,
-    schema::{HeadItem, PostItem, ReadsItem, head, reads, record},
+    schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
     windows::Layout,
-    write::{Cancelled, Write, absent, is, still_number, still_set, unchanged},
+    write::{Cancelled, Write, absent, at_most, below, is, still_number, still_set, unchanged},
 };
 
 use crate::{
-    imports::{ImportRecord, ImportedPosts, StoredProgress},
+    imports::{Import, ImportRecord, ImportedPosts, StoredProgress},
     legacy::{Blog, BlogId, LegacyNotice},
     schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, RunItem},
 };
+
+/// The index of the check of the fence in the transaction of an import.
+const FENCE_CHECK: usize = 0;
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.
 #[derive(Debug, Clone)]
@@ -48,19 +53,72 @@ impl Imports {
         self.get("import_records", &self.tables.migration, keys).await?.into_iter().map(read_record).collect()
     }
 
+    /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has read
+    /// a lower one is cancelled ([`tidemark_facts::counters`]).
+    pub async fn begin_import(&self, author: UserId) -> Result<Import, StoreError> {
+        let counters = &self.tables.counters;
+        let begun = Write::update(counters, followers_counter(author, 0)).add(CounterItem::imports_begun, 1);
+        let first = self.updated("begin_import", begun).await?.unwrap_or_default();
+        let import = Import { author, number: CounterItem::imports_begun.read(&first)? };
+        try_join_all((0..SHARDS).map(async |shard| {
+            let Some(first) = self.raise_fence(import, shard, 0).await? else { return Ok(()) };
+            // A part that is added from now on is used only by follows that have read this fence.
+            let parts = read(first, |first: CounterItem| Ok(first.number_of_parts()))?;
+            try_join_all((1..parts).map(|part| self.raise_fence(import, shard, part))).await.map(drop)
+        }))
+        .await?;
+        Ok(import)
+    }
+
+    /// Ends an import, and those before it. If a later one has begun, it stays open.
+    pub async fn end_import(&self, Import { author, number: import }: Import) -> Result<(), StoreError> {
+        let end = async |shard| {
+            let end = Write::update(&self.tables.counters, followers_counter(author, shard));
+            let end =
+                end.set(CounterItem::imports_ended, number(import)).when(at_most(CounterItem::imports_begun, number(import)));
+            self.send("end_import", end).await.map(drop)
+        };
+        // The import writes only while it is open in the first shard.
+        end(0).await?;
+        try_join_all((1..SHARDS).map(end)).await.map(drop)
+    }
+
+    /// The imports of these authors that have begun and not ended.
+    pub async fn open_imports(&self, authors: &[UserId]) -> Result<Vec<Import>, StoreError> {
+        let keys = distinct(authors).into_iter().map(|author| followers_counter(author, 0)).collect();
+        let open = |item: Item| {
+            read(item, |CounterItem { counter, imports_begun, imports_ended, .. }| {
+                let (author, _) = counter_shard(&counter).ok_or(CounterItem::counter)?;
+                let [begun, ended] = [imports_begun, imports_ended].map(|number| number.map_or(Some(0), |Count(number)| number));
+                let number = begun.ok_or(CounterItem::imports_begun)?;
+                Ok((ended < Some(number)).then_some(Import { author, number }))
+            })
+        };
+        let items = self.get("open_imports", &self.tables.counters, keys).await?;
+        items.into_iter().filter_map(|item| open(item).transpose()).collect()
+    }
+
+    /// Returns the part, or `None` if a later import has begun.
+    async fn raise_fence(&self, import: Import, shard: u16, part: u16) -> Result<Option<Item>, StoreError> {
+        let fence = number(import.number);
+        let raise = Write::update(&self.tables.counters, followers_part(import.author, shard, part))
+            .set(CounterItem::imports_begun, fence.clone())
+            .when(absent(CounterItem::imports_begun).or(at_most(CounterItem::imports_begun, fence)));
+        self.updated("begin_import", raise).await
+    }
+
     /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings
     /// and record in one transaction. The posts take the author's next sequence numbers. A blog that is older than the
     /// author's latest post becomes an archived post. If there are `followers`, the fan-outs of the posts are pending.
-    /// The record stores that the posts are unsettled, and the head stores whether there are `more` blogs.
+    /// The record stores that the posts are unsettled. Fails if the import has ended, or a later one has begun.
     pub async fn import_posts(
         &self,
-        author: UserId,
+        import: Import,
         blogs: &[Blog],
-        more: bool,
         followers: u64,
         now: Timestamp,
     ) -> Result<ImportedPosts, StoreError> {
-        let mut attempts = attempts("import_posts");
+        let (author, mut attempts) = (import.author, attempts("import_posts"));
         loop {
             attempts.next().await?;
             let mut keys: Vec<Item> = blogs.iter().map(|blog| record(&keys::mapping(blog.id))).collect();
@@ -76,7 +134,7 @@ impl Imports {
             if news.is_empty() {
                 return Ok(ImportedPosts { written: Vec::new(), head: before });
             }
-            let mut head = AuthorHead { importing: more, ..before.clone() };
+            let mut head = before.clone();
             let written: Vec<(Post, Timestamp)> = news.iter().map(|blog| self.append(&mut head, blog, followers, now)).collect();
             let known = record.posts.clone();
             record.posts.insert_range(before.latest_seq + 1, head.latest_seq);
@@ -84,9 +142,13 @@ impl Imports {
                 let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
                 record.unsettled = Some((first, head.latest_seq));
             }
-            // Otherwise the author has published in the meantime, or another run has imported the blogs.
-            if self.write_import((&before, heads.first()), &head, &known, &record, &news, &written).await?.is_ok() {
-                return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head });
+            match self.write_import(import, (&before, heads.first()), &head, &known, &record, &news, &written).await? {
+                Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
+                Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => {
+                    return Err(StoreError::Contention { operation: "import_posts" });
+                }
+                // The author has published in the meantime, or another run has imported the blogs.
+                Err(_) => (),
             }
         }
     }
@@ -220,6 +282,7 @@ impl Imports {
 
     async fn write_import(
         &self,
+        import: Import,
         (before, stored): (&AuthorHead, Option<&Item>),
         after: &AuthorHead,
         known: &SeqSet,
@@ -227,10 +290,9 @@ impl Imports {
         blogs: &[&Blog],
         written: &[(Post, Timestamp)],
     ) -> Result<Result<(), Cancelled>, StoreError> {
-        let Some(author) = blogs.first().map(|blog| blog.author) else { return Ok(Ok(())) };
+        let author = import.author;
         let archived = after.archived - before.archived;
         let update = with_modes(Write::update(&self.tables.posts, head(author)), after)
-            .set(HeadItem::importing, flag(after.importing))
             .add(HeadItem::posts, written.len() as i64)
             .add(HeadItem::archived, archived as i64)
             .when(still_number(HeadItem::latest_seq, before.latest_seq));
@@ -245,6 +307,10 @@ impl Imports {
         } else {
             vec![update]
         };
+        let fence = Write::check(&self.tables.counters, followers_counter(author, 0))
+            .when(is(CounterItem::imports_begun, number(import.number)))
+            .when(absent(CounterItem::imports_ended).or(below(CounterItem::imports_ended, number(import.number))));
+        writes.insert(FENCE_CHECK, fence);
         let (unsettled_first, unsettled_last) = record.unsettled.unzip();
         let posts = Some(Bits(record.posts.clone()));
         let item = ImportItem { key: keys::import_record(author), posts, unsettled_first, unsettled_last };

@@ -1,9 +1,18 @@
 //! The data of imports. Each legacy fact is imported once, also if it was changed here since.
 
-use tidemark_domain::{AuthorHead, Post, Seq, SeqSet};
+use tidemark_domain::{AuthorHead, Post, Seq, SeqSet, UserId};
 
-/// The most blogs in one import: with head, record and mappings they fill a transaction.
-pub const BLOGS_PER_IMPORT: usize = 48;
+/// The most blogs in one transaction: head, two windows of its sets, record, fence, and a post and a mapping for each.
+pub const BLOGS_PER_IMPORT: usize = 47;
+
+/// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,
+/// follows of the author check the head.
+#[derive(Debug, Clone, Copy)]
+pub struct Import {
+    pub author: UserId,
+    /// How many imports of this author have begun.
+    pub number: u64,
+}
 
 /// The imports of one author.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::{
     MigrateError,
-    imports::{BLOGS_PER_IMPORT, ImportedPosts},
+    imports::{BLOGS_PER_IMPORT, Import, ImportedPosts},
     in_line,
     legacy::{self, Blog, BlogId, Layout, Reason},
     progress::Pending,
@@ -90,9 +90,11 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     settle_leftovers(run, authors.collect()).await?;
     for (author, mut blogs) in by_author {
         blogs.sort_unstable_by_key(Blog::order);
+        let import = begin(run, author).await?;
         for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
-            import_some(run, author, blogs, false, tally).await?;
+            import_some(run, author, import, blogs, tally).await?;
         }
+        end(run, import).await?;
     }
     Ok(())
 }
@@ -126,27 +128,45 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
     settle_leftovers(run, BTreeSet::from([author])).await?;
     blogs.sort_unstable_by_key(Blog::order);
     let mut rest = blogs.as_slice();
+    let import = if blogs.is_empty() { None } else { begin(run, author).await? };
     while !rest.is_empty() {
         if run.is_over() {
             return Ok(Outcome::GoesOn(REST));
         }
         let (some, more) = rest.split_at(rest.len().min(BLOGS_PER_IMPORT));
         run.has_read(some.len());
-        import_some(run, author, some, !more.is_empty(), tally).await?;
+        import_some(run, author, import, some, tally).await?;
         rest = more;
     }
+    end(run, import).await?;
     if !run.dry_run {
         run.app.relations.forget_counters(author, None).await?;
     }
     Ok(Outcome::Done)
 }
 
-/// Settles the posts of these authors that an interrupted run imported and did not settle. A later import would forget them.
+/// Begins an import, unless the run is a dry one.
+async fn begin(run: &Run<'_>, author: UserId) -> Result<Option<Import>, MigrateError> {
+    Ok(if run.dry_run { None } else { Some(run.imports.begin_import(author).await?) })
+}
+
+async fn end(run: &Run<'_>, import: Option<Import>) -> Result<(), MigrateError> {
+    match import {
+        Some(import) => Ok(run.imports.end_import(import).await?),
+        None => Ok(()),
+    }
+}
+
+/// Ends the imports of these authors that an interrupted run has begun, and settles the posts that it imported and did
+/// not settle. A later import would forget them.
 async fn settle_leftovers(run: &Run<'_>, authors: BTreeSet<UserId>) -> Result<(), MigrateError> {
     if run.dry_run || authors.is_empty() {
         return Ok(());
     }
     let authors: Vec<UserId> = authors.into_iter().collect();
+    for import in run.imports.open_imports(&authors).await? {
+        run.imports.end_import(import).await?;
+    }
     for (author, record) in run.imports.import_records(&authors).await? {
         if let Some((first, last)) = record.unsettled {
             settle(run, author, first, last).await?;
@@ -155,13 +175,20 @@ async fn settle_leftovers(run: &Run<'_>, authors: BTreeSet<UserId>) -> Result<()
     Ok(())
 }
 
-async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, tally: &mut Tally) -> Result<(), MigrateError> {
-    if run.dry_run {
+/// Imports blogs; without an import it only counts them.
+async fn import_some(
+    run: &Run<'_>,
+    author: UserId,
+    import: Option<Import>,
+    blogs: &[Blog],
+    tally: &mut Tally,
+) -> Result<(), MigrateError> {
+    let Some(import) = import else {
         tally.wrote(blogs.len() as u64);
         return Ok(());
-    }
+    };
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
-    let ImportedPosts { written, head } = run.imports.import_posts(author, blogs, more, followers, run.now).await?;
+    let ImportedPosts { written, head } = run.imports.import_posts(import, blogs, followers, run.now).await?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);

@@ -79,8 +79,7 @@ impl Following {
                 distinct.push(author);
             }
         }
-        let heads = self.stores.posts.heads(&distinct).await?;
-        let mut outcomes = self.stores.edges.follow(caller, &distinct, &heads, self.stores.clock.now()).await?;
+        let mut outcomes = self.stores.edges.follow(caller, &distinct, self.stores.clock.now()).await?;
         let (mut follows, mut preferred) = (Vec::new(), Vec::new());
         for outcome in &mut outcomes {
             let changed = match preference {

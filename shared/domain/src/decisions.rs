@@ -18,17 +18,12 @@ pub struct NewFollow {
     pub base: Seq,
     /// Posts up to it are not shown.
     pub floor: Seq,
-    /// Whether `base` must still be the author's latest post when the edge is written: a migration may add older posts,
-    /// which must not count as unread.
-    pub exact: bool,
 }
 
 impl NewFollow {
-    /// Returns a follow that begins now. If the author has no posts, or posts are being imported, `base` is checked
-    /// when the edge is written.
+    /// Returns a follow that begins now.
     pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
-        let exact = head.importing || head.latest_seq == 0;
-        Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor(), exact }
+        Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor() }
     }
 
     /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.

@@ -62,14 +62,12 @@ pub struct AuthorHead {
     /// Sequence numbers of archived posts. May also contain deleted posts: a head from before this field existed has
     /// all of `deleted` here.
     pub archive: SeqSet,
-    /// A migration is about to append older posts.
-    pub importing: bool,
 }
 
 impl AuthorHead {
     /// Returns the part that views keep. Only the facts need the rest.
     pub fn for_views(&self) -> Self {
-        Self { archived: 0, archive: SeqSet::default(), importing: false, ..self.clone() }
+        Self { archived: 0, archive: SeqSet::default(), ..self.clone() }
     }
 
     /// Returns how many live posts the other fields imply.

@@ -16,8 +16,10 @@ use tidemark_domain::{
 use tracing::debug;
 
 use super::{
-    DynamoFacts, attempts, distinct,
-    item::{Attribute, Count, Item, Stored, number, read, string},
+    DynamoFacts, attempts,
+    counters::{FollowerShard, HeldUp},
+    distinct,
+    item::{Attribute, Item, Stored, number, read, string},
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
@@ -38,11 +40,16 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check of the author's head. The follower's counter takes one more.
+/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check of
+/// the author's head. The follower's counter takes one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
 /// The index of the first edge's check for a block in the transaction of a follow.
 const BLOCK_CHECK: usize = 1;
+
+/// The indexes of the first author's counter and of the edge in the transaction of a follow, and of an unfollow.
+const FOLLOWED: [usize; 2] = [4, 2];
+const UNFOLLOWED: [usize; 2] = [3, 0];
 
 #[async_trait]
 impl Edges for DynamoFacts {
@@ -55,29 +62,29 @@ impl Edges for DynamoFacts {
         Ok(self.kept("following", user).await?.into_iter().filter(|edge| edge.following).collect())
     }
 
-    async fn follow(
-        &self,
-        user: UserId,
-        authors: &[UserId],
-        heads: &HashMap<UserId, AuthorHead>,
-        now: Timestamp,
-    ) -> Result<Vec<Followed>, StoreError> {
-        self.make_follows(user, follows_from_now(authors, heads, now), now, Kind::Made).await
+    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>, StoreError> {
+        let follows = authors.iter().map(|&author| NewFollow::from_now(author, &AuthorHead::default(), now));
+        self.make_follows(user, follows.collect(), now, Kind::Made).await
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError> {
         let mut tried: Option<Edge> = None;
-        let mut attempts = attempts("unfollow");
+        let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
         loop {
             attempts.next().await?;
-            let known = self.edges(user, &[author]).await?.remove(&author);
+            let (mut edges, shards, _) = self.edges_and_shards("unfollow", user, &[author], Vec::new()).await?;
+            let known = edges.remove(&author);
             if tried.is_some() && known == tried {
                 return Ok(tried);
             }
             attempts.outcome()?;
             let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
-            let tombstone = known.ended(now);
-            if attempts.done(self.write_unfollow(&tombstone, known.rev).await) {
+            let (tombstone, shard) = (known.ended(now), shards[&author]);
+            let written = self.write_unfollow(&tombstone, known.rev, &shard).await;
+            if let Ok(Err(cancelled)) = &written {
+                held_up.note(self, &shard, cancelled, UNFOLLOWED).await;
+            }
+            if attempts.done(written) {
                 return Ok(Some(tombstone));
             }
             tried = Some(tombstone);
@@ -130,14 +137,14 @@ impl Edges for DynamoFacts {
             let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
             let mut writes = vec![self.put_edge(&next, own.as_ref().map(|edge| edge.rev))];
             if own.as_ref().is_some_and(|edge| edge.following && blocked) {
-                writes.extend(self.uncount(&next));
+                writes.extend(self.uncount(&next, &FollowerShard::new(other, user)));
             }
             let ended = reverse.as_ref().filter(|edge| edge.following && blocked).map(|edge| edge.ended(now));
             let rev = reverse.as_ref().map(|edge| edge.rev);
             match &ended {
                 Some(ended) => {
                     writes.push(self.put_edge(ended, rev));
-                    writes.extend(self.uncount(ended));
+                    writes.extend(self.uncount(ended, &FollowerShard::new(user, other)));
                 }
                 // A follow that began since then would stay beside the block.
                 None if blocked => {
@@ -154,14 +161,7 @@ impl Edges for DynamoFacts {
     }
 
     async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError> {
-        let keys = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
-        let mut counts = [0; 16];
-        for item in self.get("follower_counts", &self.tables.counters, keys).await? {
-            let (counter, count) = read_counter(item)?;
-            let shard = schema::counter_shard(&counter).ok_or_else(|| CounterItem::counter.damaged_at(counter))?;
-            counts[shard] = count;
-        }
-        Ok(counts)
+        Ok(self.follower_parts(author).await?.map(|parts| CounterItem::total_or_zero(&parts)))
     }
 
     async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, StoreError> {
@@ -172,7 +172,8 @@ impl Edges for DynamoFacts {
     }
 
     async fn followings(&self, user: UserId) -> Result<u64, StoreError> {
-        Ok(self.edges_and_followings(user, &[]).await?.1)
+        let counter = self.get_one("followings", &self.tables.counters, schema::followings_counter(user)).await?;
+        followings(counter)
     }
 
     async fn followers_by_time(
@@ -200,11 +201,12 @@ impl DynamoFacts {
         items.into_iter().map(read_edge).collect()
     }
 
-    /// Makes follows of one user, several in one transaction. Returns one outcome for each follow, in order.
+    /// Makes follows of one user, several in one transaction. Returns one outcome for each follow, in order. `base` and
+    /// `floor` of a follow that is made now are those of its author's head, which is read here: after the counters.
     pub async fn make_follows(
         &self,
         user: UserId,
-        mut follows: Vec<NewFollow>,
+        follows: Vec<NewFollow>,
         now: Timestamp,
         kind: Kind,
     ) -> Result<Vec<Followed>, StoreError> {
@@ -214,17 +216,15 @@ impl DynamoFacts {
         let mut refused = false;
         // Several edges in a transaction until one is cancelled, then one by one: a refusal concerns one edge.
         let mut together = EDGES_PER_TRANSACTION;
-        let mut attempts = attempts("follow");
+        let (mut attempts, mut held_up) = (attempts("follow"), HeldUp::default());
         'attempts: loop {
             attempts.next().await?;
-            if kind == Kind::Made && !tried.is_empty() {
-                // Posts may have been imported in the meantime.
-                let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
-                follows = follows_from_now(&authors, &self.heads(&authors).await?, now);
-            }
-            let mut missing: Vec<&NewFollow> = follows.iter().filter(|follow| !outcomes.contains_key(&follow.author)).collect();
+            let mut missing: Vec<NewFollow> =
+                follows.iter().filter(|follow| !outcomes.contains_key(&follow.author)).cloned().collect();
             let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
-            let (known, followings) = self.edges_and_followings(user, &authors).await?;
+            let own = vec![schema::followings_counter(user)];
+            let (known, shards, own) = self.edges_and_shards("follow", user, &authors, own).await?;
+            let followings = followings(own.into_iter().next())?;
             missing.retain(|follow| {
                 let Some(stored) = known.get(&follow.author) else { return true };
                 if stored.blocked.is_some() {
@@ -243,9 +243,17 @@ impl DynamoFacts {
             if room == 0 {
                 break;
             }
+            if kind == Kind::Made {
+                let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
+                let heads = self.heads(&authors).await?;
+                for follow in &mut missing {
+                    let head = heads.get(&follow.author).cloned().unwrap_or_default();
+                    *follow = NewFollow::from_now(follow.author, &head, now);
+                }
+            }
             for chunk in missing[..missing.len().min(room)].chunks(together) {
                 let edges: Vec<Edge> = chunk.iter().map(|follow| follow.edge(user, known.get(&follow.author), now)).collect();
-                let written = self.write_follows(chunk, &edges, &known).await;
+                let written = self.write_follows(&edges, &known, &shards, kind).await;
                 if let Ok(Err(cancelled)) = &written {
                     let before = refused;
                     let failed = |write: usize| {
@@ -265,6 +273,9 @@ impl DynamoFacts {
                         continue 'attempts;
                     }
                     debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
+                    if let [follow] = chunk {
+                        held_up.note(self, &shards[&follow.author], cancelled, FOLLOWED).await;
+                    }
                     together = 1;
                 }
                 if !attempts.done(written) {
@@ -313,65 +324,89 @@ impl DynamoFacts {
         })
     }
 
-    /// Reads the edges to these authors and the number of authors that the user follows, in one request.
-    async fn edges_and_followings(&self, user: UserId, authors: &[UserId]) -> Result<(HashMap<UserId, Edge>, u64), StoreError> {
-        let keys = authors.iter().map(|&author| schema::edge(user, author)).collect();
-        let counter = (self.tables.counters.as_str(), vec![schema::followings_counter(user)]);
-        let [counter, edges] = self.batch_get("follow", [counter, (&self.tables.following, keys)]).await?;
-        let followings = counter.into_iter().next().map(read_counter).transpose()?.map_or(0, |(_, count)| count);
-        Ok((by_author(edges)?, followings))
+    /// Reads the edges to these authors, the shards that count the user for them, and other counters, in one request.
+    /// Every author has a shard in the result.
+    async fn edges_and_shards(
+        &self,
+        operation: &'static str,
+        user: UserId,
+        authors: &[UserId],
+        others: Vec<Item>,
+    ) -> Result<(HashMap<UserId, Edge>, HashMap<UserId, FollowerShard>, Vec<Item>), StoreError> {
+        let mut shards: HashMap<UserId, FollowerShard> =
+            authors.iter().map(|&author| (author, FollowerShard::new(author, user))).collect();
+        let counters = shards.values().map(FollowerShard::key).chain(others).collect();
+        let edges = authors.iter().map(|&author| schema::edge(user, author)).collect();
+        let wanted = [(self.tables.counters.as_str(), counters), (self.tables.following.as_str(), edges)];
+        let [counters, edges] = self.batch_get(operation, wanted).await?;
+        let name = |item: &Item| schema::key_text(CounterItem::TABLE, item);
+        let (of_shards, others): (Vec<Item>, Vec<Item>) =
+            counters.into_iter().partition(|item| schema::counter_shard(&name(item)).is_some());
+        for item in of_shards {
+            shards.extend([FollowerShard::read(&read(item, Ok)?)?]);
+        }
+        Ok((by_author(edges)?, shards, others))
     }
 
-    /// Writes the edges of these follows on the condition that none of their pairs has changed. An exact follow also
-    /// requires that the base is still the latest post.
+    /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now, no
+    /// import of the author's posts may have begun since the shard was read. During an import, `base` must still be the
+    /// author's latest post.
     async fn write_follows(
         &self,
-        follows: &[&NewFollow],
         edges: &[Edge],
         known: &HashMap<UserId, Edge>,
+        shards: &HashMap<UserId, FollowerShard>,
+        kind: Kind,
     ) -> Result<Result<(), Cancelled>, StoreError> {
         let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
         let added = edges.len() as u64;
         let Some(most) = self.limits.following.checked_sub(added) else { return Ok(Err(Cancelled::Conditions(vec![0]))) };
         let room = absent(CounterItem::count).or(at_most(CounterItem::count, number(most)));
         let mut writes = vec![self.add_to_counter(schema::followings_counter(user), added as i64).when(room)];
-        for (follow, edge) in follows.iter().zip(edges) {
+        for edge in edges {
+            let shard = shards[&edge.author];
             // The item lies in one of sixteen partitions of the author, so a hot author's follows do not share one.
             let blocks = Write::check(&self.tables.reactions, schema::reaction(user, edge.author));
             writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
-            writes.push(self.add_to_counter(schema::followers_counter(edge.author, user.shard()), 1));
-            if follow.exact {
-                let head = Write::check(&self.tables.posts, schema::head(edge.author));
-                writes.push(head.when(still_number(HeadItem::latest_seq, edge.base)));
+            match kind {
+                Kind::Imported => writes.push(shard.add(self, 1)),
+                Kind::Made => {
+                    writes.push(shard.add_behind_fence(self, 1));
+                    if shard.importing {
+                        let head = Write::check(&self.tables.posts, schema::head(edge.author));
+                        writes.push(head.when(still_number(HeadItem::latest_seq, edge.base)));
+                    }
+                }
             }
         }
         self.transact("follow", writes).await
     }
 
-    async fn write_unfollow(&self, tombstone: &Edge, known_rev: u32) -> Result<Result<(), Cancelled>, StoreError> {
+    async fn write_unfollow(
+        &self,
+        tombstone: &Edge,
+        known_rev: u32,
+        shard: &FollowerShard,
+    ) -> Result<Result<(), Cancelled>, StoreError> {
         let mut writes = vec![self.put_edge(tombstone, Some(known_rev))];
-        writes.extend(self.uncount(tombstone));
+        writes.extend(self.uncount(tombstone, shard));
         self.transact("unfollow", writes).await
     }
 
     /// Removes an ended follow from the list of followers and from both counters.
-    fn uncount(&self, &Edge { user, author, .. }: &Edge) -> [Write; 3] {
+    fn uncount(&self, &Edge { user, author, .. }: &Edge, shard: &FollowerShard) -> [Write; 3] {
         [
             Write::delete(&self.tables.followers, schema::follower(author, user)),
             self.add_to_counter(schema::followings_counter(user), -1),
-            self.add_to_counter(schema::followers_counter(author, user.shard()), -1),
+            shard.add(self, -1),
         ]
     }
 
     /// Puts an edge on the condition that its stored revision is still `known`. `None` requires that no item exists.
     fn put_edge(&self, edge: &Edge, known: Option<u32>) -> Write {
         Write::put(&self.tables.following, schema::edge_item(edge)).when(still(EdgeItem::rev, known.map(number)))
-    }
-
-    fn add_to_counter(&self, key: Item, change: i64) -> Write {
-        Write::update(&self.tables.counters, key).add(CounterItem::count, change).add(CounterItem::changes, 1)
     }
 
     async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>, StoreError> {
@@ -391,11 +426,6 @@ impl DynamoFacts {
 /// Where a block of `other` by `user` is noted for transactions that follow or react: in the reactions of both.
 fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
     [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
-}
-
-fn follows_from_now(authors: &[UserId], heads: &HashMap<UserId, AuthorHead>, now: Timestamp) -> Vec<NewFollow> {
-    let empty = AuthorHead::default();
-    authors.iter().map(|&author| NewFollow::from_now(author, heads.get(&author).unwrap_or(&empty), now)).collect()
 }
 
 pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
@@ -422,10 +452,8 @@ fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
     items.into_iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
 }
 
-/// A counter's key and its count.
-fn read_counter(item: Item) -> Result<(String, u64), StoreError> {
-    read(item, |CounterItem { counter, count, .. }| {
-        let count = Count::or_zero(count, CounterItem::count, &counter);
-        Ok((counter, count))
-    })
+/// The number of followed authors in a user's counter.
+fn followings(counter: Option<Item>) -> Result<u64, StoreError> {
+    let counter = counter.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
+    Ok(CounterItem::total_or_zero(counter.as_slice()))
 }

@@ -1,5 +1,6 @@
 //! The facts in DynamoDB. [`schema`] describes the items.
 
+pub mod counters;
 pub mod edges;
 pub mod followers;
 pub mod item;

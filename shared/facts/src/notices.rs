@@ -246,7 +246,7 @@ impl DynamoFacts {
                 Ok(()) => return Ok(true),
                 Err(Cancelled::Conditions(_)) => return Ok(false),
                 // Another reader changes the same counter item. The condition still shows whether this write is done.
-                Err(Cancelled::Conflict) => (),
+                Err(Cancelled::Conflict(_)) => (),
             }
         }
     }

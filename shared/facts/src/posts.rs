@@ -399,7 +399,7 @@ const CATCH_UP: u64 = 4;
 
 /// An author's partition of the index of unfinished fan-outs.
 fn index_shard(author: UserId) -> u64 {
-    author.get() % schema::UNFINISHED_SHARDS
+    u64::from(author.bucket()) % schema::UNFINISHED_SHARDS
 }
 
 pub fn unfinished_shard(author: UserId) -> String {
@@ -471,7 +471,6 @@ impl From<HeadItem> for AuthorHead {
             archive: head.archived_seqs.map_or_else(unknown, |archive| archive.0),
             deleted,
             archived,
-            importing: head.importing.unwrap_or(false),
             modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
         }
     }

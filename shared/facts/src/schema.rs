@@ -5,11 +5,12 @@
 //! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`) | follow, unfollow, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
-//! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard | `count` N, `changes` N | follow, unfollow, migrate |
+//! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard, or its first part | `count` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N (see [`super::counters`]) | follow, unfollow, migrate |
+//! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `changes` N, `imports_begun` N | follow, unfollow, migrate |
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `importing` BOOL, `windows` M | publish, delete, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M | publish, delete, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M | mark-read, migrate |
@@ -40,7 +41,7 @@
 //!   requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
-//! - for a migration, up to 48 posts with head, mappings and record, or an edge as a follow does.
+//! - for a migration, up to 47 posts with head, mappings and record, or an edge as a follow does.
 //!
 //! A DynamoDB item holds at most 400 KB. Before a set reaches this size, its oldest windows of 65,536 numbers move to
 //! items of their own. `windows` names them, each with the token that its item must carry ([`super::windows`]).
@@ -67,11 +68,13 @@ pub const BY_TIME: &str = "by-time";
 /// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
 pub const KEPT: &str = "kept";
 
-/// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `3`.
-/// Those that were given up are in partitions `given-up#0` to `given-up#3`.
+/// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `63`.
+/// Those that were given up are in partitions `given-up#0` to `given-up#63`.
 pub const UNFINISHED: &str = "unfinished";
 
-pub const UNFINISHED_SHARDS: u64 = 4;
+/// A post enters the partition of its author's bucket, and leaves it: each takes 500 posts a second. Earlier versions
+/// used the first four by the author's number, so an entry is found by the name that it has.
+pub const UNFINISHED_SHARDS: u64 = 64;
 
 pub(crate) const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
 
@@ -122,7 +125,7 @@ items! {
     FollowerItem in "followers" { shard: String, follower: String, since: String };
 
     CounterItem in "counters" { counter: String }
-    maybe { count: Count, changes: Count };
+    maybe { count: Count<i64>, changes: Count, parts: Count, imports_begun: Count, imports_ended: Count };
 
     #[derive(Serialize)]
     WalkItem in "counters" { counter: String, position: String };
@@ -135,7 +138,7 @@ items! {
     HeadItem in "posts" { author: NonZeroU64, item: String, latest_seq: u64, latest_at: u64 }
     maybe {
         posts: Count, deletions: Count, deleted: Bits, mode_changes: u32, pulled: u64, archived: Count,
-        archived_seqs: Bits, importing: bool, windows: IgnoredAny
+        archived_seqs: Bits, windows: IgnoredAny
     };
 
     #[derive(Serialize)]

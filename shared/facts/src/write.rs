@@ -21,8 +21,9 @@ use super::{
 pub enum Cancelled {
     /// The conditions of these writes failed. Writes are numbered by their index in the transaction.
     Conditions(Vec<usize>),
-    /// Another transaction held an item. A repetition may succeed.
-    Conflict,
+    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed. Nothing is
+    /// named if an earlier attempt of the same transaction is still in progress.
+    Conflict(Vec<usize>),
 }
 
 /// A condition on attributes of one item.
@@ -256,6 +257,11 @@ impl DynamoFacts {
         Ok(self.send_returning(operation, write, ReturnValue::None).await?.is_some())
     }
 
+    /// The same for an update. Returns the item after it, or `None` if a condition did not hold.
+    pub async fn updated(&self, operation: &'static str, update: Write) -> Result<Option<Item>, StoreError> {
+        self.send_returning(operation, update, ReturnValue::AllNew).await
+    }
+
     /// The same. Returns the attributes that `returned` asks for, or `None` if a condition did not hold.
     pub(crate) async fn send_returning(
         &self,
@@ -269,12 +275,13 @@ impl DynamoFacts {
             match self.send_once(operation, write.clone(), returned.clone()).await? {
                 Ok(attributes) => return Ok(Some(attributes.unwrap_or_default())),
                 Err(Cancelled::Conditions(_)) => return Ok(None),
-                Err(Cancelled::Conflict) => (),
+                Err(Cancelled::Conflict(_)) => (),
             }
         }
     }
 
-    async fn send_once(
+    /// The same, once: the inner error may be that a transaction holds the item.
+    pub(crate) async fn send_once(
         &self,
         operation: &'static str,
         write: Write,
@@ -324,19 +331,19 @@ impl DynamoFacts {
         };
         let cancelled = match error.as_service_error() {
             Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => cancelled,
-            Some(TransactWriteItemsError::TransactionInProgressException(_)) => return Ok(Err(Cancelled::Conflict)),
+            Some(TransactWriteItemsError::TransactionInProgressException(_)) => return Ok(Err(Cancelled::Conflict(Vec::new()))),
             _ => return Err(unavailable(operation, error)),
         };
         let codes: Vec<&str> = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or("None")).collect();
-        let failed: Vec<usize> =
-            codes.iter().enumerate().filter(|(_, code)| **code == "ConditionalCheckFailed").map(|(index, _)| index).collect();
+        let writes = |wanted: &[&str]| -> Vec<usize> {
+            codes.iter().enumerate().filter(|(_, code)| wanted.contains(code)).map(|(index, _)| index).collect()
+        };
+        let failed = writes(&["ConditionalCheckFailed"]);
+        let held = writes(&["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]);
         if !failed.is_empty() {
             Ok(Err(Cancelled::Conditions(failed)))
-        } else if codes
-            .iter()
-            .any(|code| matches!(*code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"))
-        {
-            Ok(Err(Cancelled::Conflict))
+        } else if !held.is_empty() {
+            Ok(Err(Cancelled::Conflict(held)))
         } else {
             Err(unavailable(operation, error))
         }
@@ -388,7 +395,7 @@ where
 {
     match error.as_service_error().and_then(ProvideErrorMetadata::code) {
         Some("ConditionalCheckFailedException") => Ok(Err(Cancelled::Conditions(vec![0]))),
-        Some("TransactionConflictException") => Ok(Err(Cancelled::Conflict)),
+        Some("TransactionConflictException") => Ok(Err(Cancelled::Conflict(vec![0]))),
         _ => Err(unavailable(operation, error)),
     }
 }

@@ -46,18 +46,11 @@ use crate::{
 impl StoredFacts {
     /// The stored counts of followed authors and followers.
     pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
-        let mut keys = vec![schema::followings_counter(user)];
-        keys.extend((0..SHARDS).map(|shard| schema::followers_counter(user, shard)));
-        let mut counts = StoredCounts { followings: StoredCount::default(), followers: [StoredCount::default(); 16] };
-        for item in self.get("counts", &self.tables.counters, keys).await? {
-            let CounterItem { counter, count, changes } = read(item, Ok)?;
-            let stored = match schema::counter_shard(&counter) {
-                Some(shard) if counter.starts_with("f#") => &mut counts.followers[shard],
-                _ => &mut counts.followings,
-            };
-            *stored = stored_count(count, changes);
-        }
-        Ok(counts)
+        let followings = self.get_one("counts", &self.tables.counters, schema::followings_counter(user));
+        let (followings, followers) = futures::try_join!(followings, self.follower_parts(user))?;
+        let followings = followings.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
+        let followers = followers.map(|parts| count_of_parts(&parts));
+        Ok(StoredCounts { followings: count_of_parts(followings.as_slice()), followers })
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.
@@ -461,6 +454,13 @@ fn decoded<K: Copy, T, A: Default + Extend<T>>(
         }
     }
     Ok(decoded)
+}
+
+/// The count of all parts of a counter. The sum of their change numbers serves as its change number, because each only
+/// grows.
+pub(super) fn count_of_parts(parts: &[CounterItem]) -> StoredCount {
+    let changes = parts.iter().map(|part| part.changes.map_or(Some(0), |Count(changes)| changes));
+    StoredCount { count: CounterItem::total(parts), changes: changes.sum() }
 }
 
 /// A count of an item with its change number.

@@ -4,7 +4,7 @@
 use tidemark_app::ports::{Posts, Reads, StoreError};
 use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, Timestamp, UserId, invariants};
 use tidemark_facts::{
-    item::{Attribute, Item, flag, number, string},
+    item::{Attribute, Count, Item, flag, number, read, string},
     posts::{read_head, unfinished_shard},
     reactions::counted,
     schema::{
@@ -20,7 +20,7 @@ use crate::{
         Correction, Counter, Recount,
         facts::{ListedReaction, StoredRecord},
     },
-    facts::audit::said,
+    facts::audit::{count_of_parts, said},
 };
 
 const OPERATION: &str = "repair";
@@ -50,7 +50,7 @@ impl StoredFacts {
                 self.recount(&self.tables.counters, schema::followings_counter(user), EDGES, count).await
             }
             Correction::SetCount(count @ Recount { of: Counter::Followers { author, shard }, .. }) => {
-                self.recount(&self.tables.counters, schema::followers_counter(author, shard), EDGES, count).await
+                self.recount_followers(author, shard, count).await
             }
             Correction::SetPosts { author, right, latest, deletions } => {
                 self.recount_posts(author, right, latest, deletions).await
@@ -126,6 +126,47 @@ impl StoredFacts {
             None => update,
         };
         self.send(OPERATION, update).await
+    }
+
+    /// The same for a shard of followers: all its parts must be as they were before the followers were listed, and their
+    /// sum becomes right. If one of several parts has a change number that is not a number, it is unknown whether the
+    /// others have changed. Then only that number begins again, and the next look finds the count.
+    async fn recount_followers(&self, author: UserId, shard: u16, found: Recount) -> Result<bool, StoreError> {
+        let counters = &self.tables.counters;
+        let key = |part| schema::followers_part(author, shard, part);
+        let decoded = |item: &Item| read(item.clone(), Ok::<CounterItem, _>);
+        let mut stored = self.get(OPERATION, counters, vec![key(0)]).await?;
+        let number_of_parts = stored.first().map(decoded).transpose()?.map_or(1, |first| first.number_of_parts());
+        stored.extend(self.get(OPERATION, counters, (1..number_of_parts).map(key).collect()).await?);
+        let parts: Vec<CounterItem> = stored.iter().map(decoded).collect::<Result<_, _>>()?;
+        let now = count_of_parts(&parts);
+        if (now.count, now.changes) != (found.seen, found.changes) {
+            return Ok(false);
+        }
+        let is_counted = now.changes.is_some() || number_of_parts == 1;
+        let (mut writes, mut rest) = (Vec::new(), i128::from(found.right));
+        // The first part comes last, and gets what the others have not counted.
+        for part in (0..number_of_parts).rev() {
+            let at = stored.iter().position(|item| CounterItem::counter.of(item) == CounterItem::counter.of(&key(part)));
+            let (item, counted) = (at.map(|at| &stored[at]), at.map(|at| &parts[at]));
+            let [count, changes] = [CounterItem::count, CounterItem::changes];
+            let update = Write::update(counters, key(part));
+            let mut write = Write::check(counters, key(part));
+            let counts = counted.and_then(|part| part.count).map_or(Some(0), |Count(count)| count);
+            if is_counted && part == 0 {
+                write = update.clone().set(count, number(rest));
+            } else if is_counted && counts.is_none() {
+                write = update.clone().set(count, number(0));
+            }
+            rest -= i128::from(counts.unwrap_or(0));
+            if matches!(counted.and_then(|part| part.changes), Some(Count(None))) {
+                let begun = if is_counted { write } else { update };
+                write = begun.set(changes, number(1));
+            }
+            let as_read = [count, changes, CounterItem::parts];
+            writes.push(as_read.iter().fold(write, |write, attribute| write.when(unchanged(*attribute, item))));
+        }
+        self.send_all(OPERATION, writes).await
     }
 
     /// Sets the number of an author's live posts if the head has the same posts and deletions.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::try_join_all;
 use serde::Serialize;
 use tidemark_app::{
     fan_out::{Due, Inspected, LookPlan},
@@ -17,8 +18,8 @@ use crate::{
     stored::{Decoded, Unfinished, UnfinishedAt},
 };
 
-/// Posts of each shard of the index in one step.
-const STEP: usize = 200;
+/// Posts in one step: the same number of each shard of the index that has more.
+const STEP: usize = 800;
 
 /// The name of the stored position among unfinished fan-outs. It is stored when time is up.
 const FAN_OUTS: &str = "fan-outs";
@@ -137,8 +138,9 @@ impl Reconcile {
         let mut first = true;
         loop {
             let (mut posts, mut next) = (Vec::new(), BTreeMap::new());
-            for (shard, after) in &lanes {
-                let part = self.facts.unfinished(which, *shard, run.before, after.as_ref(), STEP).await?;
+            let some = STEP.div_ceil(lanes.len());
+            let parts = lanes.iter().map(|(shard, at)| self.facts.unfinished(which, *shard, run.before, at.as_ref(), some));
+            for (shard, part) in lanes.keys().zip(try_join_all(parts).await?) {
                 run.report.found(part.damaged.into_iter().map(Difference::from));
                 posts.extend(part.items);
                 // After the newest, it continues at the older of the two positions.

@@ -52,14 +52,8 @@ pub trait Edges: Send + Sync {
     /// Returns all live edges of one user.
     async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
     /// Creates edges to distinct authors. A transaction writes one or several edges, each with both directions and
-    /// counts. `heads` gives base and floor. Returns one outcome for each author, in order.
-    async fn follow(
-        &self,
-        user: UserId,
-        authors: &[UserId],
-        heads: &HashMap<UserId, AuthorHead>,
-        now: Timestamp,
-    ) -> Result<Vec<Followed>, StoreError>;
+    /// counts. The authors' heads, which are read here, give base and floor. Returns one outcome for each author, in order.
+    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>, StoreError>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
     /// Returns the edges and tombstones of the authors whom the user mutes or blocks.

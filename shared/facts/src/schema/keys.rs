@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_domain::{
-    Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot, Timestamp, UserId, ids::BUCKETS,
+    Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot, Timestamp, UserId,
+    ids::{BUCKETS, SHARDS},
 };
 
 use super::*;
@@ -148,9 +149,16 @@ pub fn counter_item(mut counter: Item, count: u64) -> Item {
     counter
 }
 
-/// counters: the shard in a counter's key.
-pub fn counter_shard(counter: &str) -> Option<usize> {
-    counter.rsplit_once('#')?.1.parse().ok().filter(|shard| *shard < 16)
+/// counters: a part of that number. The first one, 0, has the key of the whole.
+pub fn followers_part(author: UserId, shard: u16, part: u16) -> Item {
+    if part == 0 { followers_counter(author, shard) } else { counter(format!("f#{author}#{shard:02}#{part:02}")) }
+}
+
+/// counters: author and shard in the key of a number of followers, or of a part of it.
+pub fn counter_shard(counter: &str) -> Option<(UserId, u16)> {
+    let mut names = counter.strip_prefix("f#")?.split('#');
+    let (author, shard) = (names.next()?.parse().ok()?, names.next()?.parse().ok()?);
+    Some((author, shard)).filter(|_| shard < SHARDS)
 }
 
 fn walk_name(job: &str) -> String {
@@ -464,7 +472,10 @@ mod tests {
         assert_eq!(follower_of(&text(&item, "follower")), Some(user));
         assert_eq!(text(&followings_counter(user), "counter"), "u#1042");
         assert_eq!(text(&followers_counter(author, 3), "counter"), "f#7#03");
-        assert_eq!(counter_shard("f#7#03"), Some(3));
+        assert_eq!(text(&followers_part(author, 3, 0), "counter"), "f#7#03");
+        assert_eq!(text(&followers_part(author, 3, 12), "counter"), "f#7#03#12");
+        assert_eq!(["f#7#03", "f#7#03#12"].map(counter_shard), [Some((author, 3)); 2]);
+        assert_eq!(["u#7", "f#7#16", "f#7"].map(counter_shard), [None; 3]);
         assert_eq!(text(&head(author), "item"), "head");
         assert_eq!(text(&post(id), "item"), "post#0000000000000003");
         assert_eq!(post_seq("post#0000000000000003"), Some(3));
