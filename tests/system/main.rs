@@ -15,6 +15,7 @@ mod epochs;
 mod events;
 mod hang;
 mod histories;
+mod hot;
 mod killed;
 mod likes;
 mod migration;

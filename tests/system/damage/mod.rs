@@ -95,7 +95,7 @@ pub(crate) async fn walk(world: &World, dry_run: bool, settle_ms: u64) -> Value 
     json!({ "differences": differences.values().collect::<Vec<_>>(), "found": found, "repaired": repaired })
 }
 
-async fn fire(world: &World, job: Value) -> Value {
+pub(crate) async fn fire(world: &World, job: Value) -> Value {
     let report = world.stack.fire("reconcile", Some(job)).await.unwrap();
     assert_eq!(report["failed"], 0, "{report}");
     report

@@ -1,18 +1,25 @@
 //! Imports of legacy keys for users who are active in the new system.
 
-use std::collections::HashMap;
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
-use futures::future::join;
+use futures::{FutureExt, future::join};
 use redis::Cmd;
 use serde_json::json;
-use tidemark::{Stores, domain::Timestamp, ports::Followed};
+use tidemark::{domain::Timestamp, ports::StoreError};
 use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
-use tidemark_tests::{LegacyRedis, world};
+use tidemark_tests::{LegacyRedis, World, world};
 
 use super::{
     app, author_blogs, command, counts, edge, facts, id, imports,
     legacy::{Blog, THEN, info},
     migrate, zadd,
+};
+use crate::{
+    damage::proxy::{Asked, Fate, Proxy, world_behind_a_proxy},
+    hot::split,
 };
 
 const AUTHOR: u64 = 1_000;
@@ -23,35 +30,116 @@ fn blogs(count: u64) -> Vec<Blog> {
 
 /// Blogs in the form that the importer reads.
 fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
+    read_blogs(AUTHOR, blogs)
+}
+
+fn read_blogs(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
     let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
         id: blog.id,
-        author: id(AUTHOR),
+        author: id(author),
         title: format!("Blog {}", blog.id),
         created_at: Timestamp::from_ms(blog.at),
     };
     blogs.iter().map(read).collect()
 }
 
+/// What happens while a user follows an author without posts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    Begin,
+    /// Imports the blogs up to this number.
+    Posts(u64),
+    Split,
+    End,
+}
+
+/// The follow reads counters, reads the head, and writes. Before each of these, a part of an import is done.
 #[tokio::test]
-async fn a_follow_during_an_import_does_not_make_imported_posts_unread() {
+async fn a_follow_at_any_moment_of_an_import_begins_after_the_imported_posts() {
+    world_behind_a_proxy(async |world, proxy| {
+        let import = [Step::Begin, Step::Posts(2), Step::Posts(3), Step::End];
+        let mut author = AUTHOR;
+        for read in 0..=import.len() {
+            for (with_head, written) in (read..=import.len()).flat_map(|head| (head..=import.len()).map(move |end| (head, end))) {
+                let mut parts = [&import[..read], &import[read..with_head], &import[with_head..written]].map(<[Step]>::to_vec);
+                // The counter is split in any of the three, in turn.
+                parts[author as usize % 3].insert(author as usize / 3 % (parts[author as usize % 3].len() + 1), Step::Split);
+                follow_during(world, proxy, author, &parts).await;
+                author += 1;
+            }
+        }
+        assert_eq!(author, AUTHOR + 35);
+    })
+    .await;
+}
+
+async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second, third]: &[Vec<Step>; 3]) {
+    let (facts, dynamodb) = (imports(world), world.dynamodb().await);
+    let open = Arc::new(Mutex::new(None));
+    let run = move |steps: Vec<Step>| {
+        let (facts, dynamodb, open) = (facts.clone(), dynamodb.clone(), Arc::clone(&open));
+        async move {
+            for step in steps {
+                let import = *open.lock().unwrap();
+                match step {
+                    Step::Begin => *open.lock().unwrap() = Some(facts.begin_import(id(author)).await.unwrap()),
+                    Step::Posts(last) => {
+                        let first = if last == 2 { 1 } else { last };
+                        let blogs: Vec<Blog> =
+                            (first..=last).map(|blog| Blog { at: THEN + blog, id: author * 10 + blog }).collect();
+                        let blogs = read_blogs(author, &blogs);
+                        facts.import_posts(import.unwrap(), &blogs, 0, Timestamp::from_ms(THEN)).await.unwrap();
+                    }
+                    Step::Split => split(&dynamodb, author, id(1).shard()).await,
+                    Step::End => facts.end_import(import.unwrap()).await.unwrap(),
+                }
+            }
+        }
+    };
+    run(first.clone()).await;
+    let (run, stage) = (Arc::new(run), Arc::new(AtomicUsize::new(0)));
+    let (second, third) = (second.clone(), third.clone());
+    let during = Arc::clone(&run);
+    proxy.rule(move |asked: Asked| {
+        let (run, stage, second, third) = (Arc::clone(&during), Arc::clone(&stage), second.clone(), third.clone());
+        async move {
+            let reads_head = asked.is("follow", "BatchGetItem", "PostsTable");
+            if reads_head && stage.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
+                run(second).await;
+            } else if asked.is("follow", "TransactWriteItems", "CountersTable")
+                && stage.compare_exchange(1, 2, SeqCst, SeqCst).is_ok()
+            {
+                run(third).await;
+            }
+            Fate::Forwarded
+        }
+        .boxed()
+    });
+    world.user(1).put(&format!("/v1/following/{author}")).await.ok();
+    proxy.forward_all();
+    let edge = edge(world, 1, author).await.unwrap();
+    let head = app(world).stores.posts.heads(&[id(author)]).await.unwrap().remove(&id(author)).unwrap_or_default();
+    assert_eq!(edge.base, head.latest_seq, "author {author}: posts that were imported before the follow are not new");
+    let counts = app(world).stores.edges.follower_counts(id(author)).await.unwrap();
+    assert_eq!(counts.iter().sum::<u64>(), 1);
+}
+
+#[tokio::test]
+async fn an_import_that_a_later_one_has_replaced_writes_nothing() {
     world(async |world| {
-        let Stores { edges, posts, clock, .. } = &*app(world).stores;
-        let imports = imports(world);
-        let (blogs, author) = (read(&blogs(60)), id(AUTHOR));
-        let follow = async |user: u64, heads: &HashMap<_, _>| {
-            let followed = edges.follow(id(user), &[author], heads, clock.now()).await.unwrap().remove(0);
-            let Followed::Created(edge) = followed else { panic!("{followed:?}") };
-            edge.base
-        };
-        let before = posts.heads(&[author]).await.unwrap();
-        imports.import_posts(author, &blogs[..40], true, 0, clock.now()).await.unwrap();
-        assert_eq!(follow(1, &before).await, 40, "the follow read a head without posts");
-        let between = posts.heads(&[author]).await.unwrap();
-        imports.import_posts(author, &blogs[40..], false, 0, clock.now()).await.unwrap();
-        assert_eq!(follow(2, &between).await, 60, "more posts followed");
-        let after = posts.heads(&[author]).await.unwrap();
-        world.user(AUTHOR).publish("news").await;
-        assert_eq!(follow(3, &after).await, 60, "a new post is unread for a reader who followed before it");
+        let (imports, author, now) = (imports(world), id(AUTHOR), Timestamp::from_ms(THEN));
+        let [early, late] = [imports.begin_import(author).await.unwrap(), imports.begin_import(author).await.unwrap()];
+        let before = facts(world).await;
+        let refused = imports.import_posts(early, &read(&blogs(2)), 0, now).await;
+        assert!(matches!(refused, Err(StoreError::Contention { .. })), "{refused:?}");
+        imports.end_import(early).await.unwrap();
+        assert_eq!(facts(world).await, before);
+        assert_eq!(imports.open_imports(&[author]).await.unwrap().len(), 1, "follows still check the head");
+        assert_eq!(imports.import_posts(late, &read(&blogs(2)), 0, now).await.unwrap().written.len(), 2);
+        imports.end_import(late).await.unwrap();
+        assert!(imports.open_imports(&[author]).await.unwrap().is_empty());
+        let refused = imports.import_posts(late, &read(&blogs(3)), 0, now).await;
+        assert!(matches!(refused, Err(StoreError::Contention { .. })), "the import has ended: {refused:?}");
     })
     .await;
 }
@@ -105,7 +193,8 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         // The transaction of an import, without the steps after it.
         let posts = read(&blogs(30));
         let now = app(world).stores.clock.now();
-        let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
+        let import = imports(world).begin_import(id(AUTHOR)).await.unwrap();
+        let imported = imports(world).import_posts(import, &posts, 1, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&answer, layout), [30, 0, 30, 0]);
@@ -113,6 +202,7 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
         assert!(imports(world).import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
+        assert!(imports(world).open_imports(&[id(AUTHOR)]).await.unwrap().is_empty(), "follows no longer check the head");
     })
     .await;
 }

@@ -8,10 +8,7 @@ use std::{
 
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
-use tidemark_domain::{
-    Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId,
-    ids::{MAX_SEQ, SHARDS},
-};
+use tidemark_domain::{Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId, ids::MAX_SEQ};
 use tidemark_facts::{
     distinct,
     edges::read_edge,

@@ -1,0 +1,227 @@
+//! Follows of one author by many users at once, in the weather of AWS, and counters that are split.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures::future::join_all;
+use serde_json::json;
+use tidemark::{
+    domain::UserId,
+    facts::schema::{self, CounterItem},
+};
+use tidemark_local::Weather;
+use tidemark_tests::{World, world};
+
+use crate::damage::{
+    fire,
+    proxy::{Proxy, world_behind_a_proxy},
+};
+
+/// Clients that follow at once, and their follows.
+const CLIENTS: u64 = 48;
+const FOLLOWS: u64 = 960;
+
+fn id(id: u64) -> UserId {
+    UserId::new(id).unwrap()
+}
+
+/// Splits a shard of an author's follower count into 4 parts, as a busy counter is.
+pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shard: u16) {
+    let update = dynamodb.update_item().table_name("CountersTable");
+    let update = update.set_key(Some(schema::followers_counter(id(author), shard)));
+    let update = update.update_expression("SET parts = :parts").expression_attribute_values(":parts", n(4));
+    update.send().await.unwrap();
+}
+
+fn n(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+async fn counts(world: &World, author: u64) -> u64 {
+    let edges = &world.stack.app("follow").unwrap().stores.edges;
+    edges.follower_counts(id(author)).await.unwrap().iter().sum()
+}
+
+async fn parts(world: &World, author: u64) -> Vec<CounterItem> {
+    let parts = world.stack.app("follow").unwrap().facts.follower_parts(id(author)).await.unwrap();
+    parts.into_iter().flatten().collect()
+}
+
+async fn reconcile(world: &World) -> serde_json::Value {
+    fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 })).await
+}
+
+/// Measured follows.
+#[derive(Debug)]
+struct Measured {
+    a_second: f64,
+    transactions_each: f64,
+    refused: u64,
+}
+
+/// Lets the clients follow, each one user after the other. A client repeats a request that got a 503.
+async fn follow(world: &World, proxy: &Proxy, first: u64, author: impl Fn(u64) -> u64) -> Measured {
+    let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    proxy.meter();
+    let started = Instant::now();
+    join_all((0..CLIENTS).map(async |_| {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= FOLLOWS {
+                return;
+            }
+            let (user, path) = (world.user(first + number), format!("/v1/following/{}", author(number)));
+            loop {
+                match user.put(&path).await.status {
+                    200 => break,
+                    503 => refused.fetch_add(1, Relaxed),
+                    status => panic!("{status}"),
+                };
+            }
+        }
+    }))
+    .await;
+    let transactions = proxy.meter().requests.get("TransactWriteItems").copied().unwrap_or(0);
+    Measured {
+        a_second: FOLLOWS as f64 / started.elapsed().as_secs_f64(),
+        transactions_each: transactions as f64 / FOLLOWS as f64,
+        refused: refused.into_inner(),
+    }
+}
+
+/// While an import is open, follows check the head: all of them name one item, as all follows of an author without posts
+/// did before the counters were the fence.
+#[tokio::test]
+async fn follows_of_an_author_without_posts_share_no_item() {
+    world_behind_a_proxy(async |world, proxy| {
+        const HEAD: u64 = 1_000_001;
+        const BUSY: u64 = 1_000_002;
+        const SPREAD: u64 = 2_000_000;
+        let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
+        imports.begin_import(id(HEAD)).await.unwrap();
+        world.stack.set_weather(Weather::Aws, 1);
+        let spread = follow(world, proxy, 1, |number| SPREAD + number).await;
+        let first = follow(world, proxy, 10_000, |_| BUSY).await;
+        let busy = follow(world, proxy, 20_000, |_| BUSY).await;
+        let head = follow(world, proxy, 30_000, |_| HEAD).await;
+        println!("spread {spread:?}\nfirst {first:?}\nbusy {busy:?}\nthrough the head {head:?}");
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (FOLLOWS, 2 * FOLLOWS));
+        assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
+        assert!(busy.transactions_each < 1.5, "{busy:?}");
+        assert!(busy.a_second > head.a_second, "{busy:?}, through the head {head:?}");
+        assert!(busy.transactions_each * 2.0 < head.transactions_each, "{busy:?}, through the head {head:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn counters_that_are_split_under_load_stay_exact() {
+    world(async |world| {
+        const AUTHOR: u64 = 1_000_000;
+        const USERS: u64 = 300;
+        // All in one shard, so that they meet.
+        let users: Vec<u64> = (1..).filter(|user| id(*user).shard() == 5).take(USERS as usize).collect();
+        world.stack.set_weather(Weather::Aws, 2);
+        let path = format!("/v1/following/{AUTHOR}");
+        let lanes = users.chunks(USERS.div_ceil(CLIENTS) as usize).enumerate();
+        join_all(lanes.map(async |(lane, users)| {
+            for &user in users {
+                let user = world.user(user);
+                while user.put(&path).await.status == 503 {}
+                // A part of an unfollow is another one than that of its follow.
+                if lane % 2 == 0 {
+                    while user.delete(&path).await.status == 503 {}
+                }
+            }
+        }))
+        .await;
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        let left = world.user(1).walk(&format!("/v1/users/{AUTHOR}/followers"), 100).await.len() as u64;
+        assert!(left > USERS / 3 && left < USERS, "{left}");
+        assert_eq!(counts(world, AUTHOR).await, left);
+        let parts = parts(world, AUTHOR).await;
+        assert!(parts.len() > 1, "the counter was not split: {parts:?}");
+        let counters = world.user(1).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
+        assert_eq!(counters["followers"], left);
+        let post = world.user(AUTHOR).publish("to all parts").await;
+        world.idle().await;
+        assert_eq!(world.user(AUTHOR).get(&format!("/v1/posts/{post}/delivery")).await.ok()["delivered"], left);
+        assert_eq!(reconcile(world).await["differences"], json!([]));
+    })
+    .await;
+}
+
+/// Follows by one user that meet each other split nothing, and neither do two users who meet by chance.
+#[tokio::test]
+async fn a_quiet_authors_counter_has_one_part() {
+    world(async |world| {
+        world.stack.set_weather(Weather::Aws, 3);
+        let user = world.user(1);
+        join_all((0..8).map(async |turn| {
+            for _ in 0..5 {
+                if turn % 2 == 0 {
+                    user.put("/v1/following/50").await
+                } else {
+                    user.delete("/v1/following/50").await
+                };
+            }
+        }))
+        .await;
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        let parts = parts(world, 50).await;
+        assert!(parts.len() <= 1 && parts.iter().all(|part| part.parts.is_none()), "{parts:?}");
+    })
+    .await;
+}
+
+/// The parts of a split shard are damaged in every way. No request fails, and one walk or two make the count right.
+#[tokio::test]
+async fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
+    world(async |world| {
+        const AUTHOR: u64 = 50;
+        let (dynamodb, shard) = (world.dynamodb().await, id(1).shard());
+        let users: Vec<u64> = (1..).filter(|user| id(*user).shard() == shard && *user != AUTHOR).take(5).collect();
+        split(&dynamodb, AUTHOR, shard).await;
+        world.follow(users.clone(), AUTHOR).await;
+        world.idle().await;
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let damages: [&[(u16, &str, AttributeValue)]; 7] = [
+            &[(0, "count", n(40))],
+            &[(2, "count", n(-9))],
+            &[(3, "count", text("many"))],
+            &[(0, "count", text("many")), (1, "count", text("many"))],
+            &[(1, "changes", text("many")), (0, "count", n(7))],
+            &[(0, "changes", text("many"))],
+            &[(0, "parts", text("many")), (0, "count", n(3))],
+        ];
+        for damage in damages {
+            for (part, attribute, value) in damage {
+                let update = dynamodb.update_item().table_name("CountersTable");
+                let update = update.set_key(Some(schema::followers_part(id(AUTHOR), shard, *part)));
+                let update =
+                    update.update_expression("SET #attribute = :value").expression_attribute_names("#attribute", *attribute);
+                update.expression_attribute_values(":value", value.clone()).send().await.unwrap();
+            }
+            let forgotten = world.stack.app("follow").unwrap().relations.forget_counters(id(AUTHOR), None).await;
+            forgotten.unwrap();
+            world.user(AUTHOR).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
+            world.user(AUTHOR).publish("to real followers").await;
+            world.idle().await;
+            for _ in 0..2 {
+                let report = reconcile(world).await;
+                assert_eq!(report["repaired"], report["found"], "{damage:?}: {report}");
+            }
+            assert_eq!(counts(world, AUTHOR).await, 5, "{damage:?}");
+            assert_eq!(reconcile(world).await["differences"], json!([]), "{damage:?}");
+            world.follow(users.clone(), AUTHOR).await;
+        }
+    })
+    .await;
+}
