@@ -57,7 +57,6 @@ async fn reconcile(world: &World) -> serde_json::Value {
 /// Measured follows.
 #[derive(Debug)]
 struct Measured {
-    a_second: f64,
     transactions_each: f64,
     refused: u64,
 }
@@ -85,11 +84,8 @@ async fn follow(world: &World, proxy: &Proxy, first: u64, author: impl Fn(u64) -
     }))
     .await;
     let transactions = proxy.meter().requests.get("TransactWriteItems").copied().unwrap_or(0);
-    Measured {
-        a_second: FOLLOWS as f64 / started.elapsed().as_secs_f64(),
-        transactions_each: transactions as f64 / FOLLOWS as f64,
-        refused: refused.into_inner(),
-    }
+    println!("{:.0} follows a second", FOLLOWS as f64 / started.elapsed().as_secs_f64());
+    Measured { transactions_each: transactions as f64 / FOLLOWS as f64, refused: refused.into_inner() }
 }
 
 /// While an import is open, follows check the head: all of them name one item, as all follows of an author without posts
@@ -113,7 +109,6 @@ async fn follows_of_an_author_without_posts_share_no_item() {
         assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (FOLLOWS, 2 * FOLLOWS));
         assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
         assert!(busy.transactions_each < 1.5, "{busy:?}");
-        assert!(busy.a_second > head.a_second, "{busy:?}, through the head {head:?}");
         assert!(busy.transactions_each * 2.0 < head.transactions_each, "{busy:?}, through the head {head:?}");
     })
     .await;
