@@ -142,7 +142,7 @@ impl Imports {
                 let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
                 record.unsettled = Some((first, head.latest_seq));
             }
-            match self.write_import(import, (&before, heads.first()), &head, &known, &record, &news, &written).await? {
+            match self.write_import(import, (&before, heads.first()), &head, (&known, &record), &news, &written).await? {
                 Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
                 Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => {
                     return Err(StoreError::Contention { operation: "import_posts" });
@@ -285,8 +285,7 @@ impl Imports {
         import: Import,
         (before, stored): (&AuthorHead, Option<&Item>),
         after: &AuthorHead,
-        known: &SeqSet,
-        record: &ImportRecord,
+        (known, record): (&SeqSet, &ImportRecord),
         blogs: &[&Blog],
         written: &[(Post, Timestamp)],
     ) -> Result<Result<(), Cancelled>, StoreError> {
