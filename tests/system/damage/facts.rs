@@ -64,6 +64,15 @@ pub(super) const ALL: &[Damage] = &[
             ]
         })
     }),
+    ("followers counted too high in a part of a split counter", |scene| {
+        Box::pin(async move {
+            let (author, shard) = (scene.author(), scene.follower().shard());
+            scene.update("CountersTable", schema::followers_counter(author, shard), &[("parts", n(4))], &[]).await;
+            scene.put("CountersTable", schema::followers_part(author, shard, 2), &[("count", n(3))]).await;
+            let right = followers_of(scene, shard);
+            vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": right + 3, "right": right })]
+        })
+    }),
     ("followers not counted at all", |scene| {
         Box::pin(async move {
             let (author, shard) = (scene.other(), scene.reader().shard());
