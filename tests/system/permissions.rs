@@ -140,6 +140,10 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         what_is_left_to_others(world).await;
         repairs(world, &seen).await;
         migration::a_little_of_everything(world).await;
+        // A follow checks the head while an import is open.
+        let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
+        imports.begin_import("77".parse().unwrap()).await.unwrap();
+        world.follow([78], 77).await;
     })
     .await;
     let (dynamodb, facts) = Tap::start(&seen).await;

@@ -550,7 +550,7 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names.join(" "), "at author followers item mode pages state time title unfinished");
         let text = |attribute: Attribute| attribute.of(&item).unwrap().as_s().unwrap().as_str();
-        assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), ["push", "pending", "2"]);
+        assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), ["push", "pending", "23"]);
         assert_eq!([PostItem::item, PostItem::time].map(text), ["post#0000000000000009", "000000000005000#0000000000000009"]);
         assert_eq!(read_post(item).unwrap(), post);
         let delivery = Delivery { state: DeliveryState::Done, finished_at: Some(at), mode: DeliveryMode::Pull, ..post.delivery };
