@@ -83,10 +83,23 @@ impl Metrics for EmbeddedMetrics {
 
 #[cfg(test)]
 mod tests {
-    use tidemark_app::ports::{Metric, Property};
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::{
+            Arc,
+            mpsc::{Receiver, channel},
+        },
+        time::Duration,
+    };
+
+    use tidemark_app::{
+        Recorder,
+        ports::{Metric, Property},
+    };
     use tidemark_domain::Timestamp;
 
     use super::*;
+    use crate::SystemClock;
 
     fn record(properties: &[(&'static str, &str)], values: &[(Metric, &[f64])]) -> Value {
         let text = |(name, value): &(&'static str, &str)| (*name, Property::Text((*value).to_owned()));
@@ -140,5 +153,47 @@ mod tests {
         };
         assert_eq!(dimensions(&[("Job", "users")]), json!([["Job"]]));
         assert_eq!(dimensions(&[("Job", "users"), ("Kind", "entry-missing")]), json!([["Job", "Kind"]]));
+    }
+
+    /// A recorder whose lines arrive at the receiver.
+    fn recorder() -> (Recorder, Receiver<Value>) {
+        let (sender, lines) = channel();
+        let out = move |line: &str| sender.send(serde_json::from_str(line).unwrap()).unwrap();
+        (Recorder::new(Arc::new(EmbeddedMetrics::new("Tidemark/one".to_owned(), out)), Arc::new(SystemClock)), lines)
+    }
+
+    #[test]
+    fn an_invocation_that_is_cut_off_writes_its_line_with_what_was_recorded() {
+        let (recorder, lines) = recorder();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _invocation = recorder.invocation("fan-out", "r-1");
+            recorder.count(Metric::Rebuilds, 2);
+            panic!("a bug");
+        }));
+        assert!(panicked.is_err());
+        recorder.invocation("fan-out", "r-2").worked(3, 1);
+        let [first, second] = [lines.recv().unwrap(), lines.recv().unwrap()];
+        let shared = |line: &Value| [line["request_id"].clone(), line["aborted"].clone(), line["cold_start"].clone()];
+        assert_eq!(shared(&first), [json!("r-1"), json!(true), json!(true)]);
+        assert_eq!((&first["Rebuilds"], &first["ColdStarts"]), (&json!(2.0), &json!(1.0)));
+        assert_eq!(shared(&second), [json!("r-2"), Value::Null, json!(false)]);
+        assert_eq!((&second["records"], &second["failures"], &second["Rebuilds"]), (&json!(3), &json!(1), &Value::Null));
+        assert!(lines.try_recv().is_err(), "one line each");
+    }
+
+    #[test]
+    fn counts_are_added_up_and_a_line_has_at_most_a_hundred_times() {
+        let (recorder, lines) = recorder();
+        let invocation = recorder.invocation("fan-out", "r-1");
+        for number in 1..=101 {
+            recorder.time(Metric::DeliveryLag, Duration::from_millis(number));
+            recorder.count(Metric::FollowersDelivered, 10);
+        }
+        invocation.worked(1, 0);
+        let [full, rest] = [lines.recv().unwrap(), lines.recv().unwrap()];
+        assert_eq!(full["DeliveryLag"], json!((1..=100).map(f64::from).collect::<Vec<_>>()));
+        assert_eq!((&rest["DeliveryLag"], &rest["function"]), (&json!(101.0), &json!("fan-out")));
+        let followers = [full, rest].map(|line| line["FollowersDelivered"].as_f64().unwrap());
+        assert_eq!(followers.iter().sum::<f64>(), 1_010.0);
     }
 }
