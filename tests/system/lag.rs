@@ -1,12 +1,16 @@
 //! The delivery lag of a burst, from the lines of the functions and from outside.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::mpsc::channel,
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, future::join_all, stream};
+use futures::{StreamExt, stream};
 use serde_json::Value;
 use tidemark_tests::{number_from, world_with};
 
@@ -17,7 +21,7 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }
 
-/// 100 posts at once by an author with 10,000 followers, one in ten of whom has a live view. `FOLLOWERS` and `POSTS`
+/// A burst of 100 posts by an author with 10,000 followers, one in ten of whom has a live view. `FOLLOWERS` and `POSTS`
 /// change the numbers: `cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture
 /// lag::percentiles_of_the_lag_from_the_lines_are_those_that_a_client_sees`.
 #[tokio::test(flavor = "multi_thread")]
@@ -42,25 +46,38 @@ async fn percentiles_of_the_lag_from_the_lines_are_those_that_a_client_sees() {
 
             let author = world.user(AUTHOR);
             let started = Instant::now();
-            let publish = async |number: u64| {
-                let sent = Instant::now();
-                (author.publish(&format!("{number}")).await, sent)
-            };
-            let mut open: BTreeMap<String, Instant> = join_all((0..posts).map(publish)).await.into_iter().collect();
-            println!("{posts} posts published in {:?}", started.elapsed());
-            let mut seen: Vec<f64> = Vec::new();
-            while !open.is_empty() {
-                let mut done = BTreeSet::new();
-                for (post, sent) in &open {
-                    let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
-                    if delivery["state"] == "done" {
-                        seen.push(sent.elapsed().as_secs_f64() * 1_000.0);
-                        done.insert(post.clone());
-                    }
+            let open: Mutex<BTreeMap<String, Instant>> = Mutex::default();
+            let published = AtomicBool::new(false);
+            let publish = async {
+                for number in 0..posts {
+                    let sent = Instant::now();
+                    let post = author.publish(&format!("{number}")).await;
+                    open.lock().unwrap().insert(post, sent);
                 }
-                open.retain(|post, _| !done.contains(post));
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+                println!("{posts} posts published in {:?}", started.elapsed());
+                published.store(true, Ordering::SeqCst);
+            };
+            let watch = async {
+                let mut seen: Vec<f64> = Vec::new();
+                loop {
+                    let all = published.load(Ordering::SeqCst);
+                    let looks = open.lock().unwrap().clone();
+                    if all && looks.is_empty() {
+                        return seen;
+                    }
+                    let look = async |(post, sent): (String, Instant)| {
+                        let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
+                        (delivery["state"] == "done").then(|| (post, sent.elapsed().as_secs_f64() * 1_000.0))
+                    };
+                    let looks: Vec<_> = stream::iter(looks).map(look).buffer_unordered(8).collect().await;
+                    for (post, lag) in looks.into_iter().flatten() {
+                        open.lock().unwrap().remove(&post);
+                        seen.push(lag);
+                    }
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let ((), mut seen) = futures::join!(publish, watch);
             println!("all delivered after {:?}", started.elapsed());
             world.idle().await;
 
