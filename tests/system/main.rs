@@ -16,6 +16,7 @@ mod events;
 mod hang;
 mod histories;
 mod killed;
+mod lag;
 mod likes;
 mod migration;
 mod notice_counts;

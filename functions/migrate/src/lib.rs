@@ -100,12 +100,15 @@ impl MigrateError {
 
 /// Processes one slice. Returns the report so far and, until `done`, the event of the next invocation in `next`.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    let invocation = app.invocation(&event.context);
     let deadline = event.context.deadline;
     let work = async {
         let request = serde_json::from_value(event.payload).map_err(|error| MigrateError::Invalid(error.to_string()))?;
         run::slice(app, request, deadline).boxed().await
     };
-    work.await.map_err(|failure| {
+    let outcome = work.await;
+    invocation.worked(1, usize::from(outcome.is_err()));
+    outcome.map_err(|failure| {
         error!(retryable = failure.is_retryable(), error = &failure as &dyn std::error::Error, "migration slice failed");
         failure.into()
     })

@@ -524,7 +524,7 @@ async fn start_runner(
 ) -> Result<Arc<dyn Runner>> {
     let environment = runner::environment(function, endpoints, &options.environment);
     let Some(runtime_api) = runtime_api.filter(|_| as_process(options, function)) else {
-        return Ok(Arc::new(InProcess::start(function, &environment).await?));
+        return Ok(Arc::new(InProcess::start(function, &environment, options.lines.clone()).await?));
     };
     let folder = options
         .bin_dir

@@ -38,7 +38,8 @@ fn functions_and_template_have_the_same_routes() {
 fn the_template_resolves_with_every_combination_of_own_resources() {
     let network = [("VpcId", "vpc-1"), ("SubnetIds", "subnet-1,subnet-2")];
     let redis = [("RedisUrl", "rediss://user:secret@redis.example.com:6380"), ("RedisCluster", "true")];
-    let others = [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0")];
+    let others =
+        [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0"), ("Alarms", "false")];
     for given in [vec![], network.to_vec(), redis.to_vec(), [network, redis].concat(), others.to_vec()] {
         let parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let bindings = Bindings { parameters, ..Bindings::default() };

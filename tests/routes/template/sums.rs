@@ -161,7 +161,7 @@ fn functions_are_small_arm_binaries_with_gradual_deployments() {
     assert_eq!((&globals["Runtime"], &globals["Architectures"]), (&json!("provided.al2023"), &json!(["arm64"])));
     assert_eq!((&globals["Tracing"], &globals["LoggingConfig"]["LogFormat"]), (&json!("Active"), &json!("JSON")));
     assert_eq!(globals["AutoPublishAlias"], "live");
-    assert!(globals["DeploymentPreference"]["Alarms"].as_array().unwrap().len() <= 10, "CodeDeploy's limit");
+    assert!(globals["DeploymentPreference"]["Alarms"]["Fn::If"][1].as_array().unwrap().len() <= 10, "CodeDeploy's limit");
     let mut binaries = BTreeSet::new();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
         for name in ["Runtime", "Architectures", "CodeUri", "LoggingConfig", "DeploymentPreference", "VpcConfig"] {
