@@ -23,6 +23,12 @@ lines = $(if $(LIMIT),--limit '$(LIMIT)')
 # the flag makes cargo count the features of dev-dependencies.
 build := cargo build --workspace --examples
 
+# The stack of the checks: a debug build, or what `make run` has built if there is no debug build. So the first check after
+# `make run` does not compile everything again.
+of_run := $(if $(wildcard $(TARGET)/debug/tidemark-local),,$(wildcard $(BIN)/tidemark-local))
+checked := $(or $(of_run),$(TARGET)/debug/tidemark-local)
+build_checked = $(if $(of_run),cargo build --profile $(PROFILE) $(packages),$(build) --bin tidemark-local)
+
 # Optimises functions and stack a little and keeps debug assertions: each history takes half the time. The tests
 # themselves are not optimised, so they build as fast as before.
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
@@ -122,28 +128,28 @@ bench: setup ## measure views and fan-out, and the designs that they replace, on
 	@exec "$(BIN)/bench" $(ARGS)
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@local/api-check/run.sh --binary '$(checked)' $(ARGS)
 
 page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=--screenshots writes docs/images instead
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@local/page-check/run.sh '$(TARGET)/debug/tidemark-local' $(ARGS)
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@local/page-check/run.sh '$(checked)' $(ARGS)
 
 openapi: setup ## generate openapi.yaml and the table of routes from the code, with the responses of a stack as examples
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::examples::examples_of_openapi_yaml_are_responses_of_a_stack
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 
 clients: setup ## generate, check, test and pack the TypeScript and Python clients into target/clients, on a separate stack
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/check.sh
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@TIDEMARK_STACK='$(abspath $(checked))' clients/check.sh
 
 generators: setup ## generate clients with other generators, and run those for Python, TypeScript and Go, on a separate stack
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/generators.sh
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@TIDEMARK_STACK='$(abspath $(checked))' clients/generators.sh
 
 reference: ## write the API reference to target/reference, for the stack's /docs and as one file; needs npm
 	@local/reference.sh
