@@ -120,6 +120,7 @@ impl Drop for Invocation<'_> {
     }
 }
 
+/// Whole microseconds, so that a number has few digits.
 fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1_000.0
+    time.as_micros() as f64 / 1_000.0
 }

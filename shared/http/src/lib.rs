@@ -84,8 +84,8 @@ where
     handler(request).await
 }
 
-/// Runs one handler for one event. Every outcome becomes a response, and a line with its route and
-/// status. A 5xx is logged here with its cause.
+/// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
+/// logged here with its cause.
 pub async fn serve<F>(edge: &Edge, recorder: &Recorder, event: Event, handler: impl FnOnce(Request) -> F) -> Response
 where
     F: Future<Output = Result<Answer, Problem>>,
