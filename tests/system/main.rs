@@ -34,6 +34,7 @@ mod rebuild;
 mod repeats;
 mod restart;
 mod resumption;
+mod rollout;
 mod silence;
 mod storms;
 mod traffic;
