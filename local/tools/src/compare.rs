@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -15,6 +16,8 @@ use super::{
     verify::feed::{escaped, millis, number, walk},
 };
 
+/// The longest wait for a reply of the legacy Redis.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Users that are compared concurrently.
 const PARALLEL: usize = 4;
 /// The number of examples that are kept for each kind.
@@ -124,9 +127,12 @@ impl fmt::Display for Report {
 /// Compares at most `users` users, whom `seed` selects among all that the legacy Redis has a list of.
 pub async fn run(api: &Api, source: &str, users: usize, seed: u64) -> anyhow::Result<Report> {
     let client = redis::Client::open(source).context("SOURCE is not a Redis URL")?;
-    let legacy = client.get_multiplexed_async_connection().await.context("the legacy Redis does not respond")?;
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
+    let legacy = client.get_multiplexed_async_connection_with_config(&config).await;
+    let legacy = legacy.context("the legacy Redis does not respond")?;
     let all = all_users(&legacy).await?;
-    let sample = all.into_iter().choose_multiple(&mut StdRng::seed_from_u64(seed), users);
+    let most = users.min(all.len());
+    let sample = all.into_iter().choose_multiple(&mut StdRng::seed_from_u64(seed), most);
     let compared = stream::iter(sample).map(|user| compare(api, legacy.clone(), user)).buffer_unordered(PARALLEL);
     compared.try_fold(Report::default(), async |mut all, one| {
         all.add(one);

@@ -30,7 +30,7 @@ impl LegacySystem {
         Self { redis: redis.connect().await, blogs: AtomicU64::new(0) }
     }
 
-    async fn run<T: FromRedisValue>(&self, command: &str, arguments: &[String]) -> T {
+    pub(super) async fn run<T: FromRedisValue>(&self, command: &str, arguments: &[String]) -> T {
         redis::cmd(command).arg(arguments).query_async(&mut self.redis.clone()).await.unwrap()
     }
 
