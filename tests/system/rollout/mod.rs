@@ -2,6 +2,7 @@
 //! nothing is on its way, and no request is lost.
 
 mod legacy;
+mod sides;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
