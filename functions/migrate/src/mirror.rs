@@ -207,6 +207,9 @@ impl<'a> Mirror<'a> {
                 Some((seq, blog)) => vec![(mark_of(&pair, seq), blog)],
                 None => self.differences(user, &pair).await?,
             };
+            if marks.is_empty() {
+                return Ok(());
+            }
             self.put(user, author, &marks).await?;
             let now = self.app.readers.pair(user, author).await?;
             if version(&now) == version(&pair) {
@@ -217,9 +220,6 @@ impl<'a> Mirror<'a> {
     }
 
     async fn put(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), MigrateError> {
-        if marks.is_empty() {
-            return Ok(());
-        }
         self.legacy.put_marks(user, author, marks).await?;
         let with = |wanted: Mark| -> SeqSet { marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect() };
         Ok(self.imports.change_seen(&Layout::UserRead.key(user.get()), &with(Mark::Read), &with(Mark::Unmarked)).await?)
@@ -246,9 +246,12 @@ impl<'a> Mirror<'a> {
         let mut marks: Vec<(Mark, BlogId)> = ended.filter_map(|(blog, seq)| Some((settled(*seq)?, *blog))).collect();
 
         let there: SeqSet = there.into_values().collect();
-        let imported = self.imports.imported_reads(user, &[author]).await?.remove(&author).unwrap_or_default();
         let base = pair.live_edge().map_or(0, |edge| edge.base);
-        let marked: SeqSet = read.minus(&imported).minus(&there).minus(&pair.head.deleted).above(base).collect();
+        let mut marked: SeqSet = read.minus(&there).minus(&pair.head.deleted).above(base).collect();
+        if !marked.is_empty() {
+            let imported = self.imports.imported_reads(user, &[author]).await?.remove(&author).unwrap_or_default();
+            marked = marked.minus(&imported);
+        }
         let unread = here.minus(&there);
         if marked.is_empty() && unread.is_empty() {
             return Ok(marks);
