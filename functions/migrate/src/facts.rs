@@ -8,12 +8,13 @@ use tidemark_domain::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
 };
 use tidemark_facts::{
-    DynamoFacts, attempts, distinct, unavailable,
+    DynamoFacts, attempts, distinct,
     edges::Kind,
     item::{Bits, Item, encode, flag, number, read},
     posts::{post_item, read_head, with_modes},
     reads::read_reads,
     schema::{HeadItem, PostItem, ReadsItem, head, reads, record},
+    unavailable,
     windows::Layout,
     write::{Cancelled, Write, absent, is, still_number, still_set, unchanged},
 };

@@ -70,7 +70,8 @@ async fn changes(
 ) -> Result<Outcome, MigrateError> {
     let id = |(member, _): &Member| legacy::id(member).ok();
     let there: SeqSet = members.iter().filter_map(id).collect();
-    let (known, new): (Vec<Member>, Vec<Member>) = members.into_iter().partition(|member| id(member).is_some_and(|id| seen.contains(id)));
+    let (known, new): (Vec<Member>, Vec<Member>) =
+        members.into_iter().partition(|member| id(member).is_some_and(|id| seen.contains(id)));
     tally.found(known.len() as u64);
     let mut outcome = Outcome::Done;
     let imported = if new.is_empty() {

@@ -35,7 +35,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn begin(first_begun: Timestamp, server: String, layouts: &[Layout]) -> Self {
-        let mut progress = Self { first_begun, server, layout: None, scan: None, pending: Vec::new(), sweep: None, report: Report::new() };
+        let mut progress =
+            Self { first_begun, server, layout: None, scan: None, pending: Vec::new(), sweep: None, report: Report::new() };
         progress.enter(layouts.first().copied());
         progress
     }

@@ -134,11 +134,12 @@ pub async fn run(api: &Api, source: &str, users: usize, seed: u64) -> anyhow::Re
     let most = users.min(all.len());
     let sample = all.into_iter().choose_multiple(&mut StdRng::seed_from_u64(seed), most);
     let compared = stream::iter(sample).map(|user| compare(api, legacy.clone(), user)).buffer_unordered(PARALLEL);
-    compared.try_fold(Report::default(), async |mut all, one| {
-        all.add(one);
-        Ok(all)
-    })
-    .await
+    compared
+        .try_fold(Report::default(), async |mut all, one| {
+            all.add(one);
+            Ok(all)
+        })
+        .await
 }
 
 async fn all_users(legacy: &MultiplexedConnection) -> anyhow::Result<BTreeSet<u64>> {

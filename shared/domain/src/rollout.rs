@@ -42,7 +42,11 @@ mod tests {
     /// Users with dense ids, with ids of a generator that counts in steps, and with sparse ids.
     fn populations() -> [Vec<UserId>; 3] {
         let sparse = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        [(1..=20_000).map(user).collect(), (1..=20_000).map(|n| user(n << 12)).collect(), (1..=20_000).map(sparse).map(user).collect()]
+        [
+            (1..=20_000).map(user).collect(),
+            (1..=20_000).map(|n| user(n << 12)).collect(),
+            (1..=20_000).map(sparse).map(user).collect(),
+        ]
     }
 
     #[test]

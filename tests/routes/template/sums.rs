@@ -127,7 +127,11 @@ fn failed_messages_and_records_end_in_a_queue_with_the_longest_retention() {
                 assert!(source.report_failures && source.bisect);
                 // Records for a legacy Redis wait for it. Those that always fail are not returned.
                 let waits = function.binary == "migrate";
-                assert!(if waits { source.maximum_retries.is_none() } else { source.maximum_retries.is_some_and(|most| (1..=20).contains(&most)) });
+                assert!(if waits {
+                    source.maximum_retries.is_none()
+                } else {
+                    source.maximum_retries.is_some_and(|most| (1..=20).contains(&most))
+                });
                 assert_eq!(queue(&template, source.on_failure.as_ref().unwrap()).retention_seconds, 1_209_600);
                 assert!(source.from_oldest, "changes before the function's deployment count as well");
             }

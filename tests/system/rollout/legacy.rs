@@ -55,7 +55,17 @@ impl LegacySystem {
 
     pub(super) async fn publish(&self, author: u64, title: &str) {
         let blog = 1_000_000 + self.blogs.fetch_add(1, Ordering::Relaxed);
-        let info = [format!("blog:info:{blog}"), "id".into(), blog.to_string(), "userId".into(), author.to_string(), "title".into(), title.into(), "createTime".into(), now().to_string()];
+        let info = [
+            format!("blog:info:{blog}"),
+            "id".into(),
+            blog.to_string(),
+            "userId".into(),
+            author.to_string(),
+            "title".into(),
+            title.into(),
+            "createTime".into(),
+            now().to_string(),
+        ];
         self.run::<()>("HSET", &info).await;
         self.run::<()>("SADD", &[format!("author:blogs:{author}"), blog.to_string()]).await;
         self.tell(author, blog, "unread").await;
@@ -71,7 +81,9 @@ impl LegacySystem {
     async fn mark(&self, user: u64, author: u64, blog: u64, mark: &str) {
         let script = Script::new(MARK);
         let mut call = script.prepare_invoke();
-        call.key(format!("user:unread:{user}:{author}")).key(format!("user:unread:count:{user}")).key(format!("user:read:{user}"));
+        call.key(format!("user:unread:{user}:{author}"))
+            .key(format!("user:unread:count:{user}"))
+            .key(format!("user:read:{user}"));
         call.arg(author).arg(blog).arg(mark).invoke_async::<()>(&mut self.redis.clone()).await.unwrap();
     }
 
