@@ -37,7 +37,7 @@ optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(f
 # Saves compilations, of the crates of this repository alone.
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
-.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate compare bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -118,6 +118,11 @@ migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=
 	@[ -n '$(SOURCE)' ] || { echo "usage: make migrate SOURCE=redis://host:port [ARGS=--dry-run]" >&2; exit 2; }
 	@$(MAKE) tools
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
+
+compare: ## compare users with a legacy Redis: SOURCE=redis://… [USERS=100] [SEED=1]; exit code 1 if they differ
+	@[ -n '$(SOURCE)' ] || { echo "usage: make compare SOURCE=redis://host:port [USERS=100] [SEED=1]" >&2; exit 2; }
+	@$(MAKE) tools
+	@exec "$(BIN)/compare" '$(SOURCE)' $(if $(USERS),--users '$(USERS)') $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
 	@cargo build --profile $(PROFILE) -p tidemark-bench

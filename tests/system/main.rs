@@ -35,6 +35,7 @@ mod rebuild;
 mod repeats;
 mod restart;
 mod resumption;
+mod rollout;
 mod silence;
 mod storms;
 mod traffic;

@@ -2,8 +2,10 @@
 
 use tidemark_domain::{AuthorHead, Post, Seq, SeqSet};
 
-/// The most blogs in one import: with head, record and mappings they fill a transaction.
-pub const BLOGS_PER_IMPORT: usize = 48;
+use crate::legacy::BlogId;
+
+/// The most blogs in one import: with head, record and two mappings each they fill a transaction.
+pub const BLOGS_PER_IMPORT: usize = 32;
 
 /// The imports of one author.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -12,6 +14,16 @@ pub struct ImportRecord {
     pub posts: SeqSet,
     /// First and last imported post that the followers from before the import have not received yet.
     pub unsettled: Option<(Seq, Seq)>,
+}
+
+/// The legacy blog of a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    pub blog: BlogId,
+    /// Write-back made the blog, and may not have stored it in the legacy system yet.
+    pub new: bool,
+    /// Whether the unread sets of the followers know the post as deleted; `None` if they do not know it.
+    pub told: Option<bool>,
 }
 
 /// The result of an import of blogs.

@@ -17,7 +17,7 @@ use crate::{
     progress::Pending,
     report::Tally,
     run::{Outcome, Run},
-    source::{Info, Shape, SourceError},
+    source::{Info, Member, Shape, SourceError},
 };
 
 /// Followers that are listed at a time when imported posts are delivered.
@@ -31,20 +31,29 @@ const REST: u64 = 0;
 
 /// Imports `author:blogs:{author}`.
 pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+    let members = run.source.members(Shape::Set, &pending.key).await?;
+    let (imported, outcome) = blogs(run, author, members, pending, tally).await?;
+    run.note_seen(&pending.key, &imported).await?;
+    Ok(outcome)
+}
+
+/// Imports blogs of an author. Returns those that are posts, and the progress.
+pub(crate) async fn blogs(
+    run: &Run<'_>,
+    author: UserId,
+    members: Vec<Member>,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<(SeqSet, Outcome), MigrateError> {
     let key = pending.key.as_bytes();
     let first_time = pending.at.is_none();
     let mut seen = Tally::default();
     let mut ids: BTreeSet<BlogId> = BTreeSet::new();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let piece = run.source.piece(Shape::Set, &pending.key, at).await?;
-        for (member, _) in piece.members {
-            match legacy::id(&member) {
-                Ok(id) => drop(ids.insert(id)),
-                Err(reason) => seen.refuse(reason, key, Some(&member)),
-            }
+    for (member, _) in members {
+        match legacy::id(&member) {
+            Ok(id) => drop(ids.insert(id)),
+            Err(reason) => seen.refuse(reason, key, Some(&member)),
         }
-        cursor = piece.next;
     }
     let ids: Vec<BlogId> = ids.into_iter().collect();
     let mapped = run.imports.mapped(&ids).await?;
@@ -61,7 +70,9 @@ pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tal
         run.has_read(usize::try_from(seen.read).unwrap_or(usize::MAX));
         tally.add(seen);
     }
-    import(run, author, blogs, tally).await
+    let outcome = import(run, author, blogs, tally).await?;
+    let posts = if unmapped.is_empty() { HashMap::new() } else { run.imports.mapped(&unmapped).await? };
+    Ok((mapped.into_keys().chain(posts.into_keys()).collect(), outcome))
 }
 
 /// Imports `blog:info:{blog}`: blogs that no author's set names.
@@ -161,7 +172,7 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
         return Ok(());
     }
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
-    let ImportedPosts { written, head } = run.imports.import_posts(author, blogs, more, followers, run.now).await?;
+    let ImportedPosts { written, head } = run.imports.import_posts(author, blogs, more, followers, !run.follow, run.now).await?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);

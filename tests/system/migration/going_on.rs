@@ -44,10 +44,10 @@ async fn a_follow_during_an_import_does_not_make_imported_posts_unread() {
             edge.base
         };
         let before = posts.heads(&[author]).await.unwrap();
-        imports.import_posts(author, &blogs[..40], true, 0, clock.now()).await.unwrap();
-        assert_eq!(follow(1, &before).await, 40, "the follow read a head without posts");
+        imports.import_posts(author, &blogs[..30], true, 0, true, clock.now()).await.unwrap();
+        assert_eq!(follow(1, &before).await, 30, "the follow read a head without posts");
         let between = posts.heads(&[author]).await.unwrap();
-        imports.import_posts(author, &blogs[40..], false, 0, clock.now()).await.unwrap();
+        imports.import_posts(author, &blogs[30..], false, 0, true, clock.now()).await.unwrap();
         assert_eq!(follow(2, &between).await, 60, "more posts followed");
         let after = posts.heads(&[author]).await.unwrap();
         world.user(AUTHOR).publish("news").await;
@@ -105,7 +105,7 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         // The transaction of an import, without the steps after it.
         let posts = read(&blogs(30));
         let now = app(world).stores.clock.now();
-        let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, now).await.unwrap();
+        let imported = imports(world).import_posts(id(AUTHOR), &posts, false, 1, true, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&answer, layout), [30, 0, 30, 0]);
