@@ -131,13 +131,14 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         if request.cursor.is_some() {
             return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
         }
-        match run.imports.progress(&name).await? {
+        let stored = run.imports.progress(&name).await?;
+        if request.follow && !request.again {
+            require_same_server(&run.imports, &url, stored.as_ref(), &server).await?;
+        }
+        match stored {
             None => (Progress::begin(now, server.clone(), &layouts), 0),
             Some(stored) => {
                 let known = Progress::from_text(&stored.text)?;
-                if request.follow && !request.again && known.server != server {
-                    return Err(MigrateError::Restarted);
-                }
                 // If the stored run is done, a new run begins.
                 let known = if known.is_done() { Progress::begin(known.first_begun, server.clone(), &layouts) } else { known };
                 (known, stored.version)
@@ -168,6 +169,23 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         }
     }
     answer(&request, &progress, overtaken)
+}
+
+/// Fails if the source was restarted since the last pass, or since the migration if this is the first pass.
+async fn require_same_server(
+    imports: &Imports,
+    url: &str,
+    pass: Option<&StoredProgress>,
+    server: &str,
+) -> Result<(), MigrateError> {
+    let before = match pass {
+        Some(pass) => Some(pass.clone()),
+        None => imports.progress(&name_of(url, &Layout::ALL, false)).await?,
+    };
+    match before {
+        Some(before) if Progress::from_text(&before.text)?.server != server => Err(MigrateError::Restarted),
+        _ => Ok(()),
+    }
 }
 
 /// One step: lists some keys, imports some of the listed keys, or begins the next layout.

@@ -191,7 +191,6 @@ async fn pass(world: &World) -> u64 {
         let answer = world.stack.invoke("migrate", event).await.unwrap();
         assert_eq!(answer["overtaken"], false, "{answer}");
         if answer["done"] == true {
-            assert_eq!(answer["totals"]["unreadable"], 0, "{answer}");
             return answer["totals"]["written"].as_u64().unwrap();
         }
         event = answer["next"].clone();
