@@ -50,10 +50,15 @@ pub struct Node {
     hour: f64,
 }
 
+/// The share of a node's memory that ElastiCache leaves for data, and the share of that at which `RedisMemoryAlarm` goes
+/// off.
+const UNRESERVED: f64 = 0.75;
+const ALARM: f64 = 0.8;
+
 impl Node {
-    /// Bytes for views. ElastiCache reserves a quarter.
+    /// Bytes for views before an alarm goes off.
     pub fn bytes(&self) -> f64 {
-        self.gib * 0.75 * 1024.0 * 1024.0 * 1024.0
+        self.gib * UNRESERVED * ALARM * 1024.0 * 1024.0 * 1024.0
     }
 }
 
@@ -64,11 +69,13 @@ const NODES: [Node; 3] = [SMALL, Node { name: "r7g.large", gib: 13.07, core: 1.0
 const NODES_OF_SHARD: f64 = 2.0;
 
 /// The masters that hold the views and are busy up to `headroom` at the peak. As many as the template allows are
-/// preferred, then the cheapest.
+/// preferred, then the cheapest. A number of masters that is given stays, even if the views do not fit.
 pub fn cheapest(demand: &Demand) -> (Node, u32) {
     let rank = |(node, shards): &(Node, u32)| (*shards > TEMPLATE_MASTERS, node.hour * f64::from(*shards));
     let plans = NODES.iter().filter_map(|&node| Some((node, shards(demand, node)?)));
-    plans.min_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal)).unwrap_or((LARGEST, MOST_SHARDS))
+    plans
+        .min_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal))
+        .unwrap_or((LARGEST, demand.inputs.shards.unwrap_or(MOST_SHARDS)))
 }
 
 const MOST_SHARDS: u32 = 10_000;

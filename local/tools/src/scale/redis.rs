@@ -18,15 +18,15 @@ pub struct Master {
     free_at: f64,
     arrivals: Option<(Exp<f64>, f64)>,
     next: f64,
-    /// Seconds in which the thread was busy.
-    pub busy: f64,
+    /// Seconds of all calls until now.
+    work: f64,
 }
 
 impl Master {
     pub fn new(background: Background, random: &mut StdRng) -> Self {
         let arrivals = Exp::new(background.rate).ok().filter(|_| background.rate > 0.0).map(|gap| (gap, background.seconds));
         let next = arrivals.map_or(f64::INFINITY, |(gap, _)| gap.sample(random));
-        Self { free_at: 0.0, arrivals, next, busy: 0.0 }
+        Self { free_at: 0.0, arrivals, next, work: 0.0 }
     }
 
     /// Runs the readers' requests that arrive until `now`, and notes how long each waits.
@@ -43,8 +43,13 @@ impl Master {
     /// Runs a call that arrives now. Returns when it is done. Call [`advance`](Self::advance) first.
     pub fn run(&mut self, now: f64, seconds: f64) -> f64 {
         self.free_at = self.free_at.max(now) + seconds;
-        self.busy += seconds;
+        self.work += seconds;
         self.free_at
+    }
+
+    /// Seconds until `now` in which the thread was busy.
+    pub fn busy(&self, now: f64) -> f64 {
+        self.work - (self.free_at - now).max(0.0)
     }
 }
 
@@ -65,7 +70,7 @@ mod tests {
             let mean = waits.iter().sum::<f64>() / waits.len() as f64;
             let expected = load * seconds / 2.0 / (1.0 - load);
             assert!((mean / expected - 1.0).abs() < 0.05, "{load}: {mean} instead of {expected}");
-            assert!((master.busy / 2_000.0 / load - 1.0).abs() < 0.01);
+            assert!((master.busy(2_000.0) / 2_000.0 / load - 1.0).abs() < 0.01);
         }
     }
 
@@ -74,5 +79,6 @@ mod tests {
         let mut random = StdRng::seed_from_u64(1);
         let mut master = Master::new(Background { rate: 0.0, seconds: 0.0 }, &mut random);
         assert_eq!([(0.0, 2.0), (1.0, 2.0), (10.0, 1.0)].map(|(now, seconds)| master.run(now, seconds)), [2.0, 4.0, 11.0]);
+        assert_eq!([10.5, 20.0].map(|now| master.busy(now)), [4.5, 5.0]);
     }
 }

@@ -72,6 +72,10 @@ impl Scenario {
             ("age of messages, p50 / p99", times(&outcome.ages)),
             ("messages left at the end", count(outcome.left as f64)),
             ("Redis busy", format!("{:.0} %", 100.0 * outcome.utilisation)),
+            (
+                "Redis memory used, of what the alarm allows",
+                format!("{:.0} %", 100.0 * demand.memory / self.node.bytes() / f64::from(self.shards)),
+            ),
             ("wait of a read for Redis, p50 / p99", times(&outcome.waits)),
         ]
         .into_iter()

@@ -74,7 +74,6 @@ pub struct Outcome {
     pub utilisation: f64,
     /// Time of all workers.
     pub worker_seconds: f64,
-    pub seconds: f64,
 }
 
 /// The value that a `share` of sorted `values` does not exceed.
@@ -416,13 +415,13 @@ impl Simulation<'_> {
     }
 
     fn summary(mut self) -> Outcome {
+        let end = self.now.min(LONGEST);
         for master in &mut self.masters {
-            master.advance(self.now.min(LONGEST), &mut self.random, &mut self.outcome.waits);
+            master.advance(end, &mut self.random, &mut self.outcome.waits);
         }
         let outcome = &mut self.outcome;
         outcome.left = self.quiet.len() + self.noisy.len();
-        outcome.seconds = self.now;
-        outcome.utilisation = self.masters.iter().map(|master| master.busy).sum::<f64>() / self.masters.len() as f64 / self.now;
+        outcome.utilisation = self.masters.iter().map(|master| master.busy(end)).sum::<f64>() / self.masters.len() as f64 / end;
         for times in [&mut outcome.small, &mut outcome.ages, &mut outcome.waits] {
             times.sort_unstable_by(f64::total_cmp);
         }
