@@ -37,7 +37,11 @@ optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(f
 # Saves compilations, of the crates of this repository alone.
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
+<<<<<<< HEAD
 .PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate compare bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+=======
+.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate bench scale api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+>>>>>>> scale
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -47,7 +51,7 @@ help: ## list the targets
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
-	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
+	@echo "ARGS (further options of load, verify, demo, big-author, bench and scale; ARGS=--help lists them)."
 
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
@@ -131,6 +135,10 @@ big-author: setup ## measure an author with a million followers, on a separate s
 bench: setup ## measure views and fan-out, and the designs that they replace, on a separate Redis; writes docs/benchmarks
 	@cargo build --profile $(PROFILE) -p tidemark-bench
 	@exec "$(BIN)/bench" $(ARGS)
+
+scale: setup ## simulate times, queues, limits and dollars for 1e5 to 1e9 users: ARGS="--users 1e7", ARGS=--check compares with real runs
+	@cargo build --profile $(PROFILE) -p tidemark-tools --bin scale
+	@exec "$(BIN)/scale" $(ARGS)
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
 	@echo "== $(build_checked)"

@@ -10,6 +10,7 @@ pub mod edges;
 pub mod load;
 pub mod migrate;
 pub mod progress;
+pub mod scale;
 pub mod signal;
 pub mod status;
 pub mod text;
