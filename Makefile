@@ -37,11 +37,8 @@ optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(f
 # Saves compilations, of the crates of this repository alone.
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
-<<<<<<< HEAD
-.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate compare bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
-=======
-.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate bench scale api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
->>>>>>> scale
+# Every target: none is a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(lastword $(MAKEFILE_LIST)))
 
 help: ## list the targets
 	@echo "make <target>, with"
