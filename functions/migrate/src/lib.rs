@@ -105,7 +105,8 @@ impl MigrateError {
     /// Whether another invocation may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Source(_) => true,
+            Self::Source(SourceError::Unavailable(_)) => true,
+            Self::Source(SourceError::WrongType) => false,
             Self::Store(error) => error.is_retryable(),
             Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted => false,
         }
