@@ -94,7 +94,7 @@ impl Imports {
                 record.unsettled = Some((first, head.latest_seq));
             }
             // Otherwise the author has published in the meantime, or another run has imported the blogs.
-            if self.write_import((&before, heads.first()), &head, &known, &record, &news, &written, told).await?.is_ok() {
+            if self.write_import((&before, heads.first()), &head, (&known, &record), &news, &written, told).await?.is_ok() {
                 return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head });
             }
         }
@@ -313,8 +313,7 @@ impl Imports {
         &self,
         (before, stored): (&AuthorHead, Option<&Item>),
         after: &AuthorHead,
-        known: &SeqSet,
-        record: &ImportRecord,
+        (known, record): (&SeqSet, &ImportRecord),
         blogs: &[&Blog],
         written: &[(Post, Timestamp)],
         told: bool,

@@ -176,21 +176,20 @@ async fn import_some(run: &Run<'_>, author: UserId, blogs: &[Blog], more: bool, 
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);
-    if let Some((first, last)) = told().min().zip(told().max()) {
-        settle(run, author, first, last).await?;
+    match told().min().zip(told().max()) {
+        Some((first, last)) => settle(run, author, first, last).await?,
+        None => run.app.stores.head_views.store_head(author, &head).await?,
     }
-    run.app.relations.forget_counters(author, None).await?;
-    if !head.modes.is_push_alone() {
-        run.app.readers.stores.head_views.store_head(author, &head).await?;
-    }
-    Ok(())
+    Ok(run.app.relations.forget_counters(author, None).await?)
 }
 
-/// Delivers imported posts to the users who already follow the author. Posts that are older than a follow are marked
+/// Stores the head, of which timelines are computed, and delivers imported posts to the users who already follow the author. Posts that are older than a follow are marked
 /// read before the delivery. The followers are listed after the import: a follow from before the import is found, and a
 /// later follow has the posts already.
 async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
+    let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+    stores.head_views.store_head(author, &head).await?;
     if stores.edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
         return Ok(imports.settle(author, last).await?);
     }
@@ -199,7 +198,6 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
     let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
     // Posts that were imported when the author had no counted followers have no fan-out.
     let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
-    let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
     let mut before: Option<Relation> = None;
     loop {
         let page = stores.edges.followers_by_time(author, before, FOLLOWERS).await?;

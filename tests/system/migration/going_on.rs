@@ -64,12 +64,15 @@ async fn posts_imported_after_a_follow_are_read_at_once() {
         let reader = world.user(1);
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         assert!(reader.feed_ids().await.is_empty(), "the view is live and empty");
+        let timeline = format!("/v1/authors/{AUTHOR}/posts");
+        assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
         migrate(world, json!({ "source": legacy.url() })).await;
         world.idle().await;
         let live = reader.feed("all").await;
         assert_eq!(live.len(), 120);
         assert!(live.iter().all(|(_, read)| *read));
         assert_eq!(live[0].0, format!("{AUTHOR}-120"));
+        assert_eq!(reader.walk(&timeline, 100).await.len(), 120);
         assert_eq!(reader.unread_total().await, 0);
         world.flush_redis().await;
         assert_eq!(reader.feed("all").await, live, "facts and view agree");
@@ -102,6 +105,8 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let reader = world.user(1);
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         reader.feed_ids().await;
+        let timeline = format!("/v1/authors/{AUTHOR}/posts");
+        assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
         // The transaction of an import, without the steps after it.
         let posts = read(&blogs(30));
         let now = app(world).stores.clock.now();
@@ -112,6 +117,7 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         world.idle().await;
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
+        assert_eq!(reader.walk(&timeline, 100).await.len(), 30);
         assert!(imports(world).import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
     })
     .await;
