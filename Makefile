@@ -23,6 +23,12 @@ lines = $(if $(LIMIT),--limit '$(LIMIT)')
 # the flag makes cargo count the features of dev-dependencies.
 build := cargo build --workspace --examples
 
+# The stack of the checks: a debug build, or what `make run` has built if there is no debug build. So the first check after
+# `make run` does not compile everything again.
+of_run := $(if $(wildcard $(TARGET)/debug/tidemark-local),,$(wildcard $(BIN)/tidemark-local))
+checked := $(or $(of_run),$(TARGET)/debug/tidemark-local)
+build_checked = $(if $(of_run),cargo build --profile $(PROFILE) $(packages),$(build) --bin tidemark-local)
+
 # Optimises functions and stack a little and keeps debug assertions: each history takes half the time. The tests
 # themselves are not optimised, so they build as fast as before.
 layers := redis-link tidemark $(patsubst shared/%/Cargo.toml,tidemark-%,$(filter-out shared/redis-link/%,$(wildcard shared/*/Cargo.toml)))
@@ -31,7 +37,8 @@ optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(f
 # Saves compilations, of the crates of this repository alone.
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
-.PHONY: help setup build tools run watch docker test test-cluster test-tls chaos churn demo smoke load verify latency followers big-author migrate bench api-check page-check clients generators openapi openapi-lint reference binaries sam-check sam-invoke sam-api fmt lint deps-check docs-check sam-lint clean
+# Every target: none is a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(lastword $(MAKEFILE_LIST)))
 
 help: ## list the targets
 	@echo "make <target>, with"
@@ -41,7 +48,7 @@ help: ## list the targets
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
-	@echo "ARGS (further options of load, verify, demo, big-author and bench; ARGS=--help lists them)."
+	@echo "ARGS (further options of load, verify, demo, big-author, bench and scale; ARGS=--help lists them)."
 
 setup: ## install redis-server and a C compiler if they are missing
 	@local/setup.sh
@@ -113,6 +120,11 @@ migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=
 	@$(MAKE) tools
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
+compare: ## compare users with a legacy Redis: SOURCE=redis://… [USERS=100] [SEED=1]; exit code 1 if they differ
+	@[ -n '$(SOURCE)' ] || { echo "usage: make compare SOURCE=redis://host:port [USERS=100] [SEED=1]" >&2; exit 2; }
+	@$(MAKE) tools
+	@exec "$(BIN)/compare" '$(SOURCE)' $(if $(USERS),--users '$(USERS)') $(if $(SEED),--seed '$(SEED)') $(ARGS)
+
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
 	@cargo build --profile $(PROFILE) -p tidemark-bench
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
@@ -121,29 +133,33 @@ bench: setup ## measure views and fan-out, and the designs that they replace, on
 	@cargo build --profile $(PROFILE) -p tidemark-bench
 	@exec "$(BIN)/bench" $(ARGS)
 
+scale: setup ## simulate times, queues, limits and dollars for 1e5 to 1e9 users: ARGS="--users 1e7", ARGS=--check compares with real runs
+	@cargo build --profile $(PROFILE) -p tidemark-tools --bin scale
+	@exec "$(BIN)/scale" $(ARGS)
+
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@local/api-check/run.sh --binary '$(TARGET)/debug/tidemark-local' $(ARGS)
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@local/api-check/run.sh --binary '$(checked)' $(ARGS)
 
 page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=--screenshots writes docs/images instead
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@local/page-check/run.sh '$(TARGET)/debug/tidemark-local' $(ARGS)
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@local/page-check/run.sh '$(checked)' $(ARGS)
 
 openapi: setup ## generate openapi.yaml and the table of routes from the code, with the responses of a stack as examples
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::examples::examples_of_openapi_yaml_are_responses_of_a_stack
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 
 clients: setup ## generate, check, test and pack the TypeScript and Python clients into target/clients, on a separate stack
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/check.sh
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@TIDEMARK_STACK='$(abspath $(checked))' clients/check.sh
 
 generators: setup ## generate clients with other generators, and run those for Python, TypeScript and Go, on a separate stack
-	@echo "== $(build) --bin tidemark-local"
-	@$(build) --bin tidemark-local
-	@TIDEMARK_STACK='$(abspath $(TARGET))/debug/tidemark-local' clients/generators.sh
+	@echo "== $(build_checked)"
+	@$(build_checked)
+	@TIDEMARK_STACK='$(abspath $(checked))' clients/generators.sh
 
 reference: ## write the API reference to target/reference, for the stack's /docs and as one file; needs npm
 	@local/reference.sh

@@ -1,13 +1,19 @@
-// `node --test check.mjs`: every flow at both widths and in both colour schemes, on one stack.
+// `node --test check.mjs`: every flow at both widths and in both colour schemes, on one stack, which other tests call from
+// another origin.
 
 import { after, before } from "node:test";
 import { access } from "./access.mjs";
 import { flows } from "./flows.mjs";
+import { serve } from "./host.mjs";
+import { origins } from "./origins.mjs";
 import { Stack } from "./stack.mjs";
 import { View, launch } from "./view.mjs";
 
-const stack = new Stack();
+const host = await serve();
+// Few enough reactions for a test to reach the limit.
+const stack = new Stack({ CorsOrigins: host.url, LimitReactions: 20 });
 let browser, user = 1000;
+const another = () => (user += 1);
 
 before(async () => {
   await stack.start();
@@ -16,14 +22,15 @@ before(async () => {
 after(async () => {
   await browser?.close();
   await stack.remove();
+  host.close();
 });
 
 /** Runs a test with a page for two new users. */
 const withPage = (size, test) => async () => {
-  const [first, second] = [(user += 1), (user += 1)];
+  const [first, second] = [another(), another()];
   const view = await View.open(browser, stack.url, size, first, second);
   try {
-    await test({ stack, view, page: view.page, first, second, another: () => (user += 1) });
+    await test({ stack, view, page: view.page, first, second, another });
   } catch (error) {
     if (process.env.PAGE_CHECK_FAILURE) await view.page.screenshot({ path: process.env.PAGE_CHECK_FAILURE });
     throw error;
@@ -35,3 +42,4 @@ for (const size of [{ width: 1280, scheme: "light" }, { width: 390, scheme: "dar
 for (const width of [1280, 1000, 390]) {
   for (const scheme of ["light", "dark"]) access({ width, scheme }, withPage);
 }
+origins(() => ({ browser, stack, host, another }));

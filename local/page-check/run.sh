@@ -31,5 +31,11 @@ if [ "${1:-}" = --screenshots ]; then
     echo "== node local/page-check/screenshots.mjs (into docs/images)"
     exec node local/page-check/screenshots.mjs
 fi
+client=clients/typescript
+echo "== npm run generate, npm run build (in $client)"
+[ $client/node_modules/.package-lock.json -nt $client/package-lock.json ] ||
+    npm --prefix $client ci --no-audit --no-fund --loglevel=error
+npm --prefix $client run --silent generate
+npm --prefix $client run --silent build
 echo "== node --test local/page-check/check.mjs"
 exec node --test "$@" local/page-check/check.mjs

@@ -6,15 +6,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 export class Stack {
-  constructor(data = mkdtempSync(join(tmpdir(), "tidemark-page-check-"))) {
-    this.data = data;
+  /** `parameters` are those of the template. */
+  constructor(parameters = {}) {
+    this.data = mkdtempSync(join(tmpdir(), "tidemark-page-check-"));
     this.address = "127.0.0.1:0";
+    this.parameters = Object.fromEntries(Object.entries(parameters).map(([name, value]) => [`TIDEMARK_PARAM_${name}`, String(value)]));
   }
 
   /** Starts the stack, at the same address if it ran before. */
   async start() {
     const { REDIS_URL, ...environment } = process.env;
-    Object.assign(environment, { TIDEMARK_ADDR: this.address, TIDEMARK_DATA: this.data });
+    Object.assign(environment, this.parameters, { TIDEMARK_ADDR: this.address, TIDEMARK_DATA: this.data });
     this.process = spawn(process.env.PAGE_CHECK_STACK, { env: environment, stdio: ["ignore", "pipe", "inherit"] });
     this.ended = new Promise((done) => this.process.once("exit", done));
     let output = "";

@@ -13,10 +13,10 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-ru
 export const launch = () => chromium.launch({ executablePath: process.env.PAGE_CHECK_CHROMIUM, args: FLAGS });
 
 export class View {
-  /** Opens the page for two users. An error in the page fails the next `close`. */
-  static async open(browser, url, { width, scheme, height = width < 900 ? 844 : 860 }, first, second) {
+  /** Opens the page for two users, of the API at `base` or at `url` itself. An error in the page fails the next `close`. */
+  static async open(browser, url, { width, scheme, height = width < 900 ? 844 : 860 }, first, second, base = "") {
     const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce" });
-    const settings = JSON.stringify({ first: String(first), second: String(second) });
+    const settings = JSON.stringify({ base, first: String(first), second: String(second) });
     await context.addInitScript((value) => sessionStorage.getItem("tidemark") ?? sessionStorage.setItem("tidemark", value), settings);
     const page = await context.newPage();
     page.setDefaultTimeout(20_000);

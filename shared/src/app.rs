@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Hot, Lists, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
+    Callers, Following, Hot, Invocation, Lists, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -54,7 +54,6 @@ pub struct App {
     pub stores: Arc<Stores>,
     /// Stream records that the projector has given up.
     pub failures: Arc<dyn Failures>,
-    pub metrics: Arc<dyn Metrics>,
     /// The adapter of the facts.
     pub facts: DynamoFacts,
     /// The adapter of the views.
@@ -87,8 +86,14 @@ impl Clock for SystemClock {
 }
 
 impl App {
-    /// Prepares all clients. Connections are made at their first use.
+    /// Prepares all clients. Connections are made at their first use. Metrics go to the standard output.
     pub async fn connect(settings: Settings) -> Result<Self, StartError> {
+        let metrics = EmbeddedMetrics::to_stdout(settings.metrics_namespace.clone());
+        Self::connect_with(settings, Arc::new(metrics)).await
+    }
+
+    /// Does the same with other metrics.
+    pub async fn connect_with(settings: Settings, metrics: Arc<dyn Metrics>) -> Result<Self, StartError> {
         let config = aws_config(&settings).await;
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
         if let Some(endpoint) = &settings.aws.dynamodb_endpoint {
@@ -107,16 +112,28 @@ impl App {
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
         let redis = Redis::new(&settings.redis)?;
-        Ok(Self::assemble(settings, facts, [queue, failures], redis))
+        Ok(Self::assemble(settings, facts, [queue, failures], redis, metrics))
+    }
+
+    /// Starts an invocation of a function without routes. Its line is written when the result is dropped.
+    pub fn invocation(&self, context: &lambda_runtime::Context) -> Invocation<'_> {
+        self.stores.recorder.invocation(&context.env_config.function_name, &context.request_id)
     }
 
     /// Connects the use cases to the adapters.
-    fn assemble(settings: Settings, facts: DynamoFacts, [queue, failures]: [SqsTasks; 2], redis: Redis) -> Self {
+    fn assemble(
+        settings: Settings,
+        facts: DynamoFacts,
+        [queue, failures]: [SqsTasks; 2],
+        redis: Redis,
+        metrics: Arc<dyn Metrics>,
+    ) -> Self {
         let stores = Arc::new(Stores::new(
             Arc::new(facts.clone()),
             Arc::new(redis.clone()),
             Arc::new(queue),
             Arc::new(SystemClock),
+            metrics,
             rand::random,
             |time| tokio::time::sleep(time).boxed(),
         ));
@@ -136,7 +153,6 @@ impl App {
             limits: (settings.limits != PerMinute::default())
                 .then(|| RequestLimits { stores: stores.clone(), per_minute: settings.limits }),
         };
-        let metrics = Arc::new(EmbeddedMetrics { namespace: settings.metrics_namespace.clone() });
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
             following: Following { stores: stores.clone(), sync: sync.clone() },
@@ -152,7 +168,6 @@ impl App {
             sync,
             stores,
             failures: Arc::new(failures),
-            metrics,
             facts,
             redis,
         }

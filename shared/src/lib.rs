@@ -15,7 +15,7 @@ pub use app::{App, StartError, SystemClock};
 pub use settings::{Settings, SettingsError, UserIds};
 pub use tidemark_app::{
     Budget, Callers, Cards, Edited, Follow, Following, Given, Hiding, Lists, MOST_HIDDEN, MarkedPosts, Membership, People,
-    Publishing, Reading, Removal, Stores, ViewSync, fan_out, notices, outage, ports, reader, relations,
+    Publishing, Reading, Recorder, Removal, Stores, ViewSync, fan_out, notices, outage, ports, reader, relations,
 };
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;

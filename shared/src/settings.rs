@@ -1,8 +1,9 @@
 //! Settings from environment variables.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use tidemark_app::PerMinute;
+use tidemark_domain::{Rollout, UserId};
 use tidemark_facts::Tables;
 use tidemark_views::RedisOptions;
 
@@ -22,6 +23,9 @@ pub struct Settings {
     pub redis: RedisOptions,
     /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
     pub legacy_redis_url: Option<String>,
+    /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): the users whom applications serve from
+    /// here.
+    pub rollout: Rollout,
     /// `FOLLOWING_LIMIT` (500).
     pub following_limit: u64,
     /// `PULL_THRESHOLD` (1,000,000): an author with this many followers or more is pulled.
@@ -78,6 +82,10 @@ pub enum SettingsError {
     NotABoolean(&'static str),
     #[error("environment variable REDIS_URL must begin with redis:// or rediss://: redis://localhost:6379")]
     NotARedisUrl,
+    #[error("environment variable ROLLOUT_PERCENT is greater than 100")]
+    NotAShare,
+    #[error("environment variable ROLLOUT_USERS: {0:?} is not a user id")]
+    NotAUser(String),
     #[error("environment variable USER_IDS is neither `numeric` nor `mapped`")]
     NotAKindOfId,
 }
@@ -133,6 +141,8 @@ impl Settings {
                 response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
             },
             legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
+            rollout: Rollout::new(number("ROLLOUT_PERCENT", 100)?, users(&lookup("ROLLOUT_USERS").unwrap_or_default())?)
+                .ok_or(SettingsError::NotAShare)?,
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             rank_half_life: Duration::from_secs(number("RANK_HALF_LIFE", 720)?.saturating_mul(60)),
@@ -163,6 +173,12 @@ impl Settings {
     }
 }
 
+/// User ids, separated by commas.
+fn users(text: &str) -> Result<BTreeSet<UserId>, SettingsError> {
+    let user = |id: &str| id.parse().map_err(|_| SettingsError::NotAUser(id.to_owned()));
+    if text.is_empty() { Ok(BTreeSet::new()) } else { text.split(',').map(user).collect() }
+}
+
 /// The URL, or the URLs of nodes of a cluster.
 fn redis_url(text: String) -> Result<String, SettingsError> {
     let known = |url: &str| ["redis://", "rediss://"].iter().any(|scheme| url.trim().starts_with(scheme));
@@ -190,6 +206,10 @@ mod tests {
         assert!(with("REDIS_URL", "localhost:6379").unwrap_err().to_string().contains("redis://localhost:6379"));
         assert!(with("USER_IDS", "text").unwrap_err().to_string().contains("USER_IDS is neither"));
         assert!(with("REDIS_CLUSTER", "yes").unwrap_err().to_string().contains("REDIS_CLUSTER is neither"));
+        assert!(with("ROLLOUT_PERCENT", "101").unwrap_err().to_string().contains("ROLLOUT_PERCENT is greater than 100"));
+        assert!(with("ROLLOUT_PERCENT", "1.5").unwrap_err().to_string().contains("ROLLOUT_PERCENT is not a whole number"));
+        assert!(with("ROLLOUT_USERS", "7, 8").unwrap_err().to_string().contains("ROLLOUT_USERS: \" 8\" is not a user id"));
+        assert!(with("ROLLOUT_USERS", "7,18446744073709551615").is_ok());
         let redis = with("REDIS_CLUSTER", "true").unwrap().redis;
         assert!(redis.cluster && !redis.replica_reads && redis.ca_file.is_none());
     }

@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
-use redis::{Cmd, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Cmd, aio::MultiplexedConnection};
 use tokio::process::{Child, Command};
 
 /// The legacy Redis. A drop ends the server.
@@ -33,7 +33,8 @@ impl LegacyRedis {
 
     pub async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a URL");
-        client.get_multiplexed_async_connection().await.expect("the legacy server answers")
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(crate::PATIENCE));
+        client.get_multiplexed_async_connection_with_config(&patient).await.expect("the legacy server answers")
     }
 
     /// Runs commands in one pipeline.

@@ -161,6 +161,12 @@ impl World {
         Self { stack, ..self }
     }
 
+    /// Does the same with another value of a template parameter.
+    pub async fn restart_with(mut self, parameter: &str, value: &str) -> Self {
+        self.options.parameters.insert(parameter.to_owned(), value.to_owned());
+        self.restart().await
+    }
+
     /// Asserts that no work is left, and stops the stack.
     pub async fn finish(self) {
         self.idle().await;

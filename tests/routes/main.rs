@@ -9,6 +9,7 @@ mod feed;
 mod following;
 mod health;
 mod limits;
+mod lines;
 mod lists;
 mod metrics;
 mod mistakes;

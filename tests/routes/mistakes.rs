@@ -19,8 +19,11 @@ fn told(answer: &Answer) -> (u16, Value) {
     (answer.status, text.clone())
 }
 
+/// A request, its status and text, and those that it should have.
+type Compared = (String, (u16, Value), (u16, String));
+
 /// Compares all answers before it fails.
-fn compare(found: Vec<(String, (u16, Value), (u16, String))>) {
+fn compare(found: Vec<Compared>) {
     let wrong: Vec<String> = found
         .into_iter()
         .filter(|(_, (status, text), (wanted, words))| status != wanted || text != words)

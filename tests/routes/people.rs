@@ -3,10 +3,29 @@
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemark::domain::{Rollout, UserId};
 use tidemark_tests::{Answer, User, world, world_with};
 
 async fn set(user: &User, profile: Value) -> Answer {
     user.send(Method::PUT, "/v1/me/profile", &[], Some(profile.to_string())).await
+}
+
+#[tokio::test]
+async fn me_says_whether_an_application_serves_the_user_from_here() {
+    let configure = |options: &mut tidemark_local::Options| {
+        let parameters = [("RolloutPercent", "10"), ("RolloutUsers", "7,9")];
+        options.parameters.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    };
+    world_with(configure, async |world| {
+        let users: Vec<u64> = (1..=60).collect();
+        let said = join_all(users.iter().map(async |user| world.user(*user).get("/v1/me").await.ok()["rollout"].clone())).await;
+        let share = Rollout::new(10, [7, 9].map(|id| UserId::new(id).unwrap()).into()).unwrap();
+        let expected: Vec<Value> =
+            users.iter().map(|user| json!(if share.is_on(UserId::new(*user).unwrap()) { "on" } else { "off" })).collect();
+        assert_eq!(said, expected);
+        assert!((said[6] == "on" && said[8] == "on") && said.iter().filter(|said| *said == "off").count() > 40);
+    })
+    .await;
 }
 
 #[tokio::test]

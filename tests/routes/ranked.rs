@@ -110,7 +110,7 @@ async fn scores_are_sums_of_weight_preference_reactions_and_age() {
         let again = reader.send(Method::GET, &path, &[("if-none-match", tag)], None).await;
         assert_eq!(again.status, 304, "{} {}", page.body, again.body);
         assert!(page.header("link").unwrap().contains("order=ranked"));
-        assert_eq!((&page.body["items"][0]["revision"], page.body.get("first_cursor")), (&json!(1), None));
+        assert_eq!((&page.body["items"][0]["revision"], page.body["first_cursor"].is_string()), (&json!(1), true));
         assert_eq!(reader.get("/v1/feed?order=time").await.ok()["items"][0].get("score"), None);
 
         // A view that is rebuilt, and pages from the facts, have the same scores.

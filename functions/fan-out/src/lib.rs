@@ -23,6 +23,8 @@ const RESERVE: Duration = Duration::from_secs(5);
 
 /// Runs the tasks of one event. It never returns an error: it reports each failed message.
 pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
+    let invocation = app.invocation(&event.context);
+    let records = event.payload.records.len();
     let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
     let stop_at = deadline.min(app.stores.clock.now().ms() + SLICE.as_millis() as u64);
     let (mut tasks, mut failures) = (Vec::new(), Vec::new());
@@ -35,6 +37,7 @@ pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchR
     tasks.sort_by_key(|(_, task)| size(task));
     let failed = stream::iter(tasks).map(|(id, task)| work(app, id, task, stop_at)).buffered(PARALLEL);
     failures.extend(failed.filter_map(async |failure| failure).collect::<Vec<_>>().await);
+    invocation.worked(records, failures.len());
     let mut response = SqsBatchResponse::default();
     response.batch_item_failures = failures;
     Ok(response)

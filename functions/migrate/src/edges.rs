@@ -60,14 +60,15 @@ pub(crate) async fn list(
         let piece = run.source.piece(Shape::SortedSet, &pending.key, at).await?;
         run.has_read(piece.members.len());
         let (Side::Follower(owner) | Side::Followee(owner)) = side;
-        let relations = relations(run, owner, unit_ms, &pending.key, &piece.members, tally);
         match side {
             Side::Follower(user) => {
-                for ((author, _), outcome) in follow(run, user, &relations).await? {
-                    count(tally, outcome, &pending.key, author);
-                }
+                let imported = own(run, user, unit_ms, &pending.key, &piece.members, tally).await?;
+                run.note_seen(&pending.key, &imported).await?;
             }
-            Side::Followee(author) => followers(run, author, &relations, &pending.key, tally).await?,
+            Side::Followee(author) => {
+                let relations = relations(run, owner, unit_ms, &pending.key, &piece.members, tally);
+                followers(run, author, &relations, &pending.key, tally).await?;
+            }
         }
         match piece.next {
             None => return Ok(Outcome::Done),
@@ -75,6 +76,26 @@ pub(crate) async fn list(
             Some(next) => at = next,
         }
     }
+}
+
+/// Imports members of a user's own list. Returns the authors who need no further import.
+pub(crate) async fn own(
+    run: &Run<'_>,
+    user: UserId,
+    unit_ms: u64,
+    key: &str,
+    members: &[Member],
+    tally: &mut Tally,
+) -> Result<SeqSet, MigrateError> {
+    let relations = relations(run, user, unit_ms, key, members, tally);
+    let mut imported = SeqSet::default();
+    for ((author, _), outcome) in follow(run, user, &relations).await? {
+        count(tally, outcome, key, author);
+        if !matches!(outcome, FollowOutcome::Refused(_)) {
+            imported.insert(author.get());
+        }
+    }
+    Ok(imported)
 }
 
 /// The other users in a piece of `owner`'s list, each once.

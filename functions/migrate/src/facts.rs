@@ -3,6 +3,7 @@
 use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
 
 use futures::future::try_join_all;
+use sha2::{Digest, Sha256};
 use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
@@ -15,18 +16,23 @@ use tidemark_facts::{
     posts::{post_item, read_head, with_modes},
     reads::read_reads,
     schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
+    unavailable,
     windows::Layout,
     write::{Cancelled, Write, absent, at_most, below, is, still_number, still_set, unchanged},
 };
 
 use crate::{
-    imports::{Import, ImportRecord, ImportedPosts, StoredProgress},
+    imports::{Import, ImportRecord, ImportedPosts, Placed, StoredProgress},
     legacy::{Blog, BlogId, LegacyNotice},
-    schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, RunItem},
+    schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, PlacedItem, RunItem, SeenItem},
 };
 
 /// The index of the check of the fence in the transaction of an import.
 const FENCE_CHECK: usize = 0;
+/// An item holds 400 KB.
+const MOST_SEEN_BYTES: usize = 300_000;
+/// Items that one page of a scan reads.
+const SCANNED: i32 = 2_000;
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.
 #[derive(Debug, Clone)]
@@ -110,12 +116,14 @@ impl Imports {
     /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings
     /// and record in one transaction. The posts take the author's next sequence numbers. A blog that is older than the
     /// author's latest post becomes an archived post. If there are `followers`, the fan-outs of the posts are pending.
-    /// The record stores that the posts are unsettled. Fails if the import has ended, or a later one has begun.
+    /// `told` says whether the unread sets of the legacy system are in line with the posts. The record stores that the
+    /// posts are unsettled. Fails if the import has ended, or a later one has begun.
     pub async fn import_posts(
         &self,
         import: Import,
         blogs: &[Blog],
         followers: u64,
+        told: bool,
         now: Timestamp,
     ) -> Result<ImportedPosts, StoreError> {
         let (author, mut attempts) = (import.author, attempts("import_posts"));
@@ -142,7 +150,7 @@ impl Imports {
                 let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
                 record.unsettled = Some((first, head.latest_seq));
             }
-            match self.write_import(import, (&before, heads.first()), &head, (&known, &record), &news, &written).await? {
+            match self.write_import(import, (&before, heads.first()), &head, (&known, &record), &news, (&written, told)).await? {
                 Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
                 Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => {
                     return Err(StoreError::Contention { operation: "import_posts" });
@@ -177,6 +185,88 @@ impl Imports {
             Ok((author.into(), imported_marks(item)?))
         };
         items.iter().map(imported).collect()
+    }
+
+    /// The legacy blogs of these posts. Posts without one are left out.
+    pub async fn placed(&self, posts: &[PostId]) -> Result<HashMap<PostId, Placed>, StoreError> {
+        let keys = distinct(posts).into_iter().map(|post| record(&keys::placed(post))).collect();
+        self.get("placed", &self.tables.migration, keys).await?.into_iter().map(read_placed).collect()
+    }
+
+    /// Gives a post the id of a legacy blog, once. The ids are from 2^62 on, which no counter of a legacy system
+    /// reaches, and below 2^63, which signed numbers hold.
+    pub async fn place(&self, post: PostId) -> Result<Placed, StoreError> {
+        let mut attempts = attempts("place");
+        for salt in 0_u64.. {
+            attempts.next().await?;
+            let digest = Sha256::digest(format!("{post} {salt}"));
+            let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+            let placed = Placed { blog: number >> 2 | 1 << 62, new: true, told: None };
+            let mapping = MappingItem { key: keys::mapping(placed.blog), post: post.to_string() };
+            let writes = vec![
+                Write::put(&self.tables.migration, encode(&mapping)).when(absent(MappingItem::post)),
+                Write::put(&self.tables.migration, placed_item(post, placed)).when(absent(PlacedItem::blog)),
+            ];
+            if self.transact("place", writes).await?.is_ok() {
+                return Ok(placed);
+            }
+            // Another invocation has placed the post, or another post has the id.
+            if let Some(placed) = self.placed(&[post]).await?.remove(&post) {
+                return Ok(placed);
+            }
+        }
+        Err(StoreError::Contention { operation: "place" })
+    }
+
+    /// Stores what the legacy system knows of a post.
+    pub async fn note_told(&self, post: PostId, placed: Placed) -> Result<(), StoreError> {
+        self.send("note_told", Write::put(&self.tables.migration, placed_item(post, placed))).await.map(drop)
+    }
+
+    /// The members of a legacy list that are in line with the facts.
+    pub async fn seen(&self, list: &str) -> Result<SeqSet, StoreError> {
+        let item = self.get_one("seen", &self.tables.migration, record(&keys::seen(list))).await?;
+        let seen = item.map(|item| read(item, |item: SeenItem| Ok(item.members.unwrap_or_default().0)));
+        Ok(seen.transpose()?.unwrap_or_default())
+    }
+
+    /// Changes the seen members of a legacy list. Members that an item has no room for are not added: each pass then
+    /// looks at them again, and does not notice that they are removed.
+    pub async fn change_seen(&self, list: &str, add: &SeqSet, remove: &SeqSet) -> Result<(), StoreError> {
+        let mut attempts = attempts("change_seen");
+        loop {
+            attempts.next().await?;
+            let known = self.seen(list).await?;
+            let kept = known.minus(remove);
+            let all = kept.union(&add.minus(remove));
+            let after = if all.to_bytes().len() > MOST_SEEN_BYTES { kept } else { all };
+            if after == known {
+                return Ok(());
+            }
+            let members = (!after.is_empty()).then_some(Bits(after));
+            let put = Write::put(&self.tables.migration, encode(&SeenItem { key: keys::seen(list), members }));
+            if self.send("change_seen", put.when(still_set(SeenItem::members, &known))).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Some legacy lists that have seen members, after the key `after`, and the key where the next page begins; `None`
+    /// at the end. It scans the table: reading by size is cheaper than reading every item of every list.
+    pub async fn lists_seen(&self, after: Option<String>) -> Result<(Vec<String>, Option<String>), StoreError> {
+        let scan = self.client.scan().table_name(&self.tables.migration).limit(SCANNED);
+        let scan = scan.set_exclusive_start_key(after.map(|key| record(&key)));
+        let page = scan.send().await.map_err(|error| unavailable("lists_seen", error))?;
+        let key = |item: &Item| SeenItem::key.read::<String>(item);
+        let mut lists = Vec::new();
+        for item in page.items.unwrap_or_default() {
+            if SeenItem::members.of(&item).is_some()
+                && let Some(list) = keys::seen_list(&key(&item)?)
+            {
+                lists.push(list.to_owned());
+            }
+        }
+        Ok((lists, page.last_evaluated_key.as_ref().map(key).transpose()?))
     }
 
     /// Adds read marks and stores them as imported. Marks that were imported before are left out, so that a post that
@@ -287,7 +377,7 @@ impl Imports {
         after: &AuthorHead,
         (known, record): (&SeqSet, &ImportRecord),
         blogs: &[&Blog],
-        written: &[(Post, Timestamp)],
+        (written, told): (&[(Post, Timestamp)], bool),
     ) -> Result<Result<(), Cancelled>, StoreError> {
         let author = import.author;
         let archived = after.archived - before.archived;
@@ -317,6 +407,9 @@ impl Imports {
         writes.push(put.when(still_set(ImportItem::posts, known)));
         for (blog, (post, order)) in blogs.iter().zip(written) {
             let mapping = MappingItem { key: keys::mapping(blog.id), post: post.id.to_string() };
+            // The legacy system has an archived post as unread for followers who do not see it here.
+            let placed = Placed { blog: blog.id, new: false, told: (told && !post.archived).then_some(false) };
+            writes.push(Write::put(&self.tables.migration, placed_item(post.id, placed)));
             writes.push(Write::put(&self.tables.posts, encode(&post_item(post, *order))).when(absent(PostItem::item)));
             writes.push(Write::put(&self.tables.migration, encode(&mapping)).when(absent(MappingItem::post)));
         }
@@ -333,6 +426,16 @@ fn read_mapping(item: Item) -> Result<(BlogId, PostId), StoreError> {
     read(item, |MappingItem { key, post }| {
         let blog = keys::mapped_blog(&key).ok_or(MappingItem::key)?;
         Ok((blog, post.parse().map_err(|_| MappingItem::post)?))
+    })
+}
+
+fn placed_item(post: PostId, Placed { blog, new, told }: Placed) -> Item {
+    encode(&PlacedItem { key: keys::placed(post), blog, fresh: new, told })
+}
+
+fn read_placed(item: Item) -> Result<(PostId, Placed), StoreError> {
+    read(item, |PlacedItem { key, blog, fresh, told }| {
+        Ok((keys::placed_post(&key).ok_or(PlacedItem::key)?, Placed { blog, new: fresh, told }))
     })
 }
 

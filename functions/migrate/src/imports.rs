@@ -2,8 +2,11 @@
 
 use tidemark_domain::{AuthorHead, Post, Seq, SeqSet, UserId};
 
-/// The most blogs in one transaction: head, two windows of its sets, record, fence, and a post and a mapping for each.
-pub const BLOGS_PER_IMPORT: usize = 47;
+use crate::legacy::BlogId;
+
+/// The most blogs in one transaction: head, two windows of its sets, record, fence, and a post and
+/// two mappings for each.
+pub const BLOGS_PER_IMPORT: usize = 31;
 
 /// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,
 /// follows of the author check the head.
@@ -21,6 +24,16 @@ pub struct ImportRecord {
     pub posts: SeqSet,
     /// First and last imported post that the followers from before the import have not received yet.
     pub unsettled: Option<(Seq, Seq)>,
+}
+
+/// The legacy blog of a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    pub blog: BlogId,
+    /// Write-back made the blog, and may not have stored it in the legacy system yet.
+    pub new: bool,
+    /// Whether the unread sets of the followers know the post as deleted; `None` if they do not know it.
+    pub told: Option<bool>,
 }
 
 /// The result of an import of blogs.

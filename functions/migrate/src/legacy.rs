@@ -1,5 +1,4 @@
-//! The keys that the five source systems keep in Redis, and how their members are parsed. This module reads nothing
-//! itself.
+//! The keys that the five source systems keep in Redis, and how their members are parsed. This module does no I/O.
 //!
 //! | layout | key | type | members | becomes |
 //! |---|---|---|---|---|
@@ -14,6 +13,8 @@
 //! | `feed` | `focusFeedKey{user}` | sorted set | blog ids, score creation ms; `0` with score 1 marks an empty feed | follow edges of users who have no list of their own |
 //! | `notices` | `notice:{platform}:{notice}` | bitmap | bit at offset = user id, from the first byte's highest bit | read marks of notices |
 //! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: read with every new edge; its posts stay unread |
+//! | | `user:unread:count:{user}` | hash | authors, number of unread posts | written, not read: counts are exact here |
+//! | | `u_fans_num:{author}` | string | number of followers | the same |
 
 use serde::{Deserialize, Serialize};
 
@@ -177,6 +178,16 @@ pub fn unread_key(user: UserId, author: UserId) -> String {
     format!("user:unread:{user}:{author}")
 }
 
+/// `user:unread:count:{user}`: the number of unread blogs by author.
+pub fn unread_counts_key(user: UserId) -> String {
+    format!("user:unread:count:{user}")
+}
+
+/// `u_fans_num:{author}`: the number of followers.
+pub fn fans_number_key(author: UserId) -> String {
+    format!("u_fans_num:{author}")
+}
+
 /// Parses the id of a user or blog: a decimal number from 1 to 2^64−1 without sign or leading zeros.
 pub fn id(member: &[u8]) -> Result<u64, Reason> {
     std::str::from_utf8(member).ok().and_then(parse_decimal).filter(|id| *id > 0).ok_or(Reason::NotAnId)
@@ -272,6 +283,8 @@ mod tests {
             assert_eq!(notice(bad), Err(Reason::KeyWithoutId), "{bad}");
         }
         assert_eq!(unread_key(UserId::MIN, UserId::new(7).unwrap()), "user:unread:1:7");
+        assert_eq!(unread_counts_key(UserId::MIN), "user:unread:count:1");
+        assert_eq!(fans_number_key(UserId::MIN), "u_fans_num:1");
     }
 
     #[test]

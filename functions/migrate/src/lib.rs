@@ -1,15 +1,18 @@
-//! Imports data that legacy systems keep in Redis, a bounded slice in each invocation: posts, read marks, follows.
+//! Imports data that legacy systems keep in Redis, a bounded slice in each invocation: posts, read marks, follows. While
+//! both systems are in use, it follows the legacy lists, and mirrors changes of facts back.
 //!
 //! Every write is conditional and exact. Users continue during a migration. A run may be interrupted, repeated, or run
 //! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules
-//! and the procedure.
+//! and the procedure; `docs/rollout.md` describes how users move while both are in use.
 
 mod edges;
 mod facts;
 mod feed;
+mod follow;
 pub mod imports;
 mod in_line;
 pub mod legacy;
+mod mirror;
 mod notices;
 mod posts;
 mod progress;
@@ -18,18 +21,19 @@ mod report;
 mod run;
 mod schema;
 mod source;
+mod target;
 
 use std::collections::BTreeMap;
 use tidemark_app::ports::StoreError;
 
-use crate::legacy::Layout;
+use crate::{legacy::Layout, mirror::Mirror};
 use futures::FutureExt;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidemark::{
     App,
-    domain::{NoticeId, Timestamp},
+    domain::{NoticeId, Timestamp, UserId},
 };
 use tracing::error;
 
@@ -64,6 +68,12 @@ pub struct Request {
     /// expired.
     #[serde(default)]
     pub again: bool,
+    /// Imports what has changed since the last such pass, removals too.
+    #[serde(default)]
+    pub follow: bool,
+    /// Mirrors everything of these users into the legacy Redis, and does nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mirror: Vec<UserId>,
 }
 
 /// A failed invocation. The saved progress stays, and the next invocation continues from it.
@@ -85,27 +95,48 @@ pub enum MigrateError {
         "the first run of this source began on {0}: an unfollow may look like a follow never imported; see docs/migration.md"
     )]
     TooLate(Timestamp),
+    /// The source is another server process than at the last pass. If it lost data, its empty lists would end follows
+    /// and delete posts.
+    #[error("the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see docs/rollout.md")]
+    Restarted,
 }
 
 impl MigrateError {
     /// Whether another invocation may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Source(_) => true,
+            Self::Source(SourceError::Unavailable(_)) => true,
+            Self::Source(SourceError::WrongType) => false,
             Self::Store(error) => error.is_retryable(),
-            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) => false,
+            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted => false,
         }
     }
 }
 
-/// Processes one slice. Returns the report so far and, until `done`, the event of the next invocation in `next`.
+/// Processes one slice, or mirrors a batch of stream records. For a slice, returns the report so far and, until `done`,
+/// the event of the next invocation in `next`; for records, those that failed.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    let invocation = app.invocation(&event.context);
     let deadline = event.context.deadline;
+    let invalid = |error: serde_json::Error| MigrateError::Invalid(error.to_string());
     let work = async {
-        let request = serde_json::from_value(event.payload).map_err(|error| MigrateError::Invalid(error.to_string()))?;
-        run::slice(app, request, deadline).boxed().await
+        if event.payload.get("Records").is_some() {
+            let failed = mirror::batch(app, serde_json::from_value(event.payload).map_err(invalid)?).boxed().await?;
+            return Ok(json!(failed));
+        }
+        let request: Request = serde_json::from_value(event.payload).map_err(invalid)?;
+        if request.mirror.is_empty() {
+            return run::slice(app, request, deadline).boxed().await;
+        }
+        let mirror = Mirror::connect(app).await?;
+        for user in &request.mirror {
+            mirror.user(*user).boxed().await?;
+        }
+        Ok(json!({ "mirrored": request.mirror.len() }))
     };
-    work.await.map_err(|failure| {
+    let outcome = work.await;
+    invocation.worked(1, usize::from(outcome.is_err()));
+    outcome.map_err(|failure| {
         error!(retryable = failure.is_retryable(), error = &failure as &dyn std::error::Error, "migration slice failed");
         failure.into()
     })

@@ -17,7 +17,7 @@ use crate::{
     progress::Pending,
     report::Tally,
     run::{Outcome, Run},
-    source::{Info, Shape, SourceError},
+    source::{Info, Member, Shape, SourceError},
 };
 
 /// Followers that are listed at a time when imported posts are delivered.
@@ -31,20 +31,29 @@ const REST: u64 = 0;
 
 /// Imports `author:blogs:{author}`.
 pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+    let members = run.source.members(Shape::Set, &pending.key).await?;
+    let (imported, outcome) = blogs(run, author, members, pending, tally).await?;
+    run.note_seen(&pending.key, &imported).await?;
+    Ok(outcome)
+}
+
+/// Imports blogs of an author. Returns those that are posts, and the progress.
+pub(crate) async fn blogs(
+    run: &Run<'_>,
+    author: UserId,
+    members: Vec<Member>,
+    pending: &Pending,
+    tally: &mut Tally,
+) -> Result<(SeqSet, Outcome), MigrateError> {
     let key = pending.key.as_bytes();
     let first_time = pending.at.is_none();
     let mut seen = Tally::default();
     let mut ids: BTreeSet<BlogId> = BTreeSet::new();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let piece = run.source.piece(Shape::Set, &pending.key, at).await?;
-        for (member, _) in piece.members {
-            match legacy::id(&member) {
-                Ok(id) => drop(ids.insert(id)),
-                Err(reason) => seen.refuse(reason, key, Some(&member)),
-            }
+    for (member, _) in members {
+        match legacy::id(&member) {
+            Ok(id) => drop(ids.insert(id)),
+            Err(reason) => seen.refuse(reason, key, Some(&member)),
         }
-        cursor = piece.next;
     }
     let ids: Vec<BlogId> = ids.into_iter().collect();
     let mapped = run.imports.mapped(&ids).await?;
@@ -61,7 +70,9 @@ pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tal
         run.has_read(usize::try_from(seen.read).unwrap_or(usize::MAX));
         tally.add(seen);
     }
-    import(run, author, blogs, tally).await
+    let outcome = import(run, author, blogs, tally).await?;
+    let posts = if unmapped.is_empty() { HashMap::new() } else { run.imports.mapped(&unmapped).await? };
+    Ok((mapped.into_keys().chain(posts.into_keys()).collect(), outcome))
 }
 
 /// Imports `blog:info:{blog}`: blogs that no author's set names.
@@ -188,25 +199,24 @@ async fn import_some(
         return Ok(());
     };
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
-    let ImportedPosts { written, head } = run.imports.import_posts(import, blogs, followers, run.now).await?;
+    let ImportedPosts { written, head } = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);
-    if let Some((first, last)) = told().min().zip(told().max()) {
-        settle(run, author, first, last).await?;
+    match told().min().zip(told().max()) {
+        Some((first, last)) => settle(run, author, first, last).await?,
+        None => run.app.stores.head_views.store_head(author, &head).await?,
     }
-    run.app.relations.forget_counters(author, None).await?;
-    if !head.modes.is_push_alone() {
-        run.app.readers.stores.head_views.store_head(author, &head).await?;
-    }
-    Ok(())
+    Ok(run.app.relations.forget_counters(author, None).await?)
 }
 
-/// Delivers imported posts to the users who already follow the author. Posts that are older than a follow are marked
+/// Stores the head, of which timelines are computed, and delivers imported posts to the users who already follow the author. Posts that are older than a follow are marked
 /// read before the delivery. The followers are listed after the import: a follow from before the import is found, and a
 /// later follow has the posts already.
 async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
+    let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+    stores.head_views.store_head(author, &head).await?;
     if stores.edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
         return Ok(imports.settle(author, last).await?);
     }
@@ -215,7 +225,6 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
     let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
     // Posts that were imported when the author had no counted followers have no fan-out.
     let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
-    let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
     let mut before: Option<Relation> = None;
     loop {
         let page = stores.edges.followers_by_time(author, before, FOLLOWERS).await?;

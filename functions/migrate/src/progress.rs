@@ -27,12 +27,16 @@ pub(crate) struct Progress {
     /// The cursor where the listing of keys continues; `None` when all are listed.
     pub(crate) scan: Option<u64>,
     pub(crate) pending: Vec<Pending>,
+    /// Where a pass continues to look for lists that no longer exist, after its layouts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sweep: Option<String>,
     pub(crate) report: Report,
 }
 
 impl Progress {
     pub(crate) fn begin(first_begun: Timestamp, server: String, layouts: &[Layout]) -> Self {
-        let mut progress = Self { first_begun, server, layout: None, scan: None, pending: Vec::new(), report: Report::new() };
+        let mut progress =
+            Self { first_begun, server, layout: None, scan: None, pending: Vec::new(), sweep: None, report: Report::new() };
         progress.enter(layouts.first().copied());
         progress
     }
@@ -45,6 +49,10 @@ impl Progress {
         if let Some(layout) = layout {
             self.report.entry(layout).or_default();
         }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.layout.is_none() && self.sweep.is_none()
     }
 
     pub(crate) fn has_finished_layout(&self) -> bool {

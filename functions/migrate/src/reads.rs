@@ -1,9 +1,9 @@
 //! Imports sets of read blogs as read marks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tidemark::domain::{SeqSet, UserId};
+use tidemark::domain::{Seq, SeqSet, UserId};
 
 use crate::{
     MigrateError, in_line,
@@ -30,7 +30,8 @@ pub(crate) async fn user(
     loop {
         let piece = run.source.piece(shape, &pending.key, at).await?;
         run.has_read(piece.members.len());
-        mark(run, user, &pending.key, &piece.members, tally).await?;
+        let marked = mark(run, user, &pending.key, &piece.members, tally).await?;
+        run.note_seen(&pending.key, &marked).await?;
         match piece.next {
             None => return Ok(Outcome::Done),
             Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
@@ -39,7 +40,14 @@ pub(crate) async fn user(
     }
 }
 
-async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally: &mut Tally) -> Result<(), MigrateError> {
+/// Imports members as read marks. Returns the blogs that are posts.
+pub(crate) async fn mark(
+    run: &Run<'_>,
+    user: UserId,
+    key: &str,
+    members: &[Member],
+    tally: &mut Tally,
+) -> Result<SeqSet, MigrateError> {
     let mut ids: BTreeSet<BlogId> = BTreeSet::new();
     for (member, _) in members {
         match legacy::id(member) {
@@ -50,9 +58,13 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
     let ids: Vec<BlogId> = ids.into_iter().collect();
     let known = posts::resolve(run, &ids).await?;
     let mut by_author: BTreeMap<UserId, SeqSet> = BTreeMap::new();
+    let mut marked = SeqSet::default();
     for id in ids {
         match known.get(&id) {
-            Some((author, Some(seq))) => drop(by_author.entry(*author).or_default().insert(*seq)),
+            Some((author, Some(seq))) => {
+                by_author.entry(*author).or_default().insert(*seq);
+                marked.insert(id);
+            }
             Some((_, None)) => tally.wrote(1),
             None => tally.refuse(Reason::UnknownPost, key.as_bytes(), Some(id.to_string().as_bytes())),
         }
@@ -63,6 +75,9 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
     let news = by_author.iter().map(|(author, seqs)| (*author, seqs, seqs.minus(imported.get(author).unwrap_or(&nothing))));
     let (read, new): (Vec<u64>, Vec<(UserId, SeqSet)>) = news.map(|(author, seqs, new)| (seqs.len(), (author, new))).unzip();
     let read: u64 = read.iter().sum();
+    if run.follow && !run.dry_run {
+        mark_again(run, user, &by_author, &imported).await?;
+    }
     let write = new.iter().filter(|(_, new)| !new.is_empty()).map(|(author, new)| write(run, user, *author, new).boxed());
     let written: Vec<u64> = stream::iter(write.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await?;
     let written: u64 = written.iter().sum();
@@ -70,7 +85,29 @@ async fn mark(run: &Run<'_>, user: UserId, key: &str, members: &[Member], tally:
     tally.found(read - written);
     // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
     // view.
-    if run.dry_run || authors.is_empty() { Ok(()) } else { in_line::reads(run.app, user, &authors).await }
+    if !run.dry_run && !authors.is_empty() {
+        in_line::reads(run.app, user, &authors).await?;
+    }
+    Ok(marked)
+}
+
+/// Marks posts that were imported as read before, and have become unread here since.
+async fn mark_again(
+    run: &Run<'_>,
+    user: UserId,
+    by_author: &BTreeMap<UserId, SeqSet>,
+    imported: &HashMap<UserId, SeqSet>,
+) -> Result<(), MigrateError> {
+    let authors: Vec<UserId> = imported.keys().copied().collect();
+    let reads = &run.app.stores.reads;
+    for (author, state) in reads.reads(user, &authors).await? {
+        let (Some(seqs), Some(imported)) = (by_author.get(&author), imported.get(&author)) else { continue };
+        let again: Vec<Seq> = seqs.minus(&state.read).iter().filter(|seq| imported.contains(*seq)).collect();
+        if !again.is_empty() {
+            reads.mark(user, author, &again, true).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn write(run: &Run<'_>, user: UserId, author: UserId, new: &SeqSet) -> Result<u64, MigrateError> {

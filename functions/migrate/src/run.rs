@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidemark::{
     App,
-    domain::{NoticeId, Seq, Timestamp, UserId},
+    domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
 };
 use tracing::info;
 
@@ -22,6 +22,7 @@ use crate::{
     Imports, MigrateError, Request,
     edges::{self, Side},
     feed,
+    follow::{self, FOLLOWED},
     imports::StoredProgress,
     legacy::{self, Layout, LegacyNotice, Reason},
     notices, posts,
@@ -52,6 +53,8 @@ pub(crate) struct Run<'a> {
     pub(crate) imports: Imports,
     pub(crate) source: Source,
     pub(crate) dry_run: bool,
+    /// Whether this is a pass over lists that are still in use.
+    pub(crate) follow: bool,
     pub(crate) now: Timestamp,
     /// The notice here that each legacy notice was published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
@@ -79,6 +82,14 @@ impl Run<'_> {
         self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
     }
 
+    /// Stores that members of a list are in line with the facts, for later passes.
+    pub(crate) async fn note_seen(&self, list: &str, members: &SeqSet) -> Result<(), MigrateError> {
+        if self.dry_run || members.is_empty() {
+            return Ok(());
+        }
+        Ok(self.imports.change_seen(list, members, &SeqSet::default()).await?)
+    }
+
     /// Counts entries towards the limit.
     pub(crate) fn has_read(&self, entries: usize) {
         self.read.fetch_add(entries as u64, Ordering::Relaxed);
@@ -89,9 +100,10 @@ impl Run<'_> {
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
     let url = request.source.clone().or_else(|| app.settings.legacy_redis_url.clone());
     let url = url.ok_or_else(|| MigrateError::Invalid("`source` is missing and LEGACY_REDIS_URL is not set".to_owned()))?;
-    let chosen = request.layout.as_deref().unwrap_or(&Layout::ALL);
-    let layouts: Vec<Layout> = Layout::ALL.into_iter().filter(|layout| chosen.contains(layout)).collect();
-    let name = name_of(&url, &layouts);
+    let all: &[Layout] = if request.follow { &FOLLOWED } else { &Layout::ALL };
+    let chosen = request.layout.as_deref().unwrap_or(all);
+    let layouts: Vec<Layout> = all.iter().copied().filter(|layout| chosen.contains(layout)).collect();
+    let name = name_of(&url, &layouts, request.follow);
     let source = Source::connect(&url).await?;
     let server = source.run_id().await?;
     let now = app.stores.clock.now();
@@ -100,6 +112,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         imports: Imports(app.facts.clone()),
         source,
         dry_run: request.dry_run,
+        follow: request.follow,
         now,
         notices: notices(&request)?,
         times: Cache::new(TIMES_KEPT),
@@ -118,15 +131,16 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         if request.cursor.is_some() {
             return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
         }
-        match run.imports.progress(&name).await? {
+        let stored = run.imports.progress(&name).await?;
+        if request.follow && !request.again {
+            require_same_server(&run.imports, &url, stored.as_ref(), &server).await?;
+        }
+        match stored {
             None => (Progress::begin(now, server.clone(), &layouts), 0),
             Some(stored) => {
                 let known = Progress::from_text(&stored.text)?;
-                let known = match known.layout {
-                    Some(_) => known,
-                    // The stored run is done, so a new run begins.
-                    None => Progress::begin(known.first_begun, server.clone(), &layouts),
-                };
+                // If the stored run is done, a new run begins.
+                let known = if known.is_done() { Progress::begin(known.first_begun, server.clone(), &layouts) } else { known };
                 (known, stored.version)
             }
         }
@@ -134,11 +148,18 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     progress.meet(&server);
 
     let mut overtaken = false;
-    while let Some(layout) = progress.layout {
-        if layout.is_of_follows() && !request.again && now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
-            return Err(MigrateError::TooLate(progress.first_begun));
+    while !progress.is_done() {
+        match progress.layout {
+            // A pass looks at new members of a list alone, so an old unfollow is no new follow to it.
+            Some(layout) if layout.is_of_follows() && !request.again && !request.follow => {
+                if now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
+                    return Err(MigrateError::TooLate(progress.first_begun));
+                }
+                step(&run, &layouts, layout, &mut progress).await?;
+            }
+            Some(layout) => step(&run, &layouts, layout, &mut progress).await?,
+            None => sweep(&run, &mut progress).await?,
         }
-        step(&run, &layouts, layout, &mut progress).await?;
         if !request.dry_run {
             version += 1;
             overtaken = !run.imports.save_progress(&name, &StoredProgress { version, text: progress.text()? }).await?;
@@ -150,12 +171,30 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     answer(&request, &progress, overtaken)
 }
 
+/// Fails if the source was restarted since the last pass, or since the migration if this is the first pass.
+async fn require_same_server(
+    imports: &Imports,
+    url: &str,
+    pass: Option<&StoredProgress>,
+    server: &str,
+) -> Result<(), MigrateError> {
+    let before = match pass {
+        Some(pass) => Some(pass.clone()),
+        None => imports.progress(&name_of(url, &Layout::ALL, false)).await?,
+    };
+    match before {
+        Some(before) if Progress::from_text(&before.text)?.server != server => Err(MigrateError::Restarted),
+        _ => Ok(()),
+    }
+}
+
 /// One step: lists some keys, imports some of the listed keys, or begins the next layout.
 async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut Progress) -> Result<(), MigrateError> {
     if progress.has_finished_layout() {
         let next = layouts.iter().copied().find(|next| *next > layout);
         info!(?layout, "layout finished");
         progress.enter(next);
+        progress.sweep = (run.follow && next.is_none()).then(String::new);
         return Ok(());
     }
     let mut tally = Tally::default();
@@ -186,6 +225,17 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
         progress.pending.splice(..0, rest);
     }
     progress.report.entry(layout).or_default().add(tally);
+    Ok(())
+}
+
+/// Looks for lists that no longer exist.
+async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateError> {
+    let after = progress.sweep.take().filter(|after| !after.is_empty());
+    let (lists, next) = run.imports.lists_seen(after).await?;
+    let mut tally = Tally::default();
+    follow::vanished(run, lists, &mut tally).await?;
+    progress.report.entry(Layout::UFollow).or_default().add(tally);
+    progress.sweep = next;
     Ok(())
 }
 
@@ -225,6 +275,7 @@ async fn members(
         Err(reason) => return Ok(Err(reason)),
     };
     let outcome = match layout {
+        _ if run.follow => follow::list(run, layout, id, pending, tally).await,
         Layout::AuthorBlogs => posts::author(run, id, pending, tally).await,
         // `step` imports the first in groups; the second is handled above.
         Layout::BlogInfo | Layout::Notices => Ok(Outcome::Done),
@@ -248,14 +299,15 @@ fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, Migrat
     request.notices.iter().map(read).collect()
 }
 
-/// The name of a run: a hash of source and layouts, because the URL must not be stored.
-fn name_of(url: &str, layouts: &[Layout]) -> String {
-    let digest = Sha256::digest(format!("{url} {layouts:?}"));
+/// The name of a run: a hash of source, layouts and kind, because the URL must not be stored.
+fn name_of(url: &str, layouts: &[Layout], follow: bool) -> String {
+    let kind = if follow { " follow" } else { "" };
+    let digest = Sha256::digest(format!("{url} {layouts:?}{kind}"));
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn answer(request: &Request, progress: &Progress, overtaken: bool) -> Result<Value, MigrateError> {
-    let done = progress.layout.is_none();
+    let done = progress.is_done();
     let (layouts, totals) = report::answer(&progress.report);
     let cursor = if request.dry_run { Some(progress.cursor()?) } else { None };
     let next = (!done).then(|| Request { cursor, ..request.clone() });

@@ -4,11 +4,13 @@
 //! |---|---|---|
 //! | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S |
 //! | `key` S `author#<author>` | the imports of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N |
+//! | `key` S `post#<author>-<seq>` | the legacy blog of a post | `blog` N, `fresh` BOOL (made by write-back, and perhaps not stored there yet), `told` BOOL (whether the followers' unread sets know the post as deleted; absent if they do not know it) |
+//! | `key` S `seen#<legacy key>` | the members of a legacy list that are in line with the facts | `members` B (roaring) |
 //! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
 //! | `key` S `run#<run>` | the progress of a run | `version` N, `progress` S (JSON) |
 
 use serde::{Deserialize, Serialize};
-use tidemark_domain::UserId;
+use tidemark_domain::{PostId, UserId};
 use tidemark_facts::item::{Bits, present};
 
 use crate::legacy::{BlogId, LegacyNotice};
@@ -20,6 +22,14 @@ tidemark_facts::items! {
     #[derive(Serialize)]
     ImportItem in "migration" { key: String }
     maybe { posts: Bits, unsettled_first: u64, unsettled_last: u64 };
+
+    #[derive(Serialize)]
+    PlacedItem in "migration" { key: String, blog: u64, fresh: bool }
+    maybe { told: bool };
+
+    #[derive(Serialize)]
+    SeenItem in "migration" { key: String }
+    maybe { members: Bits };
 
     #[derive(Serialize)]
     ImportedBitsItem in "migration" { key: String }
@@ -46,6 +56,24 @@ pub(crate) fn imported_author(key: &str) -> Option<UserId> {
     key.strip_prefix("author#")?.parse().ok()
 }
 
+/// The key of the legacy blog of a post.
+pub(crate) fn placed(post: PostId) -> String {
+    format!("post#{post}")
+}
+
+pub(crate) fn placed_post(key: &str) -> Option<PostId> {
+    key.strip_prefix("post#")?.parse().ok()
+}
+
+/// The key of the seen members of a legacy list.
+pub(crate) fn seen(list: &str) -> String {
+    format!("seen#{list}")
+}
+
+pub(crate) fn seen_list(key: &str) -> Option<&str> {
+    key.strip_prefix("seen#")
+}
+
 /// The key of the imported bits of a block of a legacy notice's bitmap.
 pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> String {
     format!("notice#{platform}#{notice}#{block}")
@@ -67,6 +95,10 @@ mod tests {
         assert_eq!(import_record(author), "author#7");
         assert_eq!(imported_author("author#7"), Some(author));
         assert_eq!(run("abc"), "run#abc");
+        assert_eq!(placed(PostId::new(author, 3)), "post#7-3");
+        assert_eq!(placed_post("post#7-3"), Some(PostId::new(author, 3)));
+        assert_eq!(seen("u_follow:7"), "seen#u_follow:7");
+        assert_eq!(seen_list("seen#u_follow:7"), Some("u_follow:7"));
         assert_eq!(imported_bits(("7".parse().unwrap(), 57), 2), "notice#7#57#2");
     }
 }

@@ -1,4 +1,4 @@
-//! The legacy Redis. It is read in bounded pieces, without `KEYS`, and never written.
+//! The legacy Redis. It is read in bounded pieces, without `KEYS`. [`crate::target`] has the writes.
 
 use std::time::Duration;
 
@@ -117,8 +117,24 @@ impl Source {
         try_join_all(keys.iter().map(ask)).await
     }
 
+    /// All members of a key.
+    pub(crate) async fn members(&self, shape: Shape, key: &str) -> Result<Vec<Member>, SourceError> {
+        let (mut members, mut cursor) = (Vec::new(), Some(0));
+        while let Some(at) = cursor {
+            let piece = self.piece(shape, key, at).await?;
+            members.extend(piece.members);
+            cursor = piece.next;
+        }
+        Ok(members)
+    }
+
+    /// A handle of the connection, which its handles share.
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
+        self.0.clone()
+    }
+
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SourceError> {
-        Ok(command.query_async(&mut self.0.clone()).await?)
+        Ok(command.query_async(&mut self.connection()).await?)
     }
 }
 

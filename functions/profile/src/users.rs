@@ -16,7 +16,8 @@ const MAX_USERS: usize = 100;
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Answer, Problem> {
     let id = request.caller()?;
     let profile = app.people.profile(id).await?.map(Profile::from);
-    Ok(Answer::json(200, &Me { id, profile, rollout: "on" }))
+    let rollout = if app.settings.rollout.is_on(id) { "on" } else { "off" };
+    Ok(Answer::json(200, &Me { id, profile, rollout }))
 }
 
 pub(crate) async fn set(app: &App, request: &Request) -> Result<Answer, Problem> {

@@ -32,6 +32,13 @@ const RESERVE_MS: u64 = 15_000;
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    let invocation = app.invocation(&event.context);
+    let answer = run(app, event).await;
+    invocation.worked(1, usize::from(answer.is_err()));
+    answer
+}
+
+async fn run(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
     let reconcile = Reconcile::new(app);

@@ -21,21 +21,18 @@ const PARALLEL: usize = 8;
 /// Updates the views of all pairs in one batch of stream records, reader by reader. It never returns an error: it
 /// reports the sequence number of the first failed record, and the stream repeats the records from there.
 pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Error> {
+    let invocation = app.invocation(&event.context);
     let records = event.payload.records;
     // Whether a follow of the pair may have begun or ended.
     let mut pairs: BTreeMap<UserId, BTreeMap<UserId, bool>> = BTreeMap::new();
     let mut failed: BTreeSet<UserId> = BTreeSet::new();
-    let mut first_failure = None;
-    for (index, record) in records.iter().enumerate() {
+    for record in &records {
         match facts::edge_of_record(&record.change.keys) {
             Some((user, author)) => {
                 let followed = facts::may_change_follow(&record.change.old_image, &record.change.new_image);
                 *pairs.entry(user).or_default().entry(author).or_default() |= followed;
             }
-            None => {
-                error!(event = record.event_id, "malformed stream record: it has no edge key");
-                first_failure = first_failure.or(Some(index));
-            }
+            None => error!(event = record.event_id, "malformed stream record: it has no edge key"),
         }
     }
     let work = pairs.into_iter().map(|(user, authors)| bring_in_line(app, user, authors).boxed());
@@ -47,11 +44,12 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
             failed.insert(user);
         }
     }
-    let of_failed =
-        |record: &EventRecord| facts::edge_of_record(&record.change.keys).is_some_and(|(user, _)| failed.contains(&user));
-    let first = records.iter().position(of_failed).into_iter().chain(first_failure).min();
+    // A malformed record has no edge.
+    let has_failed =
+        |record: &&EventRecord| facts::edge_of_record(&record.change.keys).is_none_or(|(user, _)| failed.contains(&user));
+    invocation.worked(records.len(), records.iter().filter(has_failed).count());
     let mut response = DynamoDbEventResponse::default();
-    if let Some(record) = first.and_then(|index| records.get(index)) {
+    if let Some(record) = records.iter().find(has_failed) {
         let mut failure = DynamoDbBatchItemFailure::default();
         failure.item_identifier = record.change.sequence_number.clone();
         response.batch_item_failures.push(failure);

@@ -4,7 +4,7 @@ mod terminal;
 
 use std::{
     collections::BTreeSet,
-    io::IsTerminal as _,
+    io::{ErrorKind, IsTerminal as _},
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
     process::ExitCode,
@@ -69,7 +69,7 @@ struct Arguments {
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
     /// Log filter, in the syntax of `tracing_subscriber::EnvFilter`.
-    #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error,tidemark_local::requests=info")]
+    #[arg(long, env = "RUST_LOG", default_value = "warn,dynoxide=error,tidemark_local::requests=info", value_parser = log_filter)]
     log: String,
     /// No colours, also on a terminal.
     #[arg(long, env = "NO_COLOR", value_parser = FalseyValueParser::new())]
@@ -78,9 +78,16 @@ struct Arguments {
 
 /// An address with a port. The host may be a name: the first IPv4 address of it is used.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let found: Vec<SocketAddr> = text.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first()).copied();
-    first.ok_or_else(|| "write a host and a port without http://, such as 127.0.0.1:3000 or localhost:3000".to_owned())
+    let form = || "write a host and a port without http://, such as 127.0.0.1:3000 or localhost:3000".to_owned();
+    if text.contains('/') || text.starts_with(':') {
+        return Err(form());
+    }
+    let found: Vec<SocketAddr> = match text.to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(form()),
+        Err(error) => return Err(format!("the host has no address: {error}")),
+    };
+    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied().ok_or_else(form)
 }
 
 /// A URL of Redis, several separated by commas, or nothing.
@@ -90,6 +97,10 @@ fn redis_url(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("write redis:// or rediss:// before the host, such as redis://localhost:6379".to_owned()),
     }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn parameter(text: &str) -> Result<(String, String), String> {
@@ -123,7 +134,7 @@ impl Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::new(&arguments.log);
     let ansi = std::io::stderr().is_terminal() && !arguments.no_color;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
     log.event_format(Terminal::default()).init();
@@ -193,6 +204,8 @@ mod tests {
             let message = address(wrong).expect_err(wrong);
             assert!(message.contains("such as 127.0.0.1:3000"), "{message}");
         }
+        let message = address("nothing.invalid:3000").unwrap_err();
+        assert!(message.starts_with("the host has no address: "), "{message}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::PathBuf,
+    sync::mpsc::Sender,
     time::Duration,
 };
 
@@ -54,6 +55,8 @@ pub struct Options {
     /// The seed of the weather's randomness. Without it, the stack picks one.
     pub weather_seed: Option<u64>,
     pub dynamodb_threads: usize,
+    /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug log.
+    pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
     pub schedules: bool,
 }
@@ -87,6 +90,7 @@ impl Options {
             weather: Weather::default(),
             weather_seed: None,
             dynamodb_threads: 2,
+            lines: None,
             schedules: true,
         }
     }

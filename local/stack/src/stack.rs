@@ -1,7 +1,7 @@
 //! The whole stack: starts its parts in order, and stops them in the opposite order.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::Path,
     sync::{
@@ -77,11 +77,14 @@ impl Stack {
         let (queue_listener, sqs_endpoint) = sqs::bind().await?;
         let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
         let mut template = Template::load(&options.template, &bindings)?;
+        check_process_functions(&options, &template)?;
         for function in template.functions.values_mut() {
             function.timeout_seconds = function.timeout_seconds.max(options.least_timeout_seconds);
         }
         let routes = Routes::of(&template)?;
-        let listener = TcpListener::bind(options.addr).await.with_context(|| format!("cannot listen on {}", options.addr))?;
+        let listener = TcpListener::bind(options.addr)
+            .await
+            .with_context(|| format!("cannot listen on {} (TIDEMARK_ADDR)", options.addr))?;
         let address = listener.local_addr()?;
 
         let redis = Redis::start(
@@ -511,6 +514,16 @@ async fn drain(server: &mut JoinHandle<()>, name: &str) {
     }
 }
 
+fn check_process_functions(options: &Options, template: &Template) -> Result<()> {
+    let known: BTreeSet<&str> = template.functions.values().map(|function| function.binary.as_str()).collect();
+    match options.process_functions.iter().find(|name| !known.contains(name.as_str())) {
+        Some(unknown) => {
+            bail!("TIDEMARK_PROCESS_FUNCTIONS: no function is called `{unknown}`, only {}", Vec::from_iter(known).join(", "))
+        }
+        None => Ok(()),
+    }
+}
+
 fn as_process(options: &Options, function: &Function) -> bool {
     options.all_processes || options.process_functions.contains(&function.binary)
 }
@@ -524,7 +537,7 @@ async fn start_runner(
 ) -> Result<Arc<dyn Runner>> {
     let environment = runner::environment(function, endpoints, &options.environment);
     let Some(runtime_api) = runtime_api.filter(|_| as_process(options, function)) else {
-        return Ok(Arc::new(InProcess::start(function, &environment).await?));
+        return Ok(Arc::new(InProcess::start(function, &environment, options.lines.clone()).await?));
     };
     let folder = options
         .bin_dir

@@ -143,8 +143,8 @@ mod tests {
             tracing_subscriber::fmt().with_ansi(ansi).event_format(Terminal::default()).with_writer(move || to.clone()).finish();
         tracing::subscriber::with_default(log, || {
             let (method, path) = ("GET", "/v1/feed");
-            tracing::info!(target: REQUESTS, method, path, status = 200, ms = 3.06, function = "read-feed", degraded = true);
-            tracing::info!(target: REQUESTS, method, path, status = 404, ms = 0.12, problem = "not-found", degraded = false);
+            tracing::info!(target: REQUESTS, method, path, status = 200_u16, ms = 3.06, function = "read-feed", degraded = true);
+            tracing::info!(target: REQUESTS, method, path, status = 404_u16, ms = 0.12, problem = "not-found", degraded = false);
             tracing::warn!(function = "fan-out", "task failed");
         });
         let bytes = lines.0.lock().unwrap().clone();

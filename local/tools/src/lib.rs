@@ -4,11 +4,13 @@
 
 pub mod address;
 pub mod api;
+pub mod compare;
 pub mod demo;
 pub mod edges;
 pub mod load;
 pub mod migrate;
 pub mod progress;
+pub mod scale;
 pub mod signal;
 pub mod status;
 pub mod text;

@@ -6,7 +6,11 @@
 
 mod ranks;
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tracing::warn;
 
@@ -15,7 +19,7 @@ use crate::{
     error::{Store, StoreError},
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
-    ports::{FanOut, FanOutKind, Look, Progress, Task},
+    ports::{FanOut, FanOutKind, Look, Metric, Progress, Task},
 };
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, FeedKey, Post, PostId, PostSummary, Timestamp, UserId,
@@ -329,7 +333,13 @@ impl FanOuts {
         }
         let Some(post) = self.wanted(fan_out).await? else { return Ok(()) };
         match fan_out.kind {
-            FanOutKind::Deliver => self.deliver(users, &post, fan_out.modes).await,
+            FanOutKind::Deliver => {
+                let started = Instant::now();
+                self.deliver(users, &post, fan_out.modes).await?;
+                self.stores.recorder.time(Metric::PageDeliveryTime, started.elapsed());
+                self.stores.recorder.count(Metric::FollowersDelivered, users.len() as u64);
+                Ok(())
+            }
             FanOutKind::Retract => {
                 let views = &self.stores.reader_views;
                 views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await.map(drop)
@@ -356,7 +366,13 @@ impl FanOuts {
         // Publish does this too, but may have been interrupted before.
         self.tell(fan_out).await?;
         match fan_out.kind {
-            FanOutKind::Deliver => self.stores.posts.finish_delivery(fan_out.post, handled, self.stores.clock.now()).await?,
+            FanOutKind::Deliver => {
+                let now = self.stores.clock.now();
+                if self.stores.posts.finish_delivery(fan_out.post, handled, now).await? {
+                    let lag = Duration::from_millis(now.ms().saturating_sub(fan_out.at.ms()));
+                    self.stores.recorder.time(Metric::DeliveryLag, lag);
+                }
+            }
             FanOutKind::Retract => self.stores.posts.finish_retraction(fan_out.post).await?,
         }
         Ok(())

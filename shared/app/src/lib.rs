@@ -8,6 +8,7 @@
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
 //!   until then.
 //! - [`retry`]: the loop of an optimistic change.
+//! - [`Recorder`]: collects the values of [`ports::Metric`]s.
 
 mod error;
 pub mod fan_out;
@@ -22,6 +23,7 @@ pub mod ports;
 mod publishing;
 pub mod reader;
 mod reading;
+mod recorder;
 pub mod relations;
 pub mod retry;
 mod stores;
@@ -34,5 +36,6 @@ pub use lists::{Lists, Membership};
 pub use people::{Callers, Cards, People};
 pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
+pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;

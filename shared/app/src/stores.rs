@@ -1,15 +1,19 @@
-//! [`Stores`]: the ports that the use cases share. `App` holds the other two, `Failures` and `Metrics`.
+//! [`Stores`]: the ports that the use cases share. `App` holds the other one, `Failures`.
 
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
-use crate::ports::{
-    AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, NoticeViews, Notices, Outages,
-    PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
+use crate::{
+    Recorder,
+    ports::{
+        AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, Metrics, NoticeViews, Notices,
+        Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews,
+        TaskQueue,
+    },
 };
 
-/// Facts, views, queue, clock, random numbers and sleep. Clones share the adapters.
+/// Facts, views, queue, clock, metrics, random numbers and sleep. Clones share the adapters.
 #[derive(Clone)]
 pub struct Stores {
     pub edges: Arc<dyn Edges>,
@@ -33,6 +37,7 @@ pub struct Stores {
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
     pub clock: Arc<dyn Clock>,
+    pub recorder: Arc<Recorder>,
     /// For tokens of leases and rebuilds, and for the pauses between attempts.
     pub random: fn() -> u64,
     /// Sleeps for this duration.
@@ -46,6 +51,7 @@ impl Stores {
         views: Arc<V>,
         queue: Arc<dyn TaskQueue>,
         clock: Arc<dyn Clock>,
+        lines: Arc<dyn Metrics>,
         random: fn() -> u64,
         wait: fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self
@@ -84,6 +90,7 @@ impl Stores {
             limit_views: views.clone(),
             progress: views,
             queue,
+            recorder: Arc::new(Recorder::new(lines, clock.clone())),
             clock,
             random,
             wait,

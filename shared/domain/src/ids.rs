@@ -41,14 +41,23 @@ impl UserId {
         self.0.get()
     }
 
-    /// Returns the user's bucket, `0..4096`: the upper bits of a splitmix64 finalizer, which spreads dense and sparse
-    /// ids evenly.
+    /// Returns the user's bucket, `0..4096`: the upper bits of the hash.
     pub fn bucket(self) -> u16 {
+        (self.hash() >> 52) as u16
+    }
+
+    /// Returns the user's percentile, `0..100`, of the lower bits of the hash. So each share of the users is spread over
+    /// all buckets.
+    pub fn percentile(self) -> u8 {
+        (((self.hash() & u64::from(u32::MAX)) * 100) >> 32) as u8
+    }
+
+    /// A splitmix64 finalizer, which spreads dense and sparse ids evenly.
+    fn hash(self) -> u64 {
         let mut x = self.get();
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^= x >> 31;
-        (x >> 52) as u16
+        x ^ (x >> 31)
     }
 
     /// Returns the shard, `0..16`, of this user among an author's followers.

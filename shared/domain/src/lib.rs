@@ -20,6 +20,7 @@ pub mod profile;
 pub mod rank;
 pub mod reactions;
 pub mod reader_state;
+pub mod rollout;
 pub mod seq_set;
 pub mod time;
 
@@ -38,5 +39,6 @@ pub use profile::{Card, Handle, Profile, ProfileContent};
 pub use rank::{HalfLife, Rank, Score, Step};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;
+pub use rollout::Rollout;
 pub use seq_set::SeqSet;
 pub use time::Timestamp;

@@ -9,7 +9,7 @@
 //! every part before its first post. A follow reads the first part of its shard, then the author's head, and requires
 //! that its part has no higher fence than the one that was read. While `imports_ended` is below `imports_begun`, a
 //! follow also requires that the head is still the one that it read ([decision
-//! 22](../../../docs/adr/0022-counters-grow-and-are-a-fence.md)).
+//! 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
 
 use aws_sdk_dynamodb::types::ReturnValue;
 use tidemark_app::ports::StoreError;

@@ -7,10 +7,10 @@ use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_bytes::ByteBuf;
 use tidemark_app::ports::StoreError;
-use tidemark_domain::{Seq, SeqSet, UserId, seq_set::DecodeSeqSetError};
+use tidemark_domain::{PostId, Seq, SeqSet, UserId, seq_set::DecodeSeqSetError};
 use tracing::warn;
 
-use super::schema::{self, EdgeItem, EdgeKey};
+use super::schema::{self, EdgeItem, EdgeKey, PostKey};
 
 pub type Item = HashMap<String, AttributeValue>;
 
@@ -155,6 +155,12 @@ impl Count {
 pub fn edge_of_record(keys: &serde_dynamo::Item) -> Option<(UserId, UserId)> {
     let EdgeKey { user, author } = serde_dynamo::from_item(keys.clone()).ok()?;
     Some((user.into(), author.into()))
+}
+
+/// The post of a stream record of the table `posts`; `None` if the keys are those of another item.
+pub fn post_of_record(keys: &serde_dynamo::Item) -> Option<PostId> {
+    let PostKey { author, item } = serde_dynamo::from_item(keys.clone()).ok()?;
+    Some(PostId::new(author.into(), schema::post_seq(&item)?))
 }
 
 /// Whether a stream record of the table `following`, with these images, may have begun or ended a follow. It is false if

@@ -26,7 +26,7 @@ use tidemark_app::{
 use tidemark_domain::{Timestamp, UserId};
 
 use item::{Item, number, read};
-pub use item::{edge_of_record, may_change_follow};
+pub use item::{edge_of_record, may_change_follow, post_of_record};
 use schema::{EdgeItem, RecordItem};
 use write::{Write, absent, at_most, below, is, queried};
 

@@ -224,7 +224,7 @@ impl Posts for DynamoFacts {
         self.send("note_look", update).await.map(drop)
     }
 
-    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<(), StoreError> {
+    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool, StoreError> {
         let update = self
             .live_post_in(post, DeliveryState::Pending)
             .set(PostItem::state, variant(DeliveryState::Done))
@@ -232,7 +232,7 @@ impl Posts for DynamoFacts {
             .set(PostItem::finished_at, number(now.ms()))
             .remove([PostItem::unfinished]);
         // If the condition fails, the delivery is finished already, or the post is deleted.
-        self.send("finish_delivery", update).await.map(drop)
+        self.send("finish_delivery", update).await
     }
 
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError> {

@@ -41,7 +41,7 @@
 //!   requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
-//! - for a migration, up to 47 posts with head, mappings and record, or an edge as a follow does.
+//! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.
 //!
 //! A DynamoDB item holds at most 400 KB. Before a set reaches this size, its oldest windows of 65,536 numbers move to
 //! items of their own. `windows` names them, each with the token that its item must carry ([`super::windows`]).
@@ -116,6 +116,9 @@ macro_rules! items {
 items! {
     /// The key of an edge by follower.
     EdgeKey in "following" { user: NonZeroU64, author: NonZeroU64 };
+
+    /// The key of an item of an author.
+    PostKey in "posts" { author: NonZeroU64, item: String };
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }

@@ -20,7 +20,7 @@ use futures::future::try_join;
 use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
-use tidemark_app::{Budget, Callers, RequestLimits, ports::Source};
+use tidemark_app::{Budget, Callers, Recorder, RequestLimits, ports::Source};
 use tidemark_domain::UserId;
 
 /// A request as API Gateway sends it.
@@ -84,13 +84,15 @@ where
     handler(request).await
 }
 
-/// Runs one handler for one event. Every outcome becomes a response. A 5xx is logged here with its cause.
-pub async fn serve<F>(edge: &Edge, event: Event, handler: impl FnOnce(Request) -> F) -> Response
+/// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
+/// logged here with its cause.
+pub async fn serve<F>(edge: &Edge, recorder: &Recorder, event: Event, handler: impl FnOnce(Request) -> F) -> Response
 where
     F: Future<Output = Result<Answer, Problem>>,
 {
     let request = Request::new(event.payload, edge);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
+    let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
     let etag = request.header("if-none-match").map(str::to_owned);
     let answer = match answer(edge, request, handler).await {
         Ok(answer) => answer.conditional(etag.as_deref()),
@@ -104,6 +106,7 @@ where
             problem.answer(&request_id)
         }
     };
+    invocation.responded(route, answer.status(), answer.is_degraded());
     answer.into_response()
 }
 

@@ -192,7 +192,7 @@ macro_rules! routes {
 
         /// Handles one request. It never returns an error: a failure is a response.
         pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::Response, $crate::Error> {
-            Ok($crate::serve(&$app.edge, event, async |$request| match $request.route() {
+            Ok($crate::serve(&$app.edge, &$app.stores.recorder, event, async |$request| match $request.route() {
                 $($key => $call.await,)*
                 route => Err($crate::Problem::not_found(format!("another function has the route {route}"))),
             })

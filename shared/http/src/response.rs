@@ -49,6 +49,14 @@ impl Answer {
         if degraded { self.header("degraded", "redis") } else { self }
     }
 
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.headers.contains_key("degraded")
+    }
+
     /// Adds an `ETag` that is computed from the body.
     #[must_use]
     pub fn tagged(self) -> Self {

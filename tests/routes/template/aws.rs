@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use tidemark::{
     domain::Timestamp,
+    ports::{Line, Metric, Metrics as _},
     telemetry::{EmbeddedMetrics, lines},
 };
 use tidemark_tests::{
@@ -79,8 +80,11 @@ fn messages_of_metric_filters_are_logged_at_every_allowed_log_level() {
     let document = template_document();
     let messages = watched_messages();
     assert_eq!(messages.len(), 3);
-    let metrics = EmbeddedMetrics { namespace: "Tidemark/one".to_owned() };
-    let metrics = metrics.line(Timestamp::from_ms(1_700_000_000_123), "users", None, &[("DifferencesFound", 1)]);
+    let (sender, received) = std::sync::mpsc::channel();
+    let metrics = EmbeddedMetrics::new("Tidemark/one".to_owned(), move |line| sender.send(line.to_owned()).unwrap());
+    let values = [(Metric::DifferencesFound, vec![1.0])].into();
+    metrics.write(&Line { at: Timestamp::from_ms(1_700_000_000_123), properties: Vec::new(), values });
+    let metrics: Value = serde_json::from_str(&received.recv().unwrap()).unwrap();
     let allowed = document["Parameters"]["LogLevel"]["AllowedValues"].as_array().unwrap();
     for chosen in allowed.iter().map(|level| level.as_str().unwrap()) {
         let either = |value: &Value| match value["Ref"].as_str() {
@@ -90,7 +94,7 @@ fn messages_of_metric_filters_are_logged_at_every_allowed_log_level() {
         let globals = &document["Globals"]["Function"];
         let filter = either(&globals["LoggingConfig"]["ApplicationLogLevel"]);
         let own = either(&globals["Environment"]["Variables"]["RUST_LOG"]);
-        assert!(passes(&metrics, &filter), "{chosen}: counts of reconcile");
+        assert!(passes(&metrics, &filter), "{chosen}: metrics");
         for (message, level) in &messages {
             let lines = printed(&own, || match level.as_str() {
                 "error" => tracing::error!("{message}"),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use regex_lite::Regex;
 use serde_json::Value;
+use tidemark::ports::Metric;
 use tidemark_tests::{
     repository,
     template::{entries, quoted_names, resources, table_under, template_document, template_text},
@@ -63,9 +65,9 @@ fn the_deployment_guide_has_the_right_resource_counts() {
         ("AWS::DynamoDB::Table", "tables", "fourteen"),
         ("AWS::SQS::Queue", "queues", "three"),
         ("AWS::Serverless::Function", "functions", "ten"),
-        ("AWS::CloudWatch::Alarm", "alarms", "seventeen"),
+        ("AWS::CloudWatch::Alarm", "alarms", "nineteen"),
     ];
-    const NUMBERS: [(usize, &str); 4] = [(3, "three"), (10, "ten"), (14, "fourteen"), (17, "seventeen")];
+    const NUMBERS: [(usize, &str); 4] = [(3, "three"), (10, "ten"), (14, "fourteen"), (19, "nineteen")];
     let (template, deployment) = (template_document(), read("docs/deployment.md"));
     for (kind, what, number) in COUNTED {
         let count = resources(&template, kind).len();
@@ -176,27 +178,90 @@ fn log_filters_match_messages_of_the_code() {
     assert_eq!(filters.len(), 3);
 }
 
-#[test]
-fn alarms_on_reconcile_name_its_metrics_and_jobs() {
-    let counted = ["functions/reconcile/src/job/report.rs", "shared/src/telemetry.rs"].map(read).concat();
-    let jobs = ["functions/reconcile/src/job/walk.rs", "functions/reconcile/src/job/flow.rs"].map(read).concat();
+/// The metrics of the stack's own namespace that an alarm or the dashboard names, each with its dimensions and their
+/// values.
+fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)> {
     let mut watched = BTreeSet::new();
-    for alarm in resources(&template_document(), "AWS::CloudWatch::Alarm").into_values() {
-        let metrics = alarm["Properties"]["Metrics"].as_array().cloned().unwrap_or_default();
-        for metric in metrics
-            .iter()
-            .map(|metric| &metric["MetricStat"]["Metric"])
-            .filter(|metric| metric["Namespace"]["Fn::Sub"].is_string())
-        {
-            let [name, dimension] = [&metric["MetricName"], &metric["Dimensions"][0]["Name"]].map(|name| name.as_str().unwrap());
-            let job = metric["Dimensions"][0]["Value"].as_str().unwrap();
-            assert!(counted.contains(&format!("(\"{name}\", ")), "the code does not count {name}");
-            assert!(jobs.contains(&format!("\"{job}\"")), "no job {job}");
-            assert_eq!((dimension, metric["Dimensions"].as_array().unwrap().len()), ("Job", 1));
-            watched.insert((name.to_owned(), job.to_owned()));
+    for alarm in resources(template, "AWS::CloudWatch::Alarm").into_values() {
+        let properties = &alarm["Properties"];
+        let parts = properties["Metrics"].as_array().into_iter().flatten().map(|metric| &metric["MetricStat"]["Metric"]);
+        for metric in parts.chain([properties]).filter(|metric| metric["Namespace"]["Fn::Sub"].is_string()) {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let dimensions = metric["Dimensions"].as_array().into_iter().flatten();
+            let dimensions = dimensions.map(|dimension| (text(&dimension["Name"]), text(&dimension["Value"])));
+            watched.insert((text(&metric["MetricName"]), dimensions.collect()));
         }
     }
-    assert_eq!(watched.len(), 5, "{watched:?}");
+    let search = Regex::new(r#"SEARCH\('\{"([^"]+)",([^}]+)\} MetricName="(\w+)""#).unwrap();
+    let body = &resources(template, "AWS::CloudWatch::Dashboard")["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0];
+    let body = body.as_str().unwrap().replace("${RedisAlarms}", "").replace("${RedisWidgets}", "");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    for row in body["widgets"].as_array().unwrap().iter().flat_map(|widget| widget["properties"]["metrics"].as_array()).flatten()
+    {
+        let words: Vec<String> = row.as_array().unwrap().iter().filter_map(|word| Some(word.as_str()?.to_owned())).collect();
+        if let [namespace, name, dimensions @ ..] = &words[..] {
+            if namespace == "Tidemark/${AWS::StackName}" {
+                watched.insert((name.clone(), dimensions.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()));
+            }
+        } else if let Some(found) = row[0]["expression"].as_str().and_then(|expression| search.captures(expression)) {
+            assert_eq!(&found[1], "Tidemark/${AWS::StackName}");
+            watched.insert((found[3].to_owned(), found[2].split(',').map(|name| (name.to_owned(), String::new())).collect()));
+        }
+    }
+    watched
+}
+
+#[test]
+fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
+    let template = template_document();
+    let jobs = ["functions/reconcile/src/job/walk.rs", "functions/reconcile/src/job/flow.rs"].map(read).concat();
+    let filters = resources(&template, "AWS::Logs::MetricFilter");
+    let filtered = |name: &str| {
+        filters.values().any(|filter| filter["Properties"]["MetricTransformations"][0]["MetricName"].as_str() == Some(name))
+    };
+    let mut known = BTreeSet::new();
+    for (name, dimensions) in watched_metrics(&template) {
+        let names: Vec<&str> = dimensions.iter().map(|(name, _)| name.as_str()).collect();
+        match Metric::ALL.iter().find(|metric| metric.name() == name) {
+            Some(metric) => {
+                assert!(metric.dimension_sets().contains(&&names[..]), "{name} has no dimensions {names:?}");
+                known.insert(*metric);
+            }
+            None => assert!(filtered(&name) && names.is_empty(), "the code does not write {name}"),
+        }
+        for (_, job) in dimensions.iter().filter(|(name, _)| name == "Job") {
+            assert!(jobs.contains(&format!("\"{job}\"")), "no job {job}");
+        }
+    }
+    let unwatched: Vec<&Metric> = Metric::ALL.iter().filter(|metric| !known.contains(metric)).collect();
+    assert_eq!(unwatched, [&Metric::LookedAt]);
+    let logging = read("docs/LOGGING.md");
+    for metric in Metric::ALL {
+        assert!(logging.contains(&format!("| `{}` |", metric.name())), "docs/LOGGING.md does not list {}", metric.name());
+    }
+}
+
+#[test]
+fn a_stack_without_alarms_has_neither_alarms_nor_what_belongs_to_them() {
+    let template = template_document();
+    let conditions = &template["Conditions"];
+    assert_eq!(conditions["HasAlarms"]["Fn::Equals"], serde_json::json!([{ "Ref": "Alarms" }, "true"]));
+    let needs_alarms = |condition: &str| {
+        let mut parts = conditions[condition]["Fn::And"].as_array().into_iter().flatten();
+        condition == "HasAlarms" || parts.any(|part| part["Condition"] == "HasAlarms")
+    };
+    for (id, resource) in template["Resources"].as_object().unwrap() {
+        let kind = resource["Type"].as_str().unwrap();
+        if ["AWS::CloudWatch::", "AWS::SNS::"].iter().any(|of| kind.starts_with(of)) {
+            assert!(resource["Condition"].as_str().is_some_and(needs_alarms), "{id}");
+        }
+    }
+    for output in ["AlarmTopicArn", "DashboardUrl"] {
+        assert_eq!(template["Outputs"][output]["Condition"], "HasAlarms");
+    }
+    let samconfig = read("samconfig.toml");
+    let (dev, prod) = samconfig.split_once("[prod.").unwrap();
+    assert_eq!((dev.matches(" Alarms=false ").count(), prod.matches("Alarms=").count()), (2, 0));
 }
 
 #[test]

@@ -15,6 +15,17 @@ fn resolved() -> Template {
     Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap()
 }
 
+/// The template with other values of parameters.
+fn with(parameters: &[(&str, &str)]) -> Template {
+    load(parameters).unwrap()
+}
+
+fn load(parameters: &[(&str, &str)]) -> Result<Template, String> {
+    let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let bindings = Bindings { parameters, ..Bindings::default() };
+    Template::load(&repository().join("template.yaml"), &bindings).map_err(|error| format!("{error:#}"))
+}
+
 fn routes(template: &Template) -> Vec<HttpRoute> {
     let events = template.functions.values().flat_map(|function| &function.events);
     let route = |source: &EventSource| match source {
@@ -38,7 +49,8 @@ fn functions_and_template_have_the_same_routes() {
 fn the_template_resolves_with_every_combination_of_own_resources() {
     let network = [("VpcId", "vpc-1"), ("SubnetIds", "subnet-1,subnet-2")];
     let redis = [("RedisUrl", "rediss://user:secret@redis.example.com:6380"), ("RedisCluster", "true")];
-    let others = [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0")];
+    let others =
+        [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0"), ("Alarms", "false")];
     for given in [vec![], network.to_vec(), redis.to_vec(), [network, redis].concat(), others.to_vec()] {
         let parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let bindings = Bindings { parameters, ..Bindings::default() };
@@ -54,6 +66,35 @@ fn the_template_resolves_with_every_combination_of_own_resources() {
             assert_eq!(function.environment["REDIS_CLUSTER"], "true");
         }
     }
+}
+
+#[test]
+fn the_bounds_of_the_rollout_are_those_of_cloudformation() {
+    for (name, good, bad) in [
+        ("RolloutPercent", ["0", "10", "100"], ["-1", "101", "ten"]),
+        ("RolloutUsers", ["", "7", "7,18446744073709551615"], ["0", "7, 8", "7,"]),
+        ("LegacyFollow", ["true", "false", "false"], ["", "yes", "1"]),
+        ("LegacyWriteBack", ["true", "false", "false"], ["", "yes", "1"]),
+    ] {
+        good.iter().for_each(|value| drop(with(&[(name, value)])));
+        for value in bad {
+            let error = load(&[(name, value)]).err().unwrap();
+            assert!(error.contains(&format!("parameter `{name}`")), "{name} {value}: {error}");
+        }
+    }
+    assert!(load(&[("RolloutUsers", &vec!["7"; 501].join(","))]).is_err(), "1,001 characters");
+}
+
+#[test]
+fn legacy_sources_are_off_unless_they_are_turned_on() {
+    let sources = |template: Template| {
+        let events = template.functions["MigrateFunction"].events.clone().into_iter().map(|event| event.source);
+        let on = |source: &EventSource| !matches!(source, EventSource::Schedule(schedule) if !schedule.enabled);
+        events.filter(on).count()
+    };
+    assert_eq!(sources(resolved()), 0);
+    assert_eq!(sources(with(&[("LegacyFollow", "true")])), 1);
+    assert_eq!(sources(with(&[("LegacyWriteBack", "true")])), 3);
 }
 
 #[test]

@@ -88,7 +88,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
                         let blogs: Vec<Blog> =
                             (first..=last).map(|blog| Blog { at: THEN + blog, id: author * 10 + blog }).collect();
                         let blogs = read_blogs(author, &blogs);
-                        facts.import_posts(import.unwrap(), &blogs, 0, Timestamp::from_ms(THEN)).await.unwrap();
+                        facts.import_posts(import.unwrap(), &blogs, 0, true, Timestamp::from_ms(THEN)).await.unwrap();
                     }
                     Step::Split => split(&dynamodb, author, id(1).shard()).await,
                     Step::End => facts.end_import(import.unwrap()).await.unwrap(),
@@ -130,15 +130,15 @@ async fn an_import_that_a_later_one_has_replaced_writes_nothing() {
         let (imports, author, now) = (imports(world), id(AUTHOR), Timestamp::from_ms(THEN));
         let [early, late] = [imports.begin_import(author).await.unwrap(), imports.begin_import(author).await.unwrap()];
         let before = facts(world).await;
-        let refused = imports.import_posts(early, &read(&blogs(2)), 0, now).await;
+        let refused = imports.import_posts(early, &read(&blogs(2)), 0, true, now).await;
         assert!(matches!(refused, Err(StoreError::Contention { .. })), "{refused:?}");
         imports.end_import(early).await.unwrap();
         assert_eq!(facts(world).await, before);
         assert_eq!(imports.open_imports(&[author]).await.unwrap().len(), 1, "follows still check the head");
-        assert_eq!(imports.import_posts(late, &read(&blogs(2)), 0, now).await.unwrap().written.len(), 2);
+        assert_eq!(imports.import_posts(late, &read(&blogs(2)), 0, true, now).await.unwrap().written.len(), 2);
         imports.end_import(late).await.unwrap();
         assert!(imports.open_imports(&[author]).await.unwrap().is_empty());
-        let refused = imports.import_posts(late, &read(&blogs(3)), 0, now).await;
+        let refused = imports.import_posts(late, &read(&blogs(3)), 0, true, now).await;
         assert!(matches!(refused, Err(StoreError::Contention { .. })), "the import has ended: {refused:?}");
     })
     .await;
@@ -152,12 +152,15 @@ async fn posts_imported_after_a_follow_are_read_at_once() {
         let reader = world.user(1);
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         assert!(reader.feed_ids().await.is_empty(), "the view is live and empty");
+        let timeline = format!("/v1/authors/{AUTHOR}/posts");
+        assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
         migrate(world, json!({ "source": legacy.url() })).await;
         world.idle().await;
         let live = reader.feed("all").await;
         assert_eq!(live.len(), 120);
         assert!(live.iter().all(|(_, read)| *read));
         assert_eq!(live[0].0, format!("{AUTHOR}-120"));
+        assert_eq!(reader.walk(&timeline, 100).await.len(), 120);
         assert_eq!(reader.unread_total().await, 0);
         world.flush_redis().await;
         assert_eq!(reader.feed("all").await, live, "facts and view agree");
@@ -190,17 +193,20 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let reader = world.user(1);
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         reader.feed_ids().await;
+        let timeline = format!("/v1/authors/{AUTHOR}/posts");
+        assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
         // The transaction of an import, without the steps after it.
         let posts = read(&blogs(30));
         let now = app(world).stores.clock.now();
         let import = imports(world).begin_import(id(AUTHOR)).await.unwrap();
-        let imported = imports(world).import_posts(import, &posts, 1, now).await.unwrap();
+        let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap();
         assert_eq!(imported.written.len(), 30);
         let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&answer, layout), [30, 0, 30, 0]);
         world.idle().await;
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
+        assert_eq!(reader.walk(&timeline, 100).await.len(), 30);
         assert!(imports(world).import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
         assert!(imports(world).open_imports(&[id(AUTHOR)]).await.unwrap().is_empty(), "follows no longer check the head");
     })

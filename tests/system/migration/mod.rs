@@ -135,6 +135,18 @@ pub(super) async fn a_little_of_everything(world: &World) {
         assert!(answer["layouts"][json!(layout).as_str().unwrap()]["read"].as_u64() > Some(0), "{layout:?}: {answer}");
     }
     world.idle().await;
+
+    // The legacy system stays in use: a pass sees two new entries, a deletion and an unfollow.
+    let follow = json!({ "source": legacy.url(), "follow": true });
+    migrate(world, follow.clone()).await;
+    let mut changes = author_blogs(new, &[Blog { at: THEN + 9_000, id: 29 }]);
+    changes.push(zadd(Layout::UFollow, 104, THEN / 1_000, known));
+    changes.push(command(&["SREM", &Layout::AuthorBlogs.key(new), "20"]));
+    changes.push(command(&["ZREM", &Layout::UFollow.key(103), &known.to_string()]));
+    legacy.run(&changes).await;
+    let (answer, _) = migrate(world, follow).await;
+    assert_eq!(answer["totals"]["written"], 4, "{answer}");
+    world.idle().await;
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ impl Reconcile {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
             info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
         }
-        report.emit(&*self.app.metrics, self.app.stores.clock.now(), "fan-outs");
+        report.emit(&self.app.stores.recorder, "fan-outs");
         report.fan_outs = Some(flow);
         Ok(report)
     }

@@ -6,8 +6,10 @@ use std::{
 };
 
 use serde::Serialize;
-use tidemark_app::ports::Metrics;
-use tidemark_domain::Timestamp;
+use tidemark_app::{
+    Recorder,
+    ports::{Metric, Property},
+};
 use tracing::warn;
 
 use super::flow::FlowReport;
@@ -68,19 +70,26 @@ impl Report {
         }
     }
 
-    /// Sends the counts of all kinds together, and of each kind.
-    pub fn emit(&self, metrics: &dyn Metrics, at: Timestamp, job: &str) {
+    /// Writes the counts of all kinds together, and of each kind. A line has one value of each dimension, so these are
+    /// lines of their own.
+    pub fn emit(&self, recorder: &Recorder, job: &str) {
+        let write = |kind: Option<Kind>, counts: &[(Metric, u64)]| {
+            let named = [("Job", Some(job)), ("Kind", kind.map(Kind::id))];
+            let properties = named.into_iter().filter_map(|(name, value)| Some((name, Property::Text(value?.to_owned()))));
+            let values = counts.iter().map(|(metric, count)| (*metric, vec![*count as f64]));
+            recorder.write(properties.collect(), values.collect());
+        };
         let sum = |of: &BTreeMap<Kind, u64>| of.values().sum();
         let all = [
-            ("DifferencesFound", sum(&self.found)),
-            ("DifferencesRepaired", sum(&self.repaired)),
-            ("LookedAt", self.looked_at),
-            ("Failed", self.failed),
+            (Metric::DifferencesFound, sum(&self.found)),
+            (Metric::DifferencesRepaired, sum(&self.repaired)),
+            (Metric::LookedAt, self.looked_at),
+            (Metric::Failed, self.failed),
         ];
-        metrics.count(at, job, None, &all);
+        write(None, &all);
         for (kind, found) in &self.found {
             let repaired = self.repaired.get(kind).copied().unwrap_or(0);
-            metrics.count(at, job, Some(kind.id()), &[("DifferencesFound", *found), ("DifferencesRepaired", repaired)]);
+            write(Some(*kind), &[(Metric::DifferencesFound, *found), (Metric::DifferencesRepaired, repaired)]);
         }
     }
 }

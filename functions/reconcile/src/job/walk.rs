@@ -103,7 +103,7 @@ impl Reconcile {
                 _ => break,
             }
         }
-        report.emit(&*self.app.metrics, self.app.stores.clock.now(), USERS);
+        report.emit(&self.app.stores.recorder, USERS);
         Ok(Some(report))
     }
 
@@ -161,7 +161,7 @@ impl Reconcile {
             // If another run was faster, it has looked at the same readers.
             self.facts.note_walk(MARKS, noted.as_deref(), report.next.as_deref()).await?;
         }
-        report.emit(&*self.app.metrics, self.app.stores.clock.now(), MARKS);
+        report.emit(&self.app.stores.recorder, MARKS);
         Ok(report)
     }
 }

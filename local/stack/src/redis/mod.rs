@@ -267,7 +267,8 @@ async fn command<T: redis::FromRedisValue>(options: &RedisOptions, command: &red
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.map_or_else(|| anyhow!("no address"), Into::into))
+        // Its text includes its source, which would follow a second time.
+        Err(last.map_or_else(|| anyhow!("no address"), |error| anyhow!(error.to_string())))
     };
     tokio::time::timeout(Duration::from_secs(5), work).await?
 }

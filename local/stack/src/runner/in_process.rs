@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
-use tidemark::{App, Settings, telemetry::LoggedMetrics};
+use tidemark::{App, Settings, telemetry::EmbeddedMetrics};
 use tokio::task::AbortHandle;
 
 use super::{InvokeError, Runner};
@@ -65,17 +65,25 @@ impl std::fmt::Debug for InProcess {
 }
 
 impl InProcess {
-    /// Builds the function's state from its environment, as a cold start does.
-    pub(crate) async fn start(function: &Function, environment: &BTreeMap<String, String>) -> Result<Self> {
+    /// Builds the function's state from its environment, as a cold start does. `lines` gets the lines of its
+    /// invocations.
+    pub(crate) async fn start(
+        function: &Function,
+        environment: &BTreeMap<String, String>,
+        lines: Option<Sender<String>>,
+    ) -> Result<Self> {
         let handler = HANDLERS.iter().find(|(binary, _)| *binary == function.binary).map(|(_, handler)| *handler);
         let handler = handler.ok_or_else(|| {
             anyhow!("function `{}`: no handler is registered for the binary `{}`", function.logical_id, function.binary)
         })?;
         let named = || format!("function `{}` does not start", function.logical_id);
         let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
-        let mut app = App::connect(settings).await.with_context(named)?;
-        // The metrics go to the log, because no CloudWatch reads them here.
-        app.metrics = Arc::new(LoggedMetrics);
+        let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), move |line| match &lines {
+            // The receiver may be gone: it need not outlive the stack.
+            Some(lines) => drop(lines.send(line.to_owned())),
+            None => tracing::debug!(line),
+        });
+        let app = App::connect_with(settings, Arc::new(metrics)).await.with_context(named)?;
         let mut config = Config::default();
         config.function_name.clone_from(&function.binary);
         config.memory = i32::try_from(function.memory_mib).unwrap_or(i32::MAX);

@@ -136,6 +136,15 @@ async fn a_storm_drops_connections_to_redis_and_calm_weather_does_not() {
     stack.stop().await.unwrap();
 }
 
+#[tokio::test]
+async fn an_unknown_function_to_run_as_a_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    options.process_functions = ["fan-out".to_owned(), "fanout".to_owned()].into();
+    let error = Stack::start(options).await.unwrap_err().to_string();
+    assert!(error.contains("no function is called `fanout`, only fan-out, follow,"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     let folder = tempfile::tempdir().unwrap();

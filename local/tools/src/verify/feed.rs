@@ -117,7 +117,7 @@ async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) ->
 }
 
 /// Percent-encodes a cursor, because it is opaque and may have characters that are reserved in a URL.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
 
+mod metrics;
 mod notices;
 mod people;
 
@@ -20,6 +21,7 @@ use tidemark_domain::{
 
 pub use crate::error::{Source, Store, StoreError};
 use crate::limits::Budget;
+pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
 
@@ -173,8 +175,9 @@ pub trait Posts: Send + Sync {
     /// Stores the result of a look at an unfinished fan-out. Does nothing if it is finished by now, or if the post has
     /// another one.
     async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError>;
-    /// Sets a pending fan-out to done, with the number of followers handled.
-    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<(), StoreError>;
+    /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A repetition
+    /// after a lost response returns false.
+    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool, StoreError>;
     /// Stores that the retraction of a deleted post is complete.
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
 }
@@ -879,10 +882,4 @@ pub trait RelationViews: Send + Sync {
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError>;
     /// Removes counters and their lease, and notes that `changed_by` made a change.
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError>;
-}
-
-/// Writes metrics for CloudWatch.
-pub trait Metrics: Send + Sync {
-    /// Writes the counts of one run of a job: of one kind of difference, or of all if `kind` is `None`.
-    fn count(&self, at: Timestamp, job: &str, kind: Option<&str>, counts: &[(&'static str, u64)]);
 }

@@ -8,7 +8,7 @@ use tracing::{debug, info, warn};
 use super::{Lane, Merge, Origin, PairFacts, Readers, Snapshot};
 use crate::{
     error::StoreError,
-    ports::{Begun, Seed, Seeded, View},
+    ports::{Begun, Metric, Seed, Seeded, View},
 };
 
 /// How often facts that changed during the rebuild are loaded again, and how often a view that vanished during the
@@ -120,6 +120,7 @@ impl Readers {
                 Seeded::Merged { stale } if stale.is_empty() => {
                     self.stores.reader_views.finish(user, token, self.stores.clock.now()).await?;
                     info!(%user, "view rebuilt");
+                    self.stores.recorder.count(Metric::Rebuilds, 1);
                     return Ok(true);
                 }
                 Seeded::Merged { stale } => seed = self.reload(user, &stale, &seed).await?,

@@ -1,0 +1,287 @@
+//! Mirrors changes of facts into the legacy Redis: follows, posts, deletions and marks.
+//!
+//! A stream record only shows what changed. The mirror reads the facts and makes the legacy keys agree with them, so
+//! records may be repeated, late or out of order. A record whose mirror fails is returned, and the stream repeats it.
+//! What the mirror has written is added to the lists of seen members ([`crate::follow`]), so that it does not come back
+//! as a change of the legacy system.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use aws_lambda_events::{
+    dynamodb::{Event, EventRecord},
+    streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse},
+};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use tidemark::{
+    App,
+    domain::{Post, PostId, Relation, Seq, SeqSet, UserId},
+    facts,
+    reader::PairFacts,
+};
+use tracing::{error, warn};
+
+use crate::{
+    Imports, MigrateError,
+    imports::Placed,
+    legacy::{self, BlogId, Layout},
+    source::{Shape, Source},
+    target::Mark,
+};
+
+/// Changes that are mirrored concurrently, and followers of one post.
+const PARALLEL: usize = 16;
+/// Followers that are listed at a time.
+const FOLLOWERS: usize = 1_000;
+
+/// A changed fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Post(PostId),
+    Edge(UserId, UserId),
+    Marks(UserId, UserId),
+}
+
+/// What a record is about.
+enum Subject {
+    Change(Change),
+    /// A head, a body, or a window. Its post or read state has a record of its own.
+    Part,
+    Malformed,
+}
+
+pub(crate) struct Mirror<'a> {
+    app: &'a App,
+    imports: Imports,
+    legacy: Source,
+}
+
+/// Mirrors one batch of stream records. Returns the first record that failed.
+pub(crate) async fn batch(app: &App, event: Event) -> Result<DynamoDbEventResponse, MigrateError> {
+    let mirror = Mirror::connect(app).await?;
+    let mut changes: BTreeMap<Change, usize> = BTreeMap::new();
+    for (index, record) in event.records.iter().enumerate() {
+        match subject(app, record) {
+            Subject::Change(change) => drop(changes.entry(change).or_insert(index)),
+            Subject::Part => {}
+            // It stays malformed however often the stream repeats it.
+            Subject::Malformed => error!(event = record.event_id, "malformed stream record: it is not mirrored"),
+        }
+    }
+    let work = changes.into_iter().map(|(change, index)| {
+        let mirror = &mirror;
+        async move { (index, change, mirror.change(change).await) }.boxed()
+    });
+    let done: Vec<_> = stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
+    let mut first: Option<usize> = None;
+    for (index, change, outcome) in done {
+        match outcome {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => {
+                warn!(?change, error = &error as &dyn std::error::Error, "change not mirrored, the stream repeats it");
+                first = Some(first.map_or(index, |first| first.min(index)));
+            }
+            // A repetition would fail too, and hold up all later changes.
+            Err(error) => error!(?change, error = &error as &dyn std::error::Error, "change cannot be mirrored"),
+        }
+    }
+    let mut response = DynamoDbEventResponse::default();
+    if let Some(record) = first.and_then(|index| event.records.get(index)) {
+        let mut failure = DynamoDbBatchItemFailure::default();
+        failure.item_identifier = record.change.sequence_number.clone();
+        response.batch_item_failures.push(failure);
+    }
+    Ok(response)
+}
+
+fn subject(app: &App, record: &EventRecord) -> Subject {
+    let tables = &app.settings.tables;
+    let arn = record.event_source_arn.as_deref().unwrap_or_default();
+    let keys = &record.change.keys;
+    let pair = facts::edge_of_record(keys);
+    match arn.split('/').nth(1) {
+        Some(table) if *table == tables.following => {
+            pair.map_or(Subject::Malformed, |(user, author)| Subject::Change(Change::Edge(user, author)))
+        }
+        Some(table) if *table == tables.reads => {
+            pair.map_or(Subject::Part, |(user, author)| Subject::Change(Change::Marks(user, author)))
+        }
+        Some(table) if *table == tables.posts => {
+            facts::post_of_record(keys).map_or(Subject::Part, |post| Subject::Change(Change::Post(post)))
+        }
+        _ => Subject::Malformed,
+    }
+}
+
+impl<'a> Mirror<'a> {
+    pub(crate) async fn connect(app: &'a App) -> Result<Self, MigrateError> {
+        let url = app.settings.legacy_redis_url.as_deref();
+        let url = url.ok_or_else(|| MigrateError::Invalid("LEGACY_REDIS_URL is not set".to_owned()))?;
+        Ok(Self { app, imports: Imports(app.facts.clone()), legacy: Source::connect(url).await? })
+    }
+
+    async fn change(&self, change: Change) -> Result<(), MigrateError> {
+        match change {
+            Change::Post(post) => self.post(post).await,
+            Change::Edge(user, author) => {
+                self.edge(user, author).await?;
+                // The follow may have come from the legacy system after posts that it did not know were written.
+                self.marks(user, author, None).await
+            }
+            Change::Marks(user, author) => self.marks(user, author, None).await,
+        }
+    }
+
+    /// Mirrors everything of a user: posts, follows and marks. It repairs what a stream has given up.
+    pub(crate) async fn user(&self, user: UserId) -> Result<(), MigrateError> {
+        let latest = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
+        for seq in 1..=latest {
+            self.post(PostId::new(user, seq)).await?;
+        }
+        let authors = self.app.stores.edges.following(user).await?.into_iter().map(|edge| edge.author);
+        let mut authors: BTreeSet<UserId> = authors.collect();
+        for author in &authors {
+            self.edge(user, *author).await?;
+        }
+        authors.extend(self.app.stores.reads.all_reads(user).await?.into_keys());
+        let work = authors.into_iter().map(|author| self.marks(user, author, None).boxed());
+        stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await
+    }
+
+    /// An expired tombstone was mirrored when it was written.
+    async fn edge(&self, user: UserId, author: UserId) -> Result<(), MigrateError> {
+        let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
+        self.legacy.put_edge(&edge).await?;
+        let (one, none) = ([author.get()].into_iter().collect(), SeqSet::default());
+        let (add, remove) = if edge.following { (&one, &none) } else { (&none, &one) };
+        Ok(self.imports.change_seen(&Layout::UFollow.key(user.get()), add, remove).await?)
+    }
+
+    async fn post(&self, id: PostId) -> Result<(), MigrateError> {
+        let Some(post) = self.app.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(()) };
+        let placed = self.imports.placed(&[id]).await?.remove(&id);
+        let placed = match placed {
+            Some(placed) => placed,
+            None if post.deleted => return Ok(()),
+            None => self.imports.place(id).await?,
+        };
+        let (one, none) = ([placed.blog].into_iter().collect(), SeqSet::default());
+        let list = Layout::AuthorBlogs.key(id.author.get());
+        if post.deleted {
+            self.legacy.retract_blog(placed.blog, id.author).await?;
+            self.imports.change_seen(&list, &none, &one).await?;
+        } else {
+            self.legacy.put_blog(placed.blog, &post, placed.new).await?;
+            if placed.new {
+                self.imports.change_seen(&list, &one, &none).await?;
+            }
+        }
+        if placed.told != Some(post.deleted) {
+            self.tell(&post, placed.blog).await?;
+            self.imports.note_told(id, Placed { told: Some(post.deleted), new: false, ..placed }).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes the unread sets of the author's followers. A follow after the list was read begins after the post.
+    async fn tell(&self, post: &Post, blog: BlogId) -> Result<(), MigrateError> {
+        let author = post.id.author;
+        let mut before: Option<Relation> = None;
+        loop {
+            let page = self.app.stores.edges.followers_by_time(author, before, FOLLOWERS).await?;
+            let work = page.iter().map(|follower| self.marks(follower.user, author, Some((post.id.seq, blog))).boxed());
+            stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+            before = page.last().copied().filter(|_| page.len() == FOLLOWERS);
+            if before.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the legacy read state of a pair agree with the facts, or that of one post. It does so again while the facts
+    /// have changed in the meantime: the last of several writers has seen the latest facts.
+    async fn marks(&self, user: UserId, author: UserId, one: Option<(Seq, BlogId)>) -> Result<(), MigrateError> {
+        let version = |pair: &PairFacts| (pair.edge.as_ref().map(|edge| edge.rev), pair.reads.version);
+        let mut pair = self.app.readers.pair(user, author).await?;
+        loop {
+            let marks = match one {
+                Some((seq, blog)) => vec![(mark_of(&pair, seq), blog)],
+                None => self.differences(user, &pair).await?,
+            };
+            if marks.is_empty() {
+                return Ok(());
+            }
+            self.put(user, author, &marks).await?;
+            let now = self.app.readers.pair(user, author).await?;
+            if version(&now) == version(&pair) {
+                return Ok(());
+            }
+            pair = now;
+        }
+    }
+
+    async fn put(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), MigrateError> {
+        self.legacy.put_marks(user, author, marks).await?;
+        let with = |wanted: Mark| -> SeqSet { marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect() };
+        Ok(self.imports.change_seen(&Layout::UserRead.key(user.get()), &with(Mark::Read), &with(Mark::Unmarked)).await?)
+    }
+
+    /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and so
+    /// are blogs that are no posts yet.
+    async fn differences(&self, user: UserId, pair: &PairFacts) -> Result<Vec<(Mark, BlogId)>, MigrateError> {
+        let (author, read) = (pair.author, &pair.reads.read);
+        let here = unread(pair);
+        let members = self.legacy.members(Shape::Set, &legacy::unread_key(user, author)).await?;
+        let there: Vec<BlogId> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
+        let there = self.imports.mapped(&there).await?.into_iter();
+        let there: HashMap<BlogId, Seq> = there
+            .filter(|(_, post)| post.author == author && post.seq <= pair.head.latest_seq)
+            .map(|(blog, post)| (blog, post.seq))
+            .collect();
+        let settled = |seq: Seq| match read.contains(seq) {
+            true => Some(Mark::Read),
+            // An edge that is not here yet may come with the next pass.
+            false => (pair.live_edge().is_some() || pair.head.deleted.contains(seq)).then_some(Mark::Gone),
+        };
+        let ended = there.iter().filter(|(_, seq)| !here.contains(**seq));
+        let mut marks: Vec<(Mark, BlogId)> = ended.filter_map(|(blog, seq)| Some((settled(*seq)?, *blog))).collect();
+
+        let there: SeqSet = there.into_values().collect();
+        let base = pair.live_edge().map_or(0, |edge| edge.base);
+        let mut marked: SeqSet = read.minus(&there).minus(&pair.head.deleted).above(base).collect();
+        if !marked.is_empty() {
+            let imported = self.imports.imported_reads(user, &[author]).await?.remove(&author).unwrap_or_default();
+            marked = marked.minus(&imported);
+        }
+        let unread = here.minus(&there);
+        if marked.is_empty() && unread.is_empty() {
+            return Ok(marks);
+        }
+        let posts: Vec<PostId> = marked.union(&unread).iter().map(|seq| PostId::new(author, seq)).collect();
+        let placed = self.imports.placed(&posts).await?;
+        let seen = self.imports.seen(&Layout::UserRead.key(user.get())).await?;
+        for (post, Placed { blog, .. }) in placed {
+            match (marked.contains(post.seq), seen.contains(blog)) {
+                (true, true) => {}
+                (true, false) => marks.push((Mark::Read, blog)),
+                (false, true) => marks.push((Mark::Unmarked, blog)),
+                (false, false) => marks.push((Mark::Unread, blog)),
+            }
+        }
+        Ok(marks)
+    }
+}
+
+fn mark_of(pair: &PairFacts, seq: Seq) -> Mark {
+    if unread(pair).contains(seq) {
+        Mark::Unread
+    } else if pair.reads.read.contains(seq) && !pair.head.deleted.contains(seq) {
+        Mark::Read
+    } else {
+        Mark::Gone
+    }
+}
+
+/// The unread posts of a pair; none if the user does not follow the author.
+fn unread(pair: &PairFacts) -> SeqSet {
+    pair.state().map(|state| state.unread_seqs().collect()).unwrap_or_default()
+}

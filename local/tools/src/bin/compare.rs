@@ -1,0 +1,40 @@
+//! `make compare SOURCE=redis://…`: compares users between the running stack and a legacy Redis.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tidemark_tools::{StackArgs, Verdict, api::Api, compare::run, exit};
+
+/// Compares follows, posts, unread posts, counts and read marks of a sample of users between a running stack and a legacy
+/// Redis. Changes that are on their way from one side to the other are differences.
+///
+/// Exit code: 0 if there is no difference; 1 if there are some; 2 if it could not read a side.
+#[derive(Debug, Parser)]
+#[command(name = "compare")]
+struct Args {
+    /// The legacy Redis.
+    source: String,
+    /// The largest number of users to compare.
+    #[arg(long, default_value_t = 100)]
+    users: usize,
+    /// Selects the users. Without it, each run selects others.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    exit("compare", compare(Args::parse()).await)
+}
+
+async fn compare(args: Args) -> anyhow::Result<Verdict> {
+    let api = Api::new(&args.stack.addr)?;
+    api.require_stack().await?;
+    let seed = args.seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let report = run(&api, &args.source, args.users, seed).await?;
+    println!("{report}");
+    Ok(if report.is_empty() { Verdict::Good } else { Verdict::Bad })
+}

@@ -1,0 +1,208 @@
+//! The limits of the bundle and of AWS, and how many users reach each.
+
+use super::{
+    demand::{DAY, Demand},
+    inputs::Inputs,
+    measured::Measured,
+    prices::{LARGEST, SMALL, TEMPLATE_MASTERS},
+};
+
+/// Posts a second of one partition of the index of unfinished fan-outs: a post enters and leaves, at 1,000 write units.
+const INDEX_POSTS: f64 = 500.0;
+const INDEX_PARTITIONS: f64 = 4.0;
+/// Masters that ElastiCache allows: 500 nodes in a cluster, two for each shard.
+const MOST_MASTERS: u32 = 250;
+/// Units a second of a table, by default.
+const TABLE_UNITS: f64 = 40_000.0;
+
+/// A limit. The demand is compared at the peak.
+pub struct Limit {
+    pub name: &'static str,
+    pub capacity: f64,
+    pub demand: fn(&Demand) -> f64,
+    /// What lifts it.
+    pub lift: &'static str,
+    /// Whether AWS refuses what exceeds it.
+    is_quota: bool,
+}
+
+impl Limit {
+    /// What the users ask for, divided by the capacity.
+    pub fn share(&self, demand: &Demand) -> f64 {
+        (self.demand)(demand) / self.capacity
+    }
+
+    /// The number of users who reach the limit. `None` above 10^11.
+    pub fn users(&self, inputs: &Inputs, measured: &Measured) -> Option<f64> {
+        let reached = |exponent: f64| self.share(&Demand::new(inputs, measured, 10_f64.powf(exponent))) >= 1.0;
+        let (mut low, mut high) = (3.0, 11.0);
+        if !reached(high) {
+            return None;
+        }
+        while high - low > 1e-4 {
+            let middle = f64::midpoint(low, high);
+            if reached(middle) { high = middle } else { low = middle }
+        }
+        Some(10_f64.powf(high))
+    }
+}
+
+/// Limits with the number of users who reach each, the first one first.
+pub fn in_order(inputs: &Inputs, measured: &Measured) -> Vec<(Limit, Option<f64>)> {
+    let mut limits: Vec<_> = all(inputs).into_iter().map(|limit| (limit.users(inputs, measured), limit)).collect();
+    limits.sort_by(|(a, _), (b, _)| a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY)));
+    limits.into_iter().map(|(users, limit)| (limit, users)).collect()
+}
+
+/// Limits of AWS by default. What exceeds them is refused.
+pub fn quotas(inputs: &Inputs) -> Vec<Limit> {
+    all(inputs).into_iter().filter(|limit| limit.is_quota).collect()
+}
+
+/// Every limit. Those of the template's defaults come first, then those of its largest values and of AWS.
+pub fn all(inputs: &Inputs) -> Vec<Limit> {
+    let limit = |name, capacity, demand, lift| Limit { name, capacity, demand, lift, is_quota: false };
+    let quota = |name, capacity, demand, lift| Limit { is_quota: true, ..limit(name, capacity, demand, lift) };
+    let headroom = inputs.headroom;
+    vec![
+        limit("`RequestRate` 1,000 a second", 1_000.0, requests, "raise `RequestRate`, up to the account's quota"),
+        quota("API Gateway, 10,000 requests a second of an account", 10_000.0, requests, "a larger quota from AWS, in steps"),
+        limit("memory of one `cache.t4g.small`", SMALL.bytes(), memory, "`RedisNodeType` and `RedisShards`"),
+        limit(
+            "thread of one `cache.t4g.small`",
+            headroom * SMALL.core,
+            |demand| demand.utilisation(1),
+            "`RedisNodeType` and `RedisShards`",
+        ),
+        limit(
+            "memory of 5 `cache.r7g.xlarge`",
+            LARGEST.bytes() * f64::from(TEMPLATE_MASTERS),
+            memory,
+            "more than 5 `RedisShards` in the template, or larger nodes",
+        ),
+        limit(
+            "threads of 5 masters",
+            headroom,
+            |demand| demand.utilisation(TEMPLATE_MASTERS),
+            "more than 5 `RedisShards` in the template",
+        ),
+        limit(
+            "memory of 250 `cache.r7g.xlarge`",
+            LARGEST.bytes() * f64::from(MOST_MASTERS),
+            memory,
+            "larger nodes, or several clusters by bucket",
+        ),
+        limit(
+            "threads of 250 masters, ElastiCache's 500 nodes of a cluster",
+            headroom,
+            |demand| demand.utilisation(MOST_MASTERS),
+            "several clusters by bucket, or a lower `PullThreshold`",
+        ),
+        limit("`FanOutConcurrency` 40", 40.0 * headroom, workers, "`FanOutConcurrency`, up to 800"),
+        limit(
+            "`FanOutConcurrency` 800, its largest value",
+            800.0 * headroom,
+            workers,
+            "several queues by author, or a lower `PullThreshold`",
+        ),
+        quota("Lambda, 1,000 executions of an account", 1_000.0, executions, "a larger quota from AWS"),
+        quota(
+            "follows of one author in a minute",
+            inputs.counter_shards * inputs.item_transactions,
+            viral,
+            "more counter shards for big authors (`--counter-shards`)",
+        ),
+        quota(
+            "posts in the index `unfinished`",
+            INDEX_PARTITIONS * INDEX_POSTS,
+            |demand| demand.inputs.peak * demand.publishes,
+            "more partitions of the index",
+        ),
+        quota(
+            "table `followers`, 40,000 RRU",
+            TABLE_UNITS,
+            |demand| demand.inputs.peak * demand.followers_rru,
+            "a larger quota from AWS, or a lower `PullThreshold`",
+        ),
+        quota(
+            "table `posts`, 40,000 RRU",
+            TABLE_UNITS,
+            |demand| demand.inputs.peak * demand.posts_rru,
+            "a larger quota from AWS",
+        ),
+        quota(
+            "table `posts`, 40,000 WRU",
+            TABLE_UNITS,
+            |demand| demand.inputs.peak * demand.posts_wru,
+            "a larger quota from AWS",
+        ),
+        limit(
+            "reconcile's walk within a day",
+            inputs.walk_per_minute * DAY / 60.0,
+            keys,
+            "a walk in segments (`--walk-per-minute`)",
+        ),
+    ]
+}
+
+fn requests(demand: &Demand) -> f64 {
+    demand.inputs.peak * demand.requests()
+}
+
+fn memory(demand: &Demand) -> f64 {
+    demand.memory
+}
+
+fn workers(demand: &Demand) -> f64 {
+    demand.busy_workers(masters(demand))
+}
+
+fn executions(demand: &Demand) -> f64 {
+    requests(demand) * demand.inputs.request_ms / 1e3 + workers(demand)
+}
+
+/// Masters that hold the views, on the largest nodes.
+fn masters(demand: &Demand) -> u32 {
+    ((demand.memory / LARGEST.bytes()).ceil() as u32).clamp(1, MOST_MASTERS)
+}
+
+fn viral(demand: &Demand) -> f64 {
+    demand.inputs.viral * demand.users / 60.0
+}
+
+/// Keys of Redis of all live views: state, feed, reactions.
+fn keys(demand: &Demand) -> f64 {
+    3.0 * demand.users * demand.inputs.live
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_bind_where_a_calculator_says() {
+        let (inputs, measured) = (Inputs::default(), Measured::read().unwrap());
+        let users =
+            |name: &str| all(&inputs).iter().find(|limit| limit.name.starts_with(name)).unwrap().users(&inputs, &measured);
+        let near = |a: Option<f64>, b: f64| assert!((a.unwrap() / b - 1.0).abs() < 1e-3, "{a:?} instead of {b}");
+        // 0.2 posts and 0.3 × 24.2 other requests of a user in a day, three times as many at the peak.
+        near(users("`RequestRate`"), 1_000.0 / 3.0 * 86_400.0 / (0.2 + 0.3 * 24.2));
+        near(users("API Gateway"), 10_000.0 / 3.0 * 86_400.0 / (0.2 + 0.3 * 24.2));
+        // A thousandth of the users in 60 s, 16 items at 50 transactions a second.
+        near(users("follows of one author"), 48e6);
+        near(users("posts in the index"), 2_000.0 / 3.0 * 86_400.0 / 0.2);
+        near(users("reconcile"), 5_000.0 * 1_440.0 / 0.9);
+    }
+
+    #[test]
+    fn limits_are_in_order_and_lifting_one_makes_room() {
+        let measured = Measured::read().unwrap();
+        let users: Vec<f64> = in_order(&Inputs::default(), &measured).into_iter().filter_map(|(_, users)| users).collect();
+        assert!(users.len() > 10 && users.is_sorted());
+        let lifted = Inputs { counter_shards: 256.0, ..Inputs::default() };
+        let follows = |inputs: &Inputs| {
+            all(inputs).into_iter().find(|limit| limit.name.starts_with("follows")).unwrap().users(inputs, &measured)
+        };
+        assert!((follows(&lifted).unwrap() / follows(&Inputs::default()).unwrap() - 16.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,84 @@
+//! One master of Redis: a thread that runs commands in the order of their arrival.
+
+use rand::rngs::StdRng;
+use rand_distr::{Distribution, Exp};
+
+/// Requests of readers that reach a master at random moments.
+#[derive(Debug, Clone, Copy)]
+pub struct Background {
+    /// Requests a second.
+    pub rate: f64,
+    /// Seconds of the server for each.
+    pub seconds: f64,
+}
+
+/// A master. Times are seconds since the start.
+#[derive(Debug, Clone)]
+pub struct Master {
+    free_at: f64,
+    arrivals: Option<(Exp<f64>, f64)>,
+    next: f64,
+    /// Seconds of all calls until now.
+    work: f64,
+}
+
+impl Master {
+    pub fn new(background: Background, random: &mut StdRng) -> Self {
+        let arrivals = Exp::new(background.rate).ok().filter(|_| background.rate > 0.0).map(|gap| (gap, background.seconds));
+        let next = arrivals.map_or(f64::INFINITY, |(gap, _)| gap.sample(random));
+        Self { free_at: 0.0, arrivals, next, work: 0.0 }
+    }
+
+    /// Runs the readers' requests that arrive until `now`, and notes how long each waits.
+    pub fn advance(&mut self, now: f64, random: &mut StdRng, waits: &mut Vec<f64>) {
+        let Some((gap, seconds)) = self.arrivals else { return };
+        while self.next <= now {
+            let arrived = self.next;
+            waits.push((self.free_at - arrived).max(0.0));
+            self.run(arrived, seconds);
+            self.next += gap.sample(random);
+        }
+    }
+
+    /// Runs a call that arrives now. Returns when it is done. Call [`advance`](Self::advance) first.
+    pub fn run(&mut self, now: f64, seconds: f64) -> f64 {
+        self.free_at = self.free_at.max(now) + seconds;
+        self.work += seconds;
+        self.free_at
+    }
+
+    /// Seconds until `now` in which the thread was busy.
+    pub fn busy(&self, now: f64) -> f64 {
+        self.work - (self.free_at - now).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    /// The mean wait of an M/D/1 queue is ρ s / 2 (1 - ρ).
+    #[test]
+    fn readers_wait_as_long_as_in_an_m_d_1_queue() {
+        for load in [0.3, 0.6, 0.9] {
+            let (mut random, mut waits) = (StdRng::seed_from_u64(1), Vec::new());
+            let seconds = 1e-3;
+            let mut master = Master::new(Background { rate: load / seconds, seconds }, &mut random);
+            master.advance(2_000.0, &mut random, &mut waits);
+            let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+            let expected = load * seconds / 2.0 / (1.0 - load);
+            assert!((mean / expected - 1.0).abs() < 0.05, "{load}: {mean} instead of {expected}");
+            assert!((master.busy(2_000.0) / 2_000.0 / load - 1.0).abs() < 0.01);
+        }
+    }
+
+    #[test]
+    fn calls_run_one_after_the_other() {
+        let mut random = StdRng::seed_from_u64(1);
+        let mut master = Master::new(Background { rate: 0.0, seconds: 0.0 }, &mut random);
+        assert_eq!([(0.0, 2.0), (1.0, 2.0), (10.0, 1.0)].map(|(now, seconds)| master.run(now, seconds)), [2.0, 4.0, 11.0]);
+        assert_eq!([10.5, 20.0].map(|now| master.busy(now)), [4.5, 5.0]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Which users an application serves from here while it moves from another system.
+
+use std::collections::BTreeSet;
+
+use crate::UserId;
+
+/// A share of all users, and single users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollout {
+    /// From 0 to 100.
+    percent: u8,
+    /// Users who are on with any share.
+    users: BTreeSet<UserId>,
+}
+
+impl Rollout {
+    /// Returns `None` if `percent` is greater than 100.
+    pub fn new(percent: u64, users: BTreeSet<UserId>) -> Option<Self> {
+        let percent = u8::try_from(percent).ok().filter(|percent| *percent <= 100)?;
+        Some(Self { percent, users })
+    }
+
+    /// Returns whether the user is on. The answer depends on the user id alone, and who is on with a share is also on
+    /// with each greater one.
+    pub fn is_on(&self, user: UserId) -> bool {
+        user.percentile() < self.percent || self.users.contains(&user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(id: u64) -> UserId {
+        UserId::new(id).unwrap()
+    }
+
+    fn share(percent: u64) -> Rollout {
+        Rollout::new(percent, BTreeSet::new()).unwrap()
+    }
+
+    /// Users with dense ids, with ids of a generator that counts in steps, and with sparse ids.
+    fn populations() -> [Vec<UserId>; 3] {
+        let sparse = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        [
+            (1..=20_000).map(user).collect(),
+            (1..=20_000).map(|n| user(n << 12)).collect(),
+            (1..=20_000).map(sparse).map(user).collect(),
+        ]
+    }
+
+    #[test]
+    fn each_share_has_about_its_number_of_users() {
+        for users in populations() {
+            for percent in [0, 1, 10, 33, 50, 99, 100] {
+                let on = users.iter().filter(|user| share(percent).is_on(**user)).count() as f64;
+                let expected = users.len() as f64 * percent as f64 / 100.0;
+                // Five standard deviations of a binomial distribution; none at 0 % and at 100 %.
+                let tolerance = 5.0 * (expected * (1.0 - percent as f64 / 100.0)).sqrt();
+                assert!((on - expected).abs() <= tolerance, "{percent} %: {on} of {}", users.len());
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_on_stays_on_when_the_share_grows() {
+        for users in populations() {
+            for percent in 0..100 {
+                let (small, large) = (share(percent), share(percent + 1));
+                assert!(users.iter().all(|user| !small.is_on(*user) || large.is_on(*user)), "{percent} %");
+            }
+        }
+    }
+
+    /// Applications and this system must agree for ever: a changed hash would move users between two systems.
+    #[test]
+    fn the_hash_is_exactly_this() {
+        let percentiles = [1, 2, 7, 1_042, u64::MAX].map(|id| user(id).percentile());
+        assert_eq!(percentiles, [6, 22, 48, 32, 94]);
+    }
+
+    #[test]
+    fn listed_users_are_on_with_any_share() {
+        let listed = Rollout::new(0, [user(7), user(u64::MAX)].into()).unwrap();
+        let on: Vec<u64> = (1..=1_000).filter(|id| listed.is_on(user(*id))).collect();
+        assert_eq!((on, listed.is_on(user(u64::MAX))), (vec![7], true));
+    }
+
+    #[test]
+    fn a_share_is_at_most_100() {
+        assert!(Rollout::new(100, BTreeSet::new()).is_some());
+        assert!(Rollout::new(101, BTreeSet::new()).is_none() && Rollout::new(256, BTreeSet::new()).is_none());
+    }
+}

@@ -1,0 +1,154 @@
+//! The line of each invocation, and its metrics.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::mpsc::{Receiver, channel},
+};
+
+use serde_json::{Value, json};
+use tidemark::{domain::Timestamp, ports::Metric};
+use tidemark_local::RedisData;
+use tidemark_tests::{World, world_with};
+
+/// Runs a test on a stack whose functions write their lines to the receiver.
+async fn with_lines(test: impl AsyncFnOnce(&World, &Receiver<String>)) {
+    let (sender, lines) = channel();
+    world_with(|options| options.lines = Some(sender), async |world| test(world, &lines).await).await;
+}
+
+fn read(lines: &Receiver<String>) -> Vec<Value> {
+    lines.try_iter().map(|line| serde_json::from_str(&line).unwrap()).collect()
+}
+
+fn keys(line: &Value) -> BTreeSet<&str> {
+    line.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn of_metrics(line: &Value) -> BTreeSet<(Metric, Vec<&str>)> {
+    let metric = |name: &Value| *Metric::ALL.iter().find(|metric| metric.name() == name).unwrap();
+    let directives = line["_aws"]["CloudWatchMetrics"].as_array().into_iter().flatten();
+    directives
+        .flat_map(|directive| {
+            let [dimensions] = &directive["Dimensions"].as_array().unwrap()[..] else { panic!("one set: {directive}") };
+            let dimensions: Vec<&str> = dimensions.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+            assert!(dimensions.iter().all(|name| line[*name].is_string()), "{line}");
+            let metrics = directive["Metrics"].as_array().unwrap().iter();
+            metrics.map(move |definition| (metric(&definition["Name"]), dimensions.clone())).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The values of a metric in these lines.
+fn values(lines: &[Value], metric: Metric) -> Vec<f64> {
+    let of_line = |line: &Value| match &line[metric.name()] {
+        Value::Array(values) => values.iter().map(|value| value.as_f64().unwrap()).collect(),
+        value => value.as_f64().into_iter().collect::<Vec<_>>(),
+    };
+    lines.iter().flat_map(of_line).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_invocation_writes_one_line_without_personal_data() {
+    with_lines(async |world, lines| {
+        let (reader, author) = (world.user(1_234_567), world.user(7_654_321));
+        reader.put("/v1/following/7654321").await.ok();
+        reader.feed_ids().await;
+        let post = author.publish("A secret title").await;
+        world.idle().await;
+        assert_eq!(reader.feed_ids().await, [post.as_str()]);
+        assert_eq!(reader.get("/v1/posts/x").await.field(), "post");
+        assert_eq!(reader.get("/v1/nothing/secret").await.status, 404);
+        let response = reqwest::Client::new().post(format!("{}/_local/schedules/reconcile", world.stack.base_url())).send().await;
+        response.unwrap().error_for_status().unwrap();
+        world.idle().await;
+
+        let lines = read(lines);
+        let text = reqwest::get(format!("{}/_local/metrics", world.stack.base_url())).await.unwrap().text().await.unwrap();
+        let invocations = |function: &str| {
+            let sample = format!("tidemark_invocation_duration_seconds_count{{function=\"{function}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(sample.as_str())?.parse::<usize>().ok()).unwrap_or(0)
+        };
+        let mut by_function: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for line in lines.iter().filter(|line| line["function"].is_string()) {
+            by_function.entry(line["function"].as_str().unwrap()).or_default().push(line);
+        }
+        let called = ["fan-out", "follow", "publish", "read-feed", "reconcile", "relation-projector"];
+        assert!(called.iter().all(|function| by_function.contains_key(function)), "{by_function:?}");
+        for (function, lines) in &by_function {
+            assert_eq!(lines.len(), invocations(function), "{function}");
+            assert_eq!(lines.iter().filter(|line| line["cold_start"] == true).count(), 1, "{function} started once");
+        }
+
+        let always = ["timestamp", "level", "function", "request_id", "duration_ms", "cold_start"];
+        let of_http = ["Route", "StatusClass", "status", "degraded", "RequestLatency"];
+        let metrics: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.name()).chain(["_aws"]).collect();
+        for line in by_function.values().flatten() {
+            let own: &[&str] = if line["Route"].is_string() { &of_http } else { &["records", "failures"] };
+            let expected: BTreeSet<&str> = always.iter().chain(own).copied().collect();
+            let found = keys(line);
+            assert!(expected.is_subset(&found), "{line}");
+            assert!(found.difference(&expected).all(|name| metrics.contains(name)), "{line}");
+            assert!(Timestamp::parse(line["timestamp"].as_str().unwrap()).is_some() && line["level"] == "INFO", "{line}");
+            let text = line.to_string();
+            assert!(["secret", "1234567", "7654321"].iter().all(|secret| !text.contains(secret)), "{line}");
+        }
+        let told = |route: &str, status: u16| {
+            let class = format!("{}xx", status / 100);
+            let is = |line: &&Value| line["Route"] == route && line["status"] == status && line["StatusClass"] == class.as_str();
+            lines.iter().filter(is).count()
+        };
+        assert_eq!((told("POST /v1/posts", 201), told("GET /v1/feed", 200)), (1, 2));
+        assert_eq!((told("GET /v1/posts/{post}", 400), told("$default", 404)), (1, 1));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_is_written_with_its_dimensions_and_delivery_lag_is_that_of_the_facts() {
+    with_lines(async |world, lines| {
+        let author = world.user(99);
+        world.follow(1..=5, 99).await;
+        for reader in 1..=5 {
+            world.user(reader).feed_ids().await;
+        }
+        let posts = [author.publish("One").await, author.publish("Two").await];
+        world.idle().await;
+        world.walk_over_all_users(false, std::time::Duration::ZERO).await;
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        assert_eq!(world.user(1).get("/v1/feed").await.header("degraded"), Some("redis"));
+        world.stack.start_redis().await.unwrap();
+        world.idle().await;
+        world.redis_is_asked_again().await;
+        world.user(1).feed_ids().await;
+        world.idle().await;
+
+        let lines = read(lines);
+        let written: BTreeSet<(Metric, Vec<&str>)> = lines.iter().flat_map(of_metrics).collect();
+        let sets = Metric::ALL.iter().flat_map(|metric| metric.dimension_sets().iter().map(|set| (*metric, set.to_vec())));
+        let missing: Vec<_> = sets.clone().filter(|set| !written.contains(set)).collect();
+        assert!(missing.iter().all(|(_, set)| set.contains(&"Kind")), "only a difference has a kind: {missing:?}");
+        assert!(written.iter().all(|set| sets.clone().any(|known| known == *set)), "{written:?}");
+
+        let mut lags: Vec<f64> = Vec::new();
+        for post in &posts {
+            let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
+            let [from, to] =
+                ["started_at", "finished_at"].map(|name| Timestamp::parse(delivery[name].as_str().unwrap()).unwrap());
+            lags.push((to.ms() - from.ms()) as f64);
+        }
+        let measured = values(&lines, Metric::DeliveryLag);
+        assert_eq!(measured.len(), 2, "each delivery counts once");
+        assert!(lags.iter().all(|lag| measured.contains(lag)), "{lags:?} {measured:?}");
+        assert_eq!(values(&lines, Metric::FollowersDelivered).iter().sum::<f64>(), 10.0);
+        assert_eq!(values(&lines, Metric::DegradedResponses).iter().sum::<f64>(), degraded(&lines) as f64);
+        assert!(values(&lines, Metric::Rebuilds).iter().sum::<f64>() >= 1.0);
+        let slow = |line: &&Value| line["RequestLatency"].as_f64() > line["duration_ms"].as_f64();
+        assert_eq!(lines.iter().find(slow), None, "a request ends before its invocation");
+    })
+    .await;
+}
+
+/// The number of lines that say that their response was made without Redis.
+fn degraded(lines: &[Value]) -> usize {
+    lines.iter().filter(|line| line["degraded"] == json!(true)).count()
+}

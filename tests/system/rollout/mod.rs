@@ -1,0 +1,412 @@
+//! Users move from a legacy system to this one in steps, and back, while both are in use: the two sides agree whenever
+//! nothing is on its way, and no request is lost.
+
+mod legacy;
+mod sides;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use futures::future::{join, join_all};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use serde_json::json;
+use tidemark_local::Options;
+use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, world_with};
+use tidemark_tools::{api::Api, compare};
+
+use legacy::LegacySystem;
+
+/// Users who act at the same time. Each user belongs to one of them.
+const CLIENTS: usize = 8;
+
+/// What the users have done, which both sides must have in the end.
+#[derive(Debug, Default, Clone)]
+struct Done {
+    follows: BTreeMap<u64, BTreeSet<u64>>,
+    /// Titles of live posts by author.
+    posts: BTreeMap<u64, BTreeSet<String>>,
+    /// Titles of posts that a user has read.
+    read: BTreeMap<u64, BTreeSet<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    here: AtomicU64,
+    there: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The users of one client, who act one after another.
+struct Client {
+    rng: StdRng,
+    users: Vec<u64>,
+    done: Done,
+    /// Pairs that have changed in this phase. A user does not follow and unfollow an author within a second, which the
+    /// legacy lists cannot tell apart.
+    touched: BTreeSet<(u64, u64)>,
+    acted: BTreeSet<u64>,
+    number: u64,
+}
+
+struct Scene<'a> {
+    world: &'a World,
+    legacy: &'a LegacySystem,
+    authors: &'a [u64],
+    counts: &'a Counts,
+}
+
+impl Scene<'_> {
+    async fn request(
+        &self,
+        method: reqwest::Method,
+        user: u64,
+        path: &str,
+        body: Option<serde_json::Value>,
+    ) -> serde_json::Value {
+        let answer = self.world.user(user).send(method, path, &[], body.map(|body| body.to_string())).await;
+        if !(200..300).contains(&answer.status) {
+            println!("failed: {} {path} by {user}: {}", answer.status, answer.body);
+            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        answer.body
+    }
+
+    async fn get(&self, user: u64, path: &str) -> serde_json::Value {
+        self.request(reqwest::Method::GET, user, path, None).await
+    }
+
+    /// One action of a user, in the system that the application asks for the user.
+    async fn act(&self, client: &mut Client) {
+        let user = *client.users.choose(&mut client.rng).unwrap();
+        client.acted.insert(user);
+        let on = self.get(user, "/v1/me").await["rollout"] == "on";
+        (if on { &self.counts.here } else { &self.counts.there }).fetch_add(1, Ordering::Relaxed);
+        match client.rng.random_range(0..100) {
+            0..50 => self.read(client, user, on).await,
+            50..70 => self.follow(client, user, on).await,
+            70..80 => self.unfollow(client, user, on).await,
+            80..97 => self.publish(client).await,
+            _ => self.delete(client).await,
+        }
+    }
+
+    async fn read(&self, client: &mut Client, user: u64, on: bool) {
+        let title = if on {
+            let feed = self.get(user, "/v1/feed?status=unread&limit=20").await;
+            let Some(post) = feed["items"].as_array().unwrap().choose(&mut client.rng).cloned() else { return };
+            let id = post["id"].as_str().unwrap();
+            // The author may delete the post in the meantime.
+            let answer = self.world.user(user).put(&format!("/v1/posts/{id}/read")).await;
+            if answer.status == 404 {
+                return;
+            }
+            answer.ok();
+            post["title"].as_str().unwrap().to_owned()
+        } else {
+            match self.legacy.read_one(user).await {
+                Some(title) => title,
+                None => return,
+            }
+        };
+        client.done.read.entry(user).or_default().insert(title);
+    }
+
+    async fn follow(&self, client: &mut Client, user: u64, on: bool) {
+        let author = *self.authors.choose(&mut client.rng).unwrap();
+        if author == user || !client.touched.insert((user, author)) {
+            return;
+        }
+        if on {
+            self.request(reqwest::Method::PUT, user, &format!("/v1/following/{author}"), None).await;
+        } else {
+            self.legacy.follow(user, author).await;
+        }
+        client.done.follows.entry(user).or_default().insert(author);
+    }
+
+    /// Users unfollow authors whom they see in their list.
+    async fn unfollow(&self, client: &mut Client, user: u64, on: bool) {
+        let listed: Vec<u64> = if on {
+            let page = self.get(user, &format!("/v1/users/{user}/following?limit=100")).await;
+            page["items"].as_array().unwrap().iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect()
+        } else {
+            self.legacy.following(user).await
+        };
+        let Some(author) = listed.choose(&mut client.rng).copied() else { return };
+        if !client.touched.insert((user, author)) {
+            return;
+        }
+        if on {
+            self.request(reqwest::Method::DELETE, user, &format!("/v1/following/{author}"), None).await;
+        } else {
+            self.legacy.unfollow(user, author).await;
+        }
+        client.done.follows.entry(user).or_default().remove(&author);
+    }
+
+    /// An author of this client publishes, where the author is.
+    async fn publish(&self, client: &mut Client) {
+        let Some((author, on)) = self.author(client).await else { return };
+        client.number += 1;
+        let title = format!("{author} number {} of {}", client.number, client.users[0]);
+        if on {
+            self.request(reqwest::Method::POST, author, "/v1/posts", Some(json!({ "title": title }))).await;
+        } else {
+            self.legacy.publish(author, &title).await;
+        }
+        client.done.posts.entry(author).or_default().insert(title);
+    }
+
+    async fn delete(&self, client: &mut Client) {
+        let Some((author, on)) = self.author(client).await else { return };
+        let title = if on {
+            let page = self.get(author, &format!("/v1/authors/{author}/posts?limit=20")).await;
+            let Some(post) = page["items"].as_array().unwrap().choose(&mut client.rng).cloned() else { return };
+            self.request(reqwest::Method::DELETE, author, &format!("/v1/posts/{}", post["id"].as_str().unwrap()), None).await;
+            post["title"].as_str().unwrap().to_owned()
+        } else {
+            match self.legacy.delete_one(author).await {
+                Some(title) => title,
+                None => return,
+            }
+        };
+        client.done.posts.entry(author).or_default().remove(&title);
+    }
+
+    async fn author(&self, client: &mut Client) -> Option<(u64, bool)> {
+        let own: Vec<u64> = client.users.iter().copied().filter(|user| self.authors.contains(user)).collect();
+        let author = *own.choose(&mut client.rng)?;
+        client.acted.insert(author);
+        Some((author, self.get(author, "/v1/me").await["rollout"] == "on"))
+    }
+}
+
+/// A pass over the legacy lists. Returns how many facts it wrote.
+async fn pass(world: &World) -> u64 {
+    let mut event = json!({ "follow": true });
+    loop {
+        let answer = world.stack.invoke("migrate", event).await.unwrap();
+        assert_eq!(answer["overtaken"], false, "{answer}");
+        if answer["done"] == true {
+            return answer["totals"]["written"].as_u64().unwrap();
+        }
+        event = answer["next"].clone();
+    }
+}
+
+/// Waits until nothing is on its way in either direction.
+async fn settle(world: &World) {
+    let started = Instant::now();
+    loop {
+        world.stack.idle_within(PATIENCE * 5).await.unwrap();
+        if pass(world).await == 0 {
+            world.stack.idle_within(PATIENCE * 5).await.unwrap();
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE * 5, "passes do not end");
+    }
+}
+
+async fn compared(world: &World, legacy: &LegacyRedis, users: usize) -> compare::Report {
+    let api = Api::new(&world.stack.base_url().parse().unwrap()).unwrap();
+    compare::run(&api, &legacy.url(), users, 7).await.unwrap()
+}
+
+/// Runs `actions` actions of each client, with passes all the time.
+async fn traffic(
+    world: &World,
+    legacy: &LegacySystem,
+    authors: &[u64],
+    clients: &mut [Client],
+    actions: usize,
+    passes: bool,
+) -> Counts {
+    clients.iter_mut().for_each(|client| client.touched.clear());
+    let counts = Counts::default();
+    let scene = Scene { world, legacy, authors, counts: &counts };
+    let over = AtomicBool::new(!passes);
+    let scene = &scene;
+    let act = async {
+        join_all(clients.iter_mut().map(async |client| {
+            for _ in 0..actions {
+                scene.act(client).await;
+            }
+        }))
+        .await;
+        over.store(true, Ordering::Relaxed);
+    };
+    let follow = async {
+        while !over.load(Ordering::Relaxed) {
+            pass(world).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    join(act, follow).await;
+    counts
+}
+
+#[tokio::test]
+async fn compare_finds_every_kind_of_difference() {
+    let redis = LegacyRedis::start().await;
+    let legacy = LegacySystem::new(&redis).await;
+    for reader in [1, 2] {
+        legacy.follow(reader, 9).await;
+    }
+    for number in 0..3 {
+        legacy.publish(9, &format!("{number}")).await;
+    }
+    legacy.read_one(1).await.unwrap();
+    legacy.read_one(2).await.unwrap();
+    legacy.unfollow(2, 9).await;
+    let source = redis.url();
+    world_with(
+        |options| _ = options.parameters.insert("LegacyRedisUrl".to_owned(), source),
+        async |world| {
+            while pass(world).await > 0 {}
+            world.idle().await;
+            let report = compared(world, &redis, 10).await;
+            assert!(report.is_empty() && report.users == 3 && report.compared > 10, "{report}");
+            for (command, kind, only_here, only_there) in [
+                (["ZADD", "u_follow:1", "1700000000", "8"].as_slice(), compare::Kind::Follow, 0, 1),
+                (&["ZREM", "u_follow:1", "8"], compare::Kind::Follow, 0, 0),
+                (&["HSET", "user:unread:count:1", "9", "7"], compare::Kind::Count, 1, 0),
+                (&["HSET", "user:unread:count:1", "9", "2"], compare::Kind::Count, 0, 0),
+                (&["SADD", "user:read:1", "1000000", "1000001", "1000002"], compare::Kind::Unread, 2, 0),
+                (&["SADD", "user:read:2", "1000000", "1000001", "1000002"], compare::Kind::Read, 0, 2),
+                (&["SREM", "author:blogs:9", "1000000", "1000001"], compare::Kind::Post, 2, 0),
+            ] {
+                legacy
+                    .run::<redis::Value>(command[0], &command[1..].iter().map(|part| (*part).to_owned()).collect::<Vec<_>>())
+                    .await;
+                let report = compared(world, &redis, 10).await;
+                let found = report.differences.get(&kind).cloned().unwrap_or_default();
+                assert_eq!((found.only_here, found.only_there), (only_here, only_there), "{command:?}: {report}");
+            }
+        },
+    )
+    .await;
+}
+
+/// What users who acted did and one of the sides does not have.
+async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors: &[u64]) -> u64 {
+    let mut lost = 0;
+    let none = (BTreeSet::new(), BTreeSet::new());
+    for client in clients {
+        for &user in &client.acted {
+            let caller = world.user(user);
+            let following = caller.walk(&format!("/v1/users/{user}/following"), 100).await;
+            let here: BTreeSet<u64> = following.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
+            let there: BTreeSet<u64> = legacy.following(user).await.into_iter().collect();
+            let expected = client.done.follows.get(&user).unwrap_or(&none.0);
+            let mut missing = here.symmetric_difference(expected).count() + there.symmetric_difference(expected).count();
+            if authors.contains(&user) {
+                let posts = caller.walk(&format!("/v1/authors/{user}/posts"), 100).await;
+                let here: BTreeSet<String> = posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect();
+                let expected = client.done.posts.get(&user).unwrap_or(&none.1);
+                missing += here.symmetric_difference(expected).count();
+                missing += legacy.titles(user).await.symmetric_difference(expected).count();
+            }
+            if let Some(read) = client.done.read.get(&user) {
+                let unread = caller.walk("/v1/feed?status=unread", 100).await;
+                missing += unread.iter().filter(|post| read.contains(post["title"].as_str().unwrap())).count();
+                missing += legacy.unread_titles(user).await.intersection(read).count();
+            }
+            if missing > 0 {
+                println!("user {user}: {missing} changes lost");
+            }
+            lost += missing as u64;
+        }
+    }
+    lost
+}
+
+/// Divides the users between clients.
+fn clients(users: &[u64], rng: &mut StdRng) -> Vec<Client> {
+    let client = |number: usize| Client {
+        rng: StdRng::seed_from_u64(rng.random()),
+        users: users.iter().copied().skip(number).step_by(CLIENTS).collect(),
+        done: Done::default(),
+        touched: BTreeSet::new(),
+        acted: BTreeSet::new(),
+        number: 0,
+    };
+    (0..CLIENTS).map(client).collect()
+}
+
+/// Follows and posts in the legacy system before the migration.
+async fn past(legacy: &LegacySystem, clients: &mut [Client], authors: &[u64], follows: f64, posts: u64) {
+    for client in &mut *clients {
+        for user in client.users.clone() {
+            for author in authors.iter().copied().filter(|author| *author != user) {
+                if client.rng.random_bool((follows / authors.len() as f64).min(1.0)) {
+                    legacy.follow(user, author).await;
+                    client.done.follows.entry(user).or_default().insert(author);
+                }
+            }
+        }
+    }
+    for client in clients {
+        for author in client.users.clone().into_iter().filter(|user| authors.contains(user)) {
+            for number in 0..posts {
+                let title = format!("{author} before {number}");
+                legacy.publish(author, &title).await;
+                client.done.posts.entry(author).or_default().insert(title);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_move_in_steps_and_back_without_a_difference_or_a_lost_request() {
+    let users = number_from("ROLLOUT_TEST_USERS", 60);
+    let actions = number_from("ROLLOUT_TEST_ACTIONS", 20) as usize;
+    let sample = number_from("ROLLOUT_TEST_SAMPLE", 60) as usize;
+    let (follows, posts) = (number_from("ROLLOUT_TEST_FOLLOWS", 4) as f64, number_from("ROLLOUT_TEST_POSTS", 5));
+    let seed = number_from("SEED", rand::random());
+    println!("seed {seed}");
+    let redis = LegacyRedis::start().await;
+    let legacy = LegacySystem::new(&redis).await;
+    let all: Vec<u64> = (1..=users).map(|user| user * 7).collect();
+    let authors: Vec<u64> = all.iter().copied().step_by(10).collect();
+    let mut clients = clients(&all, &mut StdRng::seed_from_u64(seed));
+    past(&legacy, &mut clients, &authors, follows, posts).await;
+
+    let parameters = [("RolloutPercent", "0"), ("LegacyRedisUrl", &redis.url()), ("LegacyWriteBack", "true")];
+    let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut world = World::start(|options: &mut Options| options.parameters.extend(parameters)).await;
+    let started = Instant::now();
+    let mut event = json!({});
+    while !event.is_null() {
+        event = world.stack.invoke("migrate", event).await.unwrap()["next"].clone();
+    }
+    settle(&world).await;
+    println!("{users} users migrated in {:?}", started.elapsed());
+
+    let mut failed = 0;
+    for percent in [0, 10, 100, 0] {
+        world = world.restart_with("RolloutPercent", &percent.to_string()).await;
+        let started = Instant::now();
+        let counts = traffic(&world, &legacy, &authors, &mut clients, actions, true).await;
+        let took = started.elapsed();
+        settle(&world).await;
+        let settled = started.elapsed() - took;
+        let report = compared(&world, &redis, sample).await;
+        let [here, there, lost] = [counts.here, counts.there, counts.failed].map(AtomicU64::into_inner);
+        println!("{percent} %: {here} actions here, {there} there, {lost} failed, in {took:?}; idle after {settled:?}; {report}");
+        assert!(report.is_empty() && report.users > 0, "{percent} %: {report}");
+        assert!((here > 0 || percent == 0) && (there > 0 || percent == 100), "{percent} %");
+        failed += lost;
+        // Changes that no pass has seen when the users move.
+        failed += traffic(&world, &legacy, &authors, &mut clients, actions / 8, false).await.failed.into_inner();
+    }
+    settle(&world).await;
+    let report = compared(&world, &redis, sample * 5).await;
+    let lost = lost(&world, &legacy, &clients, &authors).await;
+    println!("at the end: {report}; {failed} requests failed, {lost} changes lost");
+    assert!(report.is_empty(), "{report}");
+    assert_eq!((failed, lost), (0, 0));
+    world.finish().await;
+}

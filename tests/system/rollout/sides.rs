@@ -1,0 +1,145 @@
+//! Single changes on one side, and what the other side has of them.
+
+use std::collections::BTreeMap;
+
+use redis::AsyncCommands;
+use serde_json::{Value, json};
+use tidemark_local::Options;
+use tidemark_tests::{LegacyRedis, until, world_with};
+
+use super::{compared, legacy::LegacySystem, pass, settle};
+
+fn with(redis: &LegacyRedis, write_back: bool) -> impl FnOnce(&mut Options) {
+    let (url, write_back) = (redis.url(), write_back.to_string());
+    move |options| options.parameters.extend([("LegacyRedisUrl".to_owned(), url), ("LegacyWriteBack".to_owned(), write_back)])
+}
+
+/// Every key of the legacy Redis with its content, sets in order.
+async fn contents(redis: &LegacyRedis) -> BTreeMap<String, Vec<String>> {
+    let mut connection = redis.connect().await;
+    let mut all = BTreeMap::new();
+    for key in connection.keys::<_, Vec<String>>("*").await.unwrap() {
+        let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut connection).await.unwrap();
+        let mut content: Vec<String> = match kind.as_str() {
+            "set" => connection.smembers(&key).await.unwrap(),
+            "zset" => connection.zrange_withscores(&key, 0, -1).await.unwrap(),
+            "hash" => redis::cmd("HGETALL").arg(&key).query_async(&mut connection).await.unwrap(),
+            _ => vec![connection.get(&key).await.unwrap()],
+        };
+        if kind == "set" {
+            content.sort();
+        }
+        all.insert(key, content);
+    }
+    all
+}
+
+#[tokio::test]
+async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
+    let redis = LegacyRedis::start().await;
+    let legacy = LegacySystem::new(&redis).await;
+    world_with(with(&redis, true), async |world| {
+        // Connections that are open stay, and new ones are refused.
+        legacy.run::<()>("CONFIG", &["SET", "requirepass", "other"].map(str::to_owned)).await;
+        let (reader, author) = (world.user(1), world.user(9));
+        reader.put("/v1/following/9").await.ok();
+        reader.put("/v1/following/8").await.ok();
+        let posts = [author.publish("first").await, author.publish("second").await, author.publish("third").await];
+        reader.put(&format!("/v1/posts/{}/read", posts[0])).await.ok();
+        author.delete(&format!("/v1/posts/{}", posts[1])).await;
+        reader.delete("/v1/following/8").await.ok();
+        until("the streams wait", async || world.stack.status().unwrap().streams.values().all(|stream| stream.behind > 0)).await;
+        legacy.run::<()>("CONFIG", &["SET", "requirepass", ""].map(str::to_owned)).await;
+        world.idle().await;
+        assert_eq!(legacy.following(1).await, [9]);
+        assert_eq!(legacy.titles(9).await, ["first".to_owned(), "third".to_owned()].into());
+        assert_eq!(legacy.unread_titles(1).await, ["third".to_owned()].into());
+        let contents_now = contents(&redis).await;
+        assert_eq!(contents_now["user:unread:count:1"], ["9", "1"]);
+        assert_eq!(contents_now["user:read:1"].len(), 1);
+
+        // Everything again changes nothing there, and nothing comes back.
+        let answer = world.stack.invoke("migrate", json!({ "mirror": ["1", "9", "8"] })).await.unwrap();
+        assert_eq!(answer, json!({ "mirrored": 3 }));
+        assert_eq!(contents(&redis).await, contents_now);
+        assert_eq!(pass(world).await, 0);
+        assert!(compared(world, &redis, 10).await.is_empty());
+
+        // A mark is taken back, and a title changes.
+        reader.delete(&format!("/v1/posts/{}/read", posts[0])).await.ok();
+        let edit = json!({ "title": "3rd" }).to_string();
+        author.send(reqwest::Method::PUT, &format!("/v1/posts/{}", posts[2]), &[], Some(edit)).await.ok();
+        world.idle().await;
+        assert_eq!(legacy.unread_titles(1).await, ["first".to_owned(), "3rd".to_owned()].into());
+        settle(world).await;
+        assert_eq!(reader.unread_total().await, 2, "the mark does not come back");
+        // The legacy system marks it again.
+        while legacy.read_one(1).await.is_some() {}
+        settle(world).await;
+        assert_eq!(reader.unread_total().await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pass_imports_removals_and_keeps_what_was_done_here() {
+    let mut redis = LegacyRedis::start().await;
+    let legacy = LegacySystem::new(&redis).await;
+    for author in [8, 9] {
+        legacy.follow(1, author).await;
+        legacy.follow(2, author).await;
+    }
+    legacy.follow(3, 9).await;
+    legacy.publish(9, "only").await;
+    let world = tidemark_tests::World::start(with(&redis, false)).await;
+    while pass(&world).await > 0 {}
+    let following = async |user: u64| -> Vec<Value> { world.user(user).walk(&format!("/v1/users/{user}/following"), 10).await };
+    assert_eq!((following(1).await.len(), world.user(1).unread_total().await), (2, 1));
+
+    // Without write-back, an unfollow here stays, although the legacy list has the author.
+    world.user(2).delete("/v1/following/8").await.ok();
+    // One of several members is removed, and the only one.
+    legacy.unfollow(1, 8).await;
+    legacy.unfollow(3, 9).await;
+    assert!(legacy.delete_one(9).await.is_some());
+    while pass(&world).await > 0 {}
+    world.idle().await;
+    assert_eq!((following(1).await.len(), following(2).await.len(), following(3).await.len()), (1, 1, 0));
+    assert_eq!((world.user(1).unread_total().await, world.user(1).get("/v1/posts/9-1").await.status), (0, 404));
+    assert_eq!(pass(&world).await, 0, "a pass without changes writes nothing");
+
+    // A server that has lost its data ends no follow.
+    redis.restart().await;
+    let refused = world.stack.invoke("migrate", json!({ "follow": true })).await.unwrap_err();
+    assert!(refused.to_string().contains("was restarted"), "{refused}");
+    assert_eq!((following(1).await.len(), following(2).await.len()), (1, 1));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_follow_and_an_unfollow_on_both_sides_end_with_the_later_one() {
+    let redis = LegacyRedis::start().await;
+    let legacy = LegacySystem::new(&redis).await;
+    world_with(with(&redis, true), async |world| {
+        let reader = world.user(1);
+        for author in [7, 8, 9] {
+            legacy.follow(1, author).await;
+        }
+        settle(world).await;
+        // Ended there, and nothing here. Ended here, and nothing there. Ended here, and begun there later.
+        legacy.unfollow(1, 7).await;
+        reader.delete("/v1/following/8").await.ok();
+        reader.delete("/v1/following/9").await.ok();
+        settle(world).await;
+        assert_eq!(legacy.following(1).await, Vec::<u64>::new());
+        // The legacy lists have whole seconds.
+        tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+        legacy.follow(1, 9).await;
+        settle(world).await;
+        let followed = reader.walk("/v1/users/1/following", 10).await;
+        assert_eq!((followed.len(), &followed[0]["user"]), (1, &json!("9")));
+        assert_eq!(legacy.following(1).await, [9]);
+        assert!(compared(world, &redis, 10).await.is_empty());
+    })
+    .await;
+}
