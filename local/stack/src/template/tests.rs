@@ -100,8 +100,8 @@ fn an_error_in_the_template_names_its_resource() {
     assert!(error.contains("Globals") && error.contains("PostTable"), "{error}");
     let error = error_of(&edited("Queue: !GetAtt FanOutQueue.Arn", "Queue: arn:aws:sqs:us-east-1:000000000000:Elsewhere"));
     assert!(error.contains("FanOutFunction") && error.contains("Elsewhere"), "{error}");
-    let error = error_of(&edited("Stream: !GetAtt FollowingTable.StreamArn", "Stream: !GetAtt PostsTable.StreamArn"));
-    assert!(error.contains("RelationProjectorFunction") && error.contains("PostsTable"), "{error}");
+    let error = error_of(&edited("Stream: !GetAtt FollowingTable.StreamArn", "Stream: !GetAtt CountersTable.StreamArn"));
+    assert!(error.contains("RelationProjectorFunction") && error.contains("CountersTable"), "{error}");
     let error = error_of(&edited("rate(1 minute)", "rate(1 fortnight)"));
     assert!(error.contains("ReconcileFunction") && error.contains("fortnight"), "{error}");
 }
