@@ -101,7 +101,7 @@ fn an_error_in_the_template_names_its_resource() {
     let error = error_of(&edited("Queue: !GetAtt FanOutQueue.Arn", "Queue: arn:aws:sqs:us-east-1:000000000000:Elsewhere"));
     assert!(error.contains("FanOutFunction") && error.contains("Elsewhere"), "{error}");
     let error = error_of(&edited("Stream: !GetAtt FollowingTable.StreamArn", "Stream: !GetAtt CountersTable.StreamArn"));
-    assert!(error.contains("RelationProjectorFunction") && error.contains("CountersTable"), "{error}");
+    assert!(error.contains("MigrateFunction") && error.contains("CountersTable"), "{error}");
     let error = error_of(&edited("rate(1 minute)", "rate(1 fortnight)"));
     assert!(error.contains("ReconcileFunction") && error.contains("fortnight"), "{error}");
 }
