@@ -117,7 +117,7 @@ impl Imports {
     /// and record in one transaction. The posts take the author's next sequence numbers. A blog that is older than the
     /// author's latest post becomes an archived post. If there are `followers`, the fan-outs of the posts are pending.
     /// `told` says whether the unread sets of the legacy system are in line with the posts. The record stores that the
-    /// posts are unsettled. Fails if the import has ended, or a later one has begun.
+    /// posts are unsettled. Returns `None` if the import has ended, or a later one has begun.
     pub async fn import_posts(
         &self,
         import: Import,
@@ -125,7 +125,7 @@ impl Imports {
         followers: u64,
         told: bool,
         now: Timestamp,
-    ) -> Result<ImportedPosts, StoreError> {
+    ) -> Result<Option<ImportedPosts>, StoreError> {
         let (author, mut attempts) = (import.author, attempts("import_posts"));
         loop {
             attempts.next().await?;
@@ -140,7 +140,7 @@ impl Imports {
             let mapped: HashMap<BlogId, PostId> = mappings.into_iter().map(read_mapping).collect::<Result<_, _>>()?;
             let news: Vec<&Blog> = blogs.iter().filter(|blog| !mapped.contains_key(&blog.id)).collect();
             if news.is_empty() {
-                return Ok(ImportedPosts { written: Vec::new(), head: before });
+                return Ok(Some(ImportedPosts { head: before, ..ImportedPosts::default() }));
             }
             let mut head = before.clone();
             let written: Vec<(Post, Timestamp)> = news.iter().map(|blog| self.append(&mut head, blog, followers, now)).collect();
@@ -151,10 +151,11 @@ impl Imports {
                 record.unsettled = Some((first, head.latest_seq));
             }
             match self.write_import(import, (&before, heads.first()), &head, (&known, &record), &news, (&written, told)).await? {
-                Ok(()) => return Ok(ImportedPosts { written: written.into_iter().map(|(post, _)| post).collect(), head }),
-                Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => {
-                    return Err(StoreError::Contention { operation: "import_posts" });
+                Ok(()) => {
+                    let written = written.into_iter().map(|(post, _)| post).collect();
+                    return Ok(Some(ImportedPosts { written, head, unsettled: record.unsettled }));
                 }
+                Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => return Ok(None),
                 // The author has published in the meantime, or another run has imported the blogs.
                 Err(_) => (),
             }

@@ -43,6 +43,8 @@ pub struct ImportedPosts {
     pub written: Vec<Post>,
     /// The author's head after the import.
     pub head: AuthorHead,
+    /// The first and the last of the author's imported posts that are unsettled.
+    pub unsettled: Option<(Seq, Seq)>,
 }
 
 /// The stored progress of a run. Its version shows whether another run has saved in the meantime.

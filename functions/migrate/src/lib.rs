@@ -99,6 +99,9 @@ pub enum MigrateError {
     /// and delete posts.
     #[error("the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see docs/rollout.md")]
     Restarted,
+    /// Another run has begun an import of the same author.
+    #[error("another run of this migration has taken over")]
+    Overtaken,
 }
 
 impl MigrateError {
@@ -108,7 +111,7 @@ impl MigrateError {
             Self::Source(SourceError::Unavailable(_)) => true,
             Self::Source(SourceError::WrongType) => false,
             Self::Store(error) => error.is_retryable(),
-            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted => false,
+            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted | Self::Overtaken => false,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
-    domain::{DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
+    domain::{AuthorHead, DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
     ports::FanOut,
 };
 use tracing::warn;
@@ -180,7 +180,8 @@ async fn settle_leftovers(run: &Run<'_>, authors: BTreeSet<UserId>) -> Result<()
     }
     for (author, record) in run.imports.import_records(&authors).await? {
         if let Some((first, last)) = record.unsettled {
-            settle(run, author, first, last).await?;
+            let head = run.app.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            settle(run, author, &head, first, last).await?;
         }
     }
     Ok(())
@@ -199,24 +200,23 @@ async fn import_some(
         return Ok(());
     };
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
-    let ImportedPosts { written, head } = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
+    let imported = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
+    let ImportedPosts { written, head, unsettled } = imported.ok_or(MigrateError::Overtaken)?;
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
-    let told = || written.iter().filter(|post| !post.archived).map(|post| post.id.seq);
-    match told().min().zip(told().max()) {
-        Some((first, last)) => settle(run, author, first, last).await?,
+    match unsettled {
+        Some((first, last)) => settle(run, author, &head, first, last).await?,
         None => run.app.stores.head_views.store_head(author, &head).await?,
     }
     Ok(run.app.relations.forget_counters(author, None).await?)
 }
 
-/// Stores the head, of which timelines are computed, and delivers imported posts to the users who already follow the author. Posts that are older than a follow are marked
-/// read before the delivery. The followers are listed after the import: a follow from before the import is found, and a
-/// later follow has the posts already.
-async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<(), MigrateError> {
+/// Stores the head, of which timelines are computed, and delivers imported posts to the users who already follow the
+/// author. Posts that are older than a follow are marked read before the delivery. The followers are listed after the
+/// import: a follow from before the import is found, and a later follow has the posts already.
+async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
-    let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-    stores.head_views.store_head(author, &head).await?;
+    stores.head_views.store_head(author, head).await?;
     if stores.edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
         return Ok(imports.settle(author, last).await?);
     }
@@ -240,7 +240,7 @@ async fn settle(run: &Run<'_>, author: UserId, first: Seq, last: Seq) -> Result<
         }
     }
     for post in pending {
-        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, &head)).await {
+        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head)).await {
             warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

@@ -149,18 +149,22 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
 
     let mut overtaken = false;
     while !progress.is_done() {
-        match progress.layout {
+        let worked = match progress.layout {
             // A pass looks at new members of a list alone, so an old unfollow is no new follow to it.
             Some(layout) if layout.is_of_follows() && !request.again && !request.follow => {
                 if now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
                     return Err(MigrateError::TooLate(progress.first_begun));
                 }
-                step(&run, &layouts, layout, &mut progress).await?;
+                step(&run, &layouts, layout, &mut progress).await
             }
-            Some(layout) => step(&run, &layouts, layout, &mut progress).await?,
-            None => sweep(&run, &mut progress).await?,
+            Some(layout) => step(&run, &layouts, layout, &mut progress).await,
+            None => sweep(&run, &mut progress).await,
+        };
+        match worked {
+            Err(MigrateError::Overtaken) => overtaken = true,
+            worked => worked?,
         }
-        if !request.dry_run {
+        if !request.dry_run && !overtaken {
             version += 1;
             overtaken = !run.imports.save_progress(&name, &StoredProgress { version, text: progress.text()? }).await?;
         }
