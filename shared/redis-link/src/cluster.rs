@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     LinkError,
-    connection::{Age, Bundle, scan_node},
+    connection::{Age, Bundle, bulk, scan_node},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error, server_error},
     topology::{Address, Member, Topology, slot_of},
@@ -277,8 +277,8 @@ impl Cluster {
         while bundles.peek().is_some() {
             let mut trip = Vec::new();
             let mut weight = 0;
-            while let Some(open) = bundles.next_if(|open| trip.is_empty() || weight + open.bundle.weight <= WEIGHT_PER_TRIP) {
-                weight += open.bundle.weight;
+            while let Some(open) = bundles.next_if(|open| trip.is_empty() || weight + open.bundle.bulk.unwrap_or(1) <= WEIGHT_PER_TRIP) {
+                weight += open.bundle.bulk.unwrap_or(1);
                 trip.push(open);
             }
             let outcomes = match &failed {
@@ -326,7 +326,8 @@ impl Cluster {
             commands.extend((role == Role::Importing).then(|| redis::cmd("ASKING")));
             commands.extend(open.bundle.commands.iter().cloned());
         }
-        let Reply { values, epoch } = member.node.send(operation, &commands).await?;
+        let bulk = bulk(bundles.iter().map(|open| &open.bundle));
+        let Reply { values, epoch } = member.node.send_paced(operation, &commands, bulk).await?;
         let mut answers = values.into_iter();
         if check {
             if answers.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {

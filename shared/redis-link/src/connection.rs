@@ -111,13 +111,14 @@ pub enum Age {
 pub struct Bundle {
     pub commands: Vec<Cmd>,
     pub age: Age,
-    /// The time of the node that the commands take, in users.
-    pub weight: usize,
+    /// The number of users whom bulk work is for. Bulk work goes to a node in its turn, so that other commands wait for
+    /// little of it. `None` for any other commands.
+    pub bulk: Option<usize>,
 }
 
 impl From<Cmd> for Bundle {
     fn from(command: Cmd) -> Self {
-        Self { commands: vec![command], age: Age::Now, weight: 1 }
+        Self { commands: vec![command], age: Age::Now, bulk: None }
     }
 }
 
@@ -173,7 +174,7 @@ impl Link {
         commands: Vec<Cmd>,
         age: Age,
     ) -> Result<(T, Epoch), LinkError> {
-        let reply = self.one(operation, Bundle { commands, age, weight: 1 }).await?;
+        let reply = self.one(operation, Bundle { commands, age, bulk: None }).await?;
         Ok((read(operation, Value::Array(reply.values))?, reply.epoch))
     }
 
@@ -346,13 +347,19 @@ pub(crate) async fn scan_node(
 }
 
 async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, LinkError> {
+    let bulk = bulk(&bundles);
     let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
-    let reply = node.send(operation, &commands).await?;
+    let reply = node.send_paced(operation, &commands, bulk).await?;
     if !reply.values.iter().any(is_unknown_function) {
         return Ok(reply);
     }
     node.load_library().await?;
     node.send(operation, &commands).await
+}
+
+/// The number of users of all bulk work among these bundles; `None` if there is none.
+pub(crate) fn bulk<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Option<usize> {
+    bundles.into_iter().filter_map(|bundle| bundle.bulk).reduce(|sum, users| sum + users)
 }
 
 /// The values, or the first error among them.

@@ -9,6 +9,7 @@ mod cluster;
 mod connection;
 mod epoch;
 mod node;
+mod pace;
 mod topology;
 
 pub use connection::{Age, Bundle, Link, RedisOptions};

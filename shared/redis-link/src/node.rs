@@ -14,6 +14,7 @@ use crate::{
     LinkError,
     breaker::{Breaker, While},
     epoch::Epoch,
+    pace::Pace,
 };
 
 /// The connection to one node, made at its first use. Clones share it.
@@ -30,6 +31,7 @@ struct Inner {
     /// a failed attempt return its error instead of trying one after another.
     connecting: Mutex<Option<(Instant, RedisError)>>,
     breaker: Breaker,
+    pace: Pace,
     /// The source of the function library, for `FUNCTION LOAD`.
     library: Arc<str>,
 }
@@ -50,8 +52,21 @@ pub(crate) struct Reply {
 
 impl Node {
     pub(crate) fn new(client: Client, config: AsyncConnectionConfig, replicas: bool, library: Arc<str>) -> Self {
-        let (live, connecting, breaker) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new());
-        Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, library }))
+        let (live, connecting, breaker, pace) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new(), Pace::default());
+        Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, pace, library }))
+    }
+
+    /// Sends these commands in one round trip; if they are bulk work for that many users, in its turn.
+    pub(crate) async fn send_paced(
+        &self,
+        operation: &'static str,
+        commands: &[Cmd],
+        bulk: Option<usize>,
+    ) -> Result<Reply, LinkError> {
+        match bulk {
+            None => self.send(operation, commands).await,
+            Some(users) => self.0.pace.run(users, self.send(operation, commands)).await,
+        }
     }
 
     /// Sends these commands in one round trip. A function call gets the connection's epoch as its last argument.

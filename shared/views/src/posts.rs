@@ -185,7 +185,7 @@ impl PostViews for Redis {
         let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
         let expire = redis::cmd("PEXPIRE").arg(&key).arg(keys::MOVED_LIFETIME.as_millis() as u64).clone();
         let commands = vec![redis::cmd("MULTI"), sent, expire, redis::cmd("EXEC")];
-        self.query_in_epoch::<Value>("note_rescore", Bundle { commands, age: Age::Now, weight: 1 }).await.map(drop)
+        self.query_in_epoch::<Value>("note_rescore", Bundle { commands, age: Age::Now, bulk: None }).await.map(drop)
     }
 
     async fn moved(&self, author: UserId) -> Result<Moved, StoreError> {

@@ -87,7 +87,7 @@ impl Redis {
         type Fields = Vec<(Vec<u8>, Vec<u8>)>;
         type All = (Fields, usize, usize, Vec<(Vec<u8>, f64)>, Value);
         let ((fields, stored, scored, entries, moves), epoch): (All, Epoch) =
-            self.query_in_epoch("ranked", Bundle { commands, age: Age::Now, weight: 1 }).await?;
+            self.query_in_epoch("ranked", Bundle { commands, age: Age::Now, bulk: None }).await?;
         let state = ReaderState::decode(fields).map_err(|error| damaged(&error.to_string()))?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if state.meta.feed && stored == 0 {
@@ -129,7 +129,7 @@ impl Redis {
         ];
         type All = (Vec<Vec<u8>>, std::collections::HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
         let ((entries, mut known, [marker]), _): (All, Epoch) =
-            self.query_in_epoch("unranked", Bundle { commands, age: Age::Now, weight: 1 }).await?;
+            self.query_in_epoch("unranked", Bundle { commands, age: Age::Now, bulk: None }).await?;
         let moves = Moves::decode(marker.map(|marker| (META_FIELD.as_bytes().to_vec(), marker)));
         let marker = moves.and_then(|moves| moves.marker);
         if marker.is_none_or(|(of, _)| of != half_life.ms()) {

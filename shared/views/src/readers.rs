@@ -45,7 +45,7 @@ impl ReaderViews for Redis {
             let state = redis::cmd("HGETALL").arg(state_key).clone();
             let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
             let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
-            self.query_in_epoch("view", Bundle { commands, age: Age::Now, weight: 1 }).await?
+            self.query_in_epoch("view", Bundle { commands, age: Age::Now, bulk: None }).await?
         };
         let state = ReaderState::decode(fields).map_err(|error| StoreError::DamagedView { detail: error.to_string() })?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
@@ -239,11 +239,14 @@ impl Redis {
         keys_of: impl Fn(UserId) -> Vec<String>,
         args: &[Arg],
     ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
-        let keys = |users: &[UserId]| users.iter().flat_map(|&user| keys_of(user)).collect::<Vec<String>>();
+        let call = |users: &[UserId]| {
+            let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
+            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk: Some(users.len()) }
+        };
         if self.is_one_node() {
             let mut answers = Vec::new();
             for users in users.chunks(per_call) {
-                answers.push((users, self.call(function, &keys(users), args).await?));
+                answers.push((users, self.query(function.source_name(), call(users)).await?));
             }
             return Ok(answers);
         }
@@ -251,11 +254,7 @@ impl Redis {
         // some at a time.
         let parts: Vec<&[UserId]> =
             users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect();
-        let calls = parts.iter().map(|users| Bundle {
-            commands: vec![fcall(function, &keys(users), args)],
-            age: Age::Now,
-            weight: users.len(),
-        });
+        let calls = parts.iter().map(|users| call(users));
         let answers = self.each(function.source_name(), calls.collect()).await?;
         Ok(parts.into_iter().zip(answers).collect())
     }
