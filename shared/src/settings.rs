@@ -139,6 +139,7 @@ impl Settings {
                 replica_reads: flag("REDIS_REPLICA_READS")?,
                 connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),
                 response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
+                paced: true,
             },
             legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
             rollout: Rollout::new(number("ROLLOUT_PERCENT", 100)?, users(&lookup("ROLLOUT_USERS").unwrap_or_default())?)

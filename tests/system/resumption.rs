@@ -8,6 +8,7 @@ use tidemark::{
     facts::schema,
     ports::Published,
 };
+use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{World, world};
 
 use crate::delivery::resend;
@@ -247,6 +248,79 @@ async fn a_backlog_does_not_multiply() {
         world.idle().await;
         assert_eq!(reconcile(world).await["unfinished"], 0);
         assert_eq!(world.user(1).unread_total().await, MESSAGES as u64);
+    })
+    .await;
+}
+
+/// Lets requests of a function fail, until the faults are cleared.
+fn refuse(world: &World, operation: &str, function: &str) {
+    let fault = Fault::new(operation, FaultAction::FailBefore("InternalFailure".to_owned()));
+    world.stack.faults().add(fault.of(function).times(1_000));
+}
+
+#[tokio::test]
+async fn pages_that_were_never_sent_do_not_wait_until_the_queue_is_empty() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        world.follow(1..=4, 98).await;
+        world.user(1).feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
+        let waits = world.user(98).publish("waits in the queue").await;
+        refuse(world, "SendMessageBatch", "publish");
+        let post = world.user(99).publish("not sent").await;
+        let gone = world.user(99).publish("not sent, and deleted").await;
+        world.user(99).delete(&format!("/v1/posts/{gone}")).await.ok();
+        // The queue still refuses: nothing is sent, and no attempt counts.
+        refuse(world, "SendMessageBatch", "reconcile");
+        for _ in 0..3 {
+            let report = reconcile(world).await;
+            assert_eq!((&report["pages_sent"], &report["failed"]), (&json!(0), &json!(2)), "{report}");
+        }
+        world.stack.faults().clear();
+        assert_eq!(waiting(world).await, 1);
+        // Two runs at once send each page once.
+        let (one, other) = tokio::join!(reconcile(world), reconcile(world));
+        assert_eq!(waiting(world).await, 3, "{one} {other}");
+        let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
+        assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("pending"), &json!(1)));
+        world.stack.resume("fan-out").unwrap();
+        world.idle().await;
+        assert_eq!(world.user(1).feed_ids().await, [post, waits]);
+        assert_eq!(reconcile(world).await["unfinished"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_response_of_a_look_keeps_no_page_from_being_sent() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        refuse(world, "SendMessageBatch", "publish");
+        let post = world.user(99).publish("not sent").await;
+        world.stack.faults().clear();
+        let lost = world.stack.faults().add(Fault::new("UpdateItem", FaultAction::LoseAnswer).of("reconcile").on("PostsTable"));
+        assert_eq!(reconcile(world).await["pages_sent"], 1);
+        assert_eq!(lost.fired(), 1);
+        world.idle().await;
+        let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
+        assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("done"), &json!(1)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_resumed_while_the_queue_is_unavailable() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        refuse(world, "SendMessageBatch", "publish");
+        let post = world.user(99).publish("not sent").await;
+        refuse(world, "GetQueueAttributes", "reconcile");
+        let report = reconcile(world).await;
+        assert_eq!((&report["unfinished"], &report["failed"]), (&json!(0), &json!(1)), "{report}");
+        world.stack.faults().clear();
+        assert_eq!(reconcile(world).await["pages_sent"], 1);
+        world.idle().await;
+        assert_eq!(state(world, &post).await, (json!("done"), json!(4)));
     })
     .await;
 }

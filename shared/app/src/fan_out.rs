@@ -174,8 +174,17 @@ impl FanOuts {
         let (told, sent) = futures::join!(told, self.send_pages(fan_out));
         if let Err(error) = sent {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "pages are left to reconcile");
+            self.note_unsent(fan_out.kind, fan_out.post, 0).await;
         }
         told
+    }
+
+    /// Stores that pages are not in the queue. Without this, reconcile sends them too, but perhaps only after
+    /// [`BACKLOG_WAIT_MS`].
+    async fn note_unsent(&self, kind: FanOutKind, post: PostId, attempts: u32) {
+        if let Err(error) = self.stores.posts.note_look(kind, post, Look::Unsent { attempts }).await {
+            warn!(%post, error = &error as &dyn std::error::Error, "reconcile may send the pages late");
+        }
     }
 
     /// Leaves `tell` and the head to a worker.
@@ -269,20 +278,31 @@ impl FanOuts {
     }
 
     /// Handles an inspected fan-out: finishes it, stores its progress, sends its missing pages again, or gives it up.
-    /// May be repeated after an error.
+    /// May be repeated after an error. Of two runs at once, one sends the pages.
     pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<(), StoreError> {
-        let fan_out = FanOut::of(post, head);
+        let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
         match inspected {
             Inspected::Done(progress) => self.finish(fan_out, progress.handled).await?,
-            Inspected::Moving { pages_done } => self.stores.posts.note_look(post, Look::Moving(*pages_done)).await?,
-            Inspected::UsedUp { .. } => self.stores.posts.note_look(post, Look::GivenUp).await?,
+            Inspected::Moving { pages_done } => {
+                posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await?;
+            }
+            Inspected::UsedUp { .. } => {
+                posts.note_look(fan_out.kind, post.id, Look::GivenUp).await?;
+            }
             Inspected::Missing { pages_done, pages } => {
-                self.stores.posts.note_look(post, Look::Sent(*pages_done, self.stores.clock.now())).await?;
+                let attempts = post.delivery.attempts;
+                let look = Look::Sending { pages_done: *pages_done, attempts, at: self.stores.clock.now() };
+                if !posts.note_look(fan_out.kind, post.id, look).await? {
+                    return Ok(());
+                }
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
                     pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
-                self.stores.queue.send(&tasks).await?;
+                if let Err(error) = self.stores.queue.send(&tasks).await {
+                    self.note_unsent(fan_out.kind, post.id, attempts).await;
+                    return Err(error);
+                }
             }
         }
         Ok(())

@@ -356,7 +356,8 @@ pub struct Delivery {
     pub attempts: u32,
     /// How many pages were done when reconcile last stored progress.
     pub seen_pages: u64,
-    /// When reconcile last sent pages again, or first saw that they wait; `None` before.
+    /// When reconcile last sent pages again, or first saw that they wait; `None` before. The beginning of time if pages
+    /// are not in the queue because it was unavailable.
     pub sent_at: Option<Timestamp>,
     pub started_at: Timestamp,
     /// When the last page was done.

@@ -206,22 +206,33 @@ impl Posts for DynamoFacts {
         self.send("set_step", update).await
     }
 
-    async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError> {
-        let is_same = if post.deleted { present(PostItem::tombstone) } else { absent(PostItem::tombstone) };
-        let update = Write::update(&self.tables.posts, schema::post(post.id)).when(present(PostItem::unfinished)).when(is_same);
-        let open = string(unfinished_shard(post.id.author));
+    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool, StoreError> {
+        let is_same = match kind {
+            FanOutKind::Deliver => absent(PostItem::tombstone),
+            FanOutKind::Retract => present(PostItem::tombstone),
+        };
+        let update = Write::update(&self.tables.posts, schema::post(post)).when(present(PostItem::unfinished)).when(is_same);
+        let open = string(unfinished_shard(post.author));
         let update = match look {
             Look::Waiting(at) => update.set(PostItem::sent_at, number(at.ms())),
             Look::Moving(pages_done) => update.set(PostItem::seen_pages, number(pages_done)).set(PostItem::unfinished, open),
-            Look::Sent(pages_done, at) => update
+            Look::Sending { pages_done, attempts, at } => update
                 .set(PostItem::seen_pages, number(pages_done))
                 .set(PostItem::sent_at, number(at.ms()))
                 .set(PostItem::unfinished, open)
-                .add(PostItem::attempts, 1),
-            Look::GivenUp => update.set(PostItem::unfinished, string(schema::given_up_shard(index_shard(post.id.author)))),
+                .set(PostItem::attempts, number(u64::from(attempts) + 1))
+                // The time is that of an earlier attempt of this write whose response was lost.
+                .when(still_number(PostItem::attempts, attempts).or(is(PostItem::sent_at, number(at.ms())))),
+            Look::Unsent { attempts } => {
+                let update = update.set(PostItem::sent_at, number(Timestamp::default().ms()));
+                match attempts {
+                    0 => update.remove([PostItem::attempts]),
+                    _ => update.set(PostItem::attempts, number(attempts)),
+                }
+            }
+            Look::GivenUp => update.set(PostItem::unfinished, string(schema::given_up_shard(index_shard(post.author)))),
         };
-        // If the condition fails, the fan-out is finished or the post has changed in the meantime.
-        self.send("note_look", update).await.map(drop)
+        self.send("note_look", update).await
     }
 
     async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool, StoreError> {

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     LinkError,
-    connection::{Age, Bundle, bulk, scan_node},
+    connection::{Age, Bundle, RedisOptions, bulk, scan_node},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error, server_error},
     topology::{Address, Member, Topology, slot_of},
@@ -58,6 +58,7 @@ pub(crate) struct Cluster {
     refreshing: Mutex<Option<Instant>>,
     /// Whether [`Age::MomentOld`] allows replicas.
     pub(crate) replica_reads: bool,
+    paced: bool,
     /// How long after the start of a call a new attempt may begin.
     patience: Duration,
     /// The source of the function library, for nodes that do not have it.
@@ -116,8 +117,7 @@ impl Cluster {
         seeds: Vec<Client>,
         certificates: Option<TlsCertificates>,
         config: AsyncConnectionConfig,
-        replica_reads: bool,
-        patience: Duration,
+        options: &RedisOptions,
         library: Arc<str>,
     ) -> Result<Self, RedisError> {
         let none = || RedisError::from((redis::ErrorKind::InvalidClientConfig, "the URL of a cluster needs a host and a port"));
@@ -129,11 +129,12 @@ impl Cluster {
                 return Err(none());
             };
             let address = Address { host: host.clone(), port: *port };
-            Ok(Member::new(address, Node::new(client, config.clone(), true, library.clone())))
+            Ok(Member::new(address, Node::new(client, config.clone(), true, options.paced, library.clone())))
         });
         let seeds = seeds.collect::<Result<_, _>>()?;
         let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
-        Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, patience, library })
+        let RedisOptions { replica_reads, paced, response_timeout: patience, .. } = *options;
+        Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
     }
 
     /// Runs bundles, each on the node of its slot, and returns the replies in the order of the bundles. Bundles of one
@@ -277,8 +278,9 @@ impl Cluster {
         while bundles.peek().is_some() {
             let mut trip = Vec::new();
             let mut weight = 0;
-            while let Some(open) = bundles.next_if(|open| trip.is_empty() || weight + open.bundle.bulk.unwrap_or(1) <= WEIGHT_PER_TRIP) {
-                weight += open.bundle.bulk.unwrap_or(1);
+            let weight_of = |open: &Open| open.bundle.bulk.unwrap_or(1);
+            while let Some(open) = bundles.next_if(|open| trip.is_empty() || weight + weight_of(open) <= WEIGHT_PER_TRIP) {
+                weight += weight_of(&open);
                 trip.push(open);
             }
             let outcomes = match &failed {
@@ -447,7 +449,7 @@ impl Cluster {
             return Some(node.clone());
         }
         let node = client(&self.template, address, self.certificates.as_ref())
-            .map(|client| Node::new(client, self.config.clone(), true, self.library.clone()))
+            .map(|client| Node::new(client, self.config.clone(), true, self.paced, self.library.clone()))
             .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
             .ok()?;
         self.nodes().insert(address.clone(), node.clone());

@@ -31,6 +31,8 @@ pub struct RedisOptions {
     pub connect_timeout: Duration,
     /// The longest wait for a response.
     pub response_timeout: Duration,
+    /// Whether bulk work is sent at a pace that leaves the server to readers. Only measurements send it without.
+    pub paced: bool,
 }
 
 impl RedisOptions {
@@ -43,6 +45,7 @@ impl RedisOptions {
             replica_reads: false,
             connect_timeout: Duration::from_millis(300),
             response_timeout: Duration::from_millis(500),
+            paced: true,
         }
     }
 
@@ -142,11 +145,11 @@ impl Link {
             .set_response_timeout(Some(options.response_timeout));
         let mut clients = options.clients()?;
         let servers = match (options.cluster, clients.pop()) {
-            (false, Some(client)) => Servers::Node(Node::new(client, config, false, library)),
+            (false, Some(client)) => Servers::Node(Node::new(client, config, false, options.paced, library)),
             (_, last) => {
                 clients.extend(last);
-                let (certificates, patience) = (options.certificates()?, options.response_timeout);
-                Servers::Cluster(Arc::new(Cluster::new(clients, certificates, config, options.replica_reads, patience, library)?))
+                let certificates = options.certificates()?;
+                Servers::Cluster(Arc::new(Cluster::new(clients, certificates, config, options, library)?))
             }
         };
         Ok(Self { servers: Arc::new(servers) })

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Instant};
 
 use arc_swap::ArcSwapOption;
+use futures::FutureExt;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -31,7 +32,8 @@ struct Inner {
     /// a failed attempt return its error instead of trying one after another.
     connecting: Mutex<Option<(Instant, RedisError)>>,
     breaker: Breaker,
-    pace: Pace,
+    /// `None` if bulk work is not paced.
+    pace: Option<Pace>,
     /// The source of the function library, for `FUNCTION LOAD`.
     library: Arc<str>,
 }
@@ -51,8 +53,9 @@ pub(crate) struct Reply {
 }
 
 impl Node {
-    pub(crate) fn new(client: Client, config: AsyncConnectionConfig, replicas: bool, library: Arc<str>) -> Self {
-        let (live, connecting, breaker, pace) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new(), Pace::default());
+    pub(crate) fn new(client: Client, config: AsyncConnectionConfig, replicas: bool, paced: bool, library: Arc<str>) -> Self {
+        let (live, connecting, breaker) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new());
+        let pace = paced.then(Pace::default);
         Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, pace, library }))
     }
 
@@ -63,9 +66,10 @@ impl Node {
         commands: &[Cmd],
         bulk: Option<usize>,
     ) -> Result<Reply, LinkError> {
-        match bulk {
+        match self.0.pace.as_ref().zip(bulk) {
             None => self.send(operation, commands).await,
-            Some(users) => self.0.pace.run(users, self.send(operation, commands)).await,
+            // Boxed, because many futures contain this one.
+            Some((pace, users)) => pace.run(users, self.send(operation, commands)).boxed().await,
         }
     }
 

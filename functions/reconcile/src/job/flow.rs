@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::try_join_all;
+use futures::{FutureExt, StreamExt, future::try_join_all, stream};
 use serde::Serialize;
 use tidemark_app::{
     fan_out::{Due, Inspected, LookPlan},
-    ports::Look,
+    ports::{FanOut, Look},
 };
 use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId};
 use tidemark_facts::schema::UNFINISHED_SHARDS;
@@ -20,6 +20,9 @@ use crate::{
 
 /// Posts in one step: the same number of each shard of the index that has more.
 const STEP: usize = 800;
+
+/// Fan-outs that are looked at concurrently. One that is sent again takes three requests, one after another.
+const PARALLEL: usize = 64;
 
 /// The name of the stored position among unfinished fan-outs. It is stored when time is up.
 const FAN_OUTS: &str = "fan-outs";
@@ -62,6 +65,28 @@ struct Run<'a> {
     report: Report,
 }
 
+/// The result of a look at one fan-out.
+#[derive(Default)]
+struct Handled {
+    flow: FlowReport,
+    found: Option<Difference>,
+    repaired: bool,
+    /// Whether it leaves the list of those that were given up.
+    leaves: bool,
+}
+
+impl Run<'_> {
+    fn add(&mut self, Handled { flow, found, repaired, leaves }: Handled, which: Unfinished) {
+        self.flow.resumed += flow.resumed;
+        self.flow.pages_sent += flow.pages_sent;
+        self.flow.moving += flow.moving;
+        self.flow.given_up += flow.given_up;
+        self.revived += u64::from(leaves && which == Unfinished::GivenUp);
+        self.report.repaired(found.as_ref().filter(|_| repaired));
+        self.report.found(found);
+    }
+}
+
 impl Reconcile {
     /// Looks at every fan-out that is not finished in time, newest first, and sends its lost pages again. Reports the
     /// fan-outs and stream records that were given up. When time is up, the next run begins with the newest again and
@@ -79,25 +104,19 @@ impl Reconcile {
         let now = self.app.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
         // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
-        let drained = self.app.fan_outs.is_drained().await.unwrap_or_else(|error| {
+        let drained = self.app.fan_outs.is_drained().await.inspect_err(|error| {
             report.failed += 1;
-            warn!(error = &error as &dyn std::error::Error, "the number of messages in the queue is unknown");
-            false
+            warn!(error = error as &dyn std::error::Error, "the queue is unavailable: nothing is resumed");
         });
-        let look = LookPlan { now, wait_ms: of.overdue_ms, drained, most_attempts: of.most_attempts };
-        let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
-        let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         let given_up_before = self.facts.given_up().await?;
-        if of.given_up_too && given_up_before > 0 {
-            self.each_unfinished(Unfinished::GivenUp, &BTreeMap::new(), &mut run, out_of_time).await?;
-        }
-        let noted = if plan.dry_run { None } else { self.facts.walk(FAN_OUTS).await? };
-        let from = noted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let rest = self.each_unfinished(Unfinished::Open, &from, &mut run, out_of_time).await?;
-        let rest = (!rest.is_empty()).then(|| serde_json::to_string(&rest).unwrap_or_default());
-        if !plan.dry_run && rest != noted {
-            // If another run has stored its position first, it has looked at the same fan-outs.
-            self.facts.note_walk(FAN_OUTS, noted.as_deref(), rest.as_deref()).await?;
+        let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
+        let look = LookPlan { now, wait_ms: of.overdue_ms, drained: drained.as_ref().is_ok_and(|drained| *drained), most_attempts: of.most_attempts };
+        let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
+        if drained.is_ok() {
+            if of.given_up_too && given_up_before > 0 {
+                self.each_unfinished(Unfinished::GivenUp, &BTreeMap::new(), &mut run, out_of_time).await?;
+            }
+            self.each_open(&mut run, out_of_time).await?;
         }
         let Run { mut flow, revived, mut report, .. } = run;
         flow.given_up += given_up_before.saturating_sub(revived);
@@ -118,11 +137,24 @@ impl Reconcile {
         report.looked_at = flow.unfinished as u64;
         if flow.unfinished > 0 {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
-            info!(unfinished, drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
+            info!(unfinished, drained = look.drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
         }
         report.emit(&self.app.stores.recorder, "fan-outs");
         report.fan_outs = Some(flow);
         Ok(report)
+    }
+
+    /// Looks at the fan-outs that were not given up, and stores the position if time is up.
+    async fn each_open(&self, run: &mut Run<'_>, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), ReconcileError> {
+        let noted = if run.plan.dry_run { None } else { self.facts.walk(FAN_OUTS).await? };
+        let from = noted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let rest = self.each_unfinished(Unfinished::Open, &from, run, out_of_time).await?;
+        let rest = (!rest.is_empty()).then(|| serde_json::to_string(&rest).unwrap_or_default());
+        if !run.plan.dry_run && rest != noted {
+            // If another run has stored its position first, it has looked at the same fan-outs.
+            self.facts.note_walk(FAN_OUTS, noted.as_deref(), rest.as_deref()).await?;
+        }
+        Ok(())
     }
 
     /// Looks at one list, in steps over all its shards. After the first step it continues at `from`. Returns the
@@ -166,81 +198,81 @@ impl Reconcile {
         run.report.found(damaged.into_iter().map(|(_, item)| item.into()));
         run.report.found(heads.damaged.into_iter().map(|(_, item)| item.into()));
         run.flow.unfinished += ids.len();
-        for id in ids {
+        let (dry_run, look) = (run.plan.dry_run, run.look);
+        let work = ids.into_iter().filter_map(|id| {
             // Without its author's head, the content of a fan-out is unknown. The index may be stale: the post decides
             // whether its fan-out is finished.
-            let (Some(stored), Some(head)) = (posts.remove(&id), heads.found.get(&id.author)) else { continue };
-            let listed = if stored.unfinished { self.flow_of(which, &stored.post, &head.head, run).await } else { Ok(false) };
-            match listed {
-                Ok(listed) => run.revived += u64::from(!listed && which == Unfinished::GivenUp),
+            let post = posts.remove(&id).filter(|stored| stored.unfinished)?.post;
+            let head = &heads.found.get(&id.author)?.head;
+            Some(async move { (id, self.flow_of(which, &post, head, look, dry_run).await) }.boxed())
+        });
+        let mut handled = stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL);
+        while let Some((post, handled)) = handled.next().await {
+            match handled {
+                Ok(handled) => run.add(handled, which),
                 Err(error) => {
                     run.report.failed += 1;
-                    warn!(post = %id, error = &error as &dyn std::error::Error, "fan-out not resumed");
+                    warn!(%post, error = &error as &dyn std::error::Error, "fan-out not resumed");
                 }
             }
         }
         Ok(())
     }
 
-    /// Handles one fan-out. Returns whether the list still has it.
+    /// Handles one fan-out.
     async fn flow_of(
         &self,
         which: Unfinished,
         post: &Post,
         head: &AuthorHead,
-        run: &mut Run<'_>,
-    ) -> Result<bool, ReconcileError> {
-        let Run { plan, look, flow, report, .. } = run;
+        look: LookPlan,
+        dry_run: bool,
+    ) -> Result<Handled, ReconcileError> {
+        let mut handled = Handled::default();
         if !post.deleted && post.delivery.state == DeliveryState::Done {
             // It is finished, and the index still lists it.
             let left = wrongly_indexed(Kind::UnfinishedLeft, post.id);
-            report.found([left.clone()]);
-            let removed = !plan.dry_run && self.repair(&left.remedy).await?;
-            report.repaired(removed.then_some(&left));
-            return Ok(!removed);
+            handled.repaired = !dry_run && self.repair(&left.remedy).await?;
+            handled.leaves = handled.repaired;
+            handled.found = Some(left);
+            return Ok(handled);
         }
         // These are listed only if an operator asks for them, so they are due at once.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
         if due != Due::Now {
-            flow.moving += 1;
-            if due == Due::Unseen && !plan.dry_run {
-                self.app.stores.posts.note_look(post, Look::Waiting(look.now)).await?;
+            handled.flow.moving = 1;
+            if due == Due::Unseen && !dry_run {
+                self.app.stores.posts.note_look(FanOut::of(post, head).kind, post.id, Look::Waiting(look.now)).await?;
             }
-            return Ok(true);
+            return Ok(handled);
         }
         let inspected = self.app.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
             // `given_up_before` already counts it.
-            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(true),
+            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(handled),
             Inspected::Done(_) => Some(0),
             Inspected::Missing { pages, .. } => Some(pages.len()),
             Inspected::UsedUp { pages } => Some(*pages),
         };
-        let difference = pages.map(|pages| difference(post, pages));
-        report.found(difference.clone());
-        if plan.dry_run {
-            flow.moving += usize::from(difference.is_none());
-            return Ok(true);
+        handled.found = pages.map(|pages| difference(post, pages));
+        if dry_run {
+            handled.flow.moving = usize::from(handled.found.is_none());
+            return Ok(handled);
         }
         self.app.fan_outs.resume(post, head, &inspected).await?;
         match inspected {
-            Inspected::Moving { .. } => flow.moving += 1,
-            Inspected::Done(_) => {
-                flow.resumed += 1;
-                report.repaired(&difference);
-            }
+            Inspected::Moving { .. } => handled.flow.moving = 1,
+            Inspected::Done(_) => (handled.flow.resumed, handled.repaired) = (1, true),
             // The next run finds out whether the pages are done.
-            Inspected::Missing { pages, .. } => {
-                flow.resumed += 1;
-                flow.pages_sent += pages.len();
-            }
+            Inspected::Missing { pages, .. } => (handled.flow.resumed, handled.flow.pages_sent) = (1, pages.len()),
             Inspected::UsedUp { .. } => {
-                flow.given_up += 1;
+                handled.flow.given_up = 1;
                 error!(post = %post.id, attempts = post.delivery.attempts, "fan-out given up");
             }
         }
-        Ok(false)
+        handled.leaves = true;
+        Ok(handled)
     }
 }
 

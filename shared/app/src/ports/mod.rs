@@ -128,8 +128,10 @@ pub enum Look {
     Waiting(Timestamp),
     /// This many pages are done, more than before.
     Moving(u64),
-    /// This many pages are done, and the others are sent again at this time.
-    Sent(u64, Timestamp),
+    /// This many pages are done, and the others are about to be sent again, for the time `attempts + 1`.
+    Sending { pages_done: u64, attempts: u32, at: Timestamp },
+    /// Some of its pages are not in the queue, because the queue was unavailable. Before, it was sent this often.
+    Unsent { attempts: u32 },
     /// Its pages were sent as often as allowed. It leaves the list of fan-outs that are resumed.
     GivenUp,
 }
@@ -172,9 +174,9 @@ pub trait Posts: Send + Sync {
     /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns
     /// false. A repetition after a lost response returns false too; then [`Self::ranked_by`] returns this token.
     async fn set_step(&self, post: PostId, step: Step, token: u64) -> Result<bool, StoreError>;
-    /// Stores the result of a look at an unfinished fan-out. Does nothing if it is finished by now, or if the post has
-    /// another one.
-    async fn note_look(&self, post: &Post, look: Look) -> Result<(), StoreError>;
+    /// Stores the result of a look at an unfinished fan-out. Writes nothing and returns false if it is finished by now, if
+    /// the post has another one, or if another run is sending its pages.
+    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool, StoreError>;
     /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A repetition
     /// after a lost response returns false.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool, StoreError>;

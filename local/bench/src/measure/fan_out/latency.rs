@@ -1,13 +1,14 @@
-//! The time of a reader's first page of the feed: without load, and during a fan-out at full speed.
+//! The time of a reader's first page of the feed: without load, and beside fan-outs.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
+use futures::future::try_join_all;
 use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde::Serialize;
 use tidemark::{
@@ -22,56 +23,85 @@ const READS: usize = 4_000;
 const ENTRIES: usize = 31;
 const SHOWN: usize = 20;
 
-/// Times in µs.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Latency {
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
+/// A load beside the reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Load {
+    /// Processes that deliver, each the events of one post after another.
+    pub(super) processes: usize,
+    /// Whether they pace themselves.
+    pub(super) paced: bool,
 }
 
+/// The first is idle.
+pub(super) const LOADS: [Load; 5] = [
+    Load { processes: 0, paced: true },
+    Load { processes: 1, paced: false },
+    Load { processes: 1, paced: true },
+    Load { processes: 8, paced: false },
+    Load { processes: 8, paced: true },
+];
+
+/// The first page of a feed beside a load. Times in µs.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Latencies {
-    pub(super) idle: Latency,
-    pub(super) during_fan_out: Latency,
+pub(super) struct FirstPage {
+    pub(super) load: Load,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
     /// Followers delivered in a second during the measurement.
     pub(super) delivered_per_second: f64,
 }
 
-pub(super) async fn measure(worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<Latencies> {
-    let idle = reads(worker, followers).await?;
-    let over = Arc::new(AtomicBool::new(false));
-    let started = Instant::now();
-    // A task of its own, because the worker has a process of its own.
-    let fan_out = tokio::spawn({
-        let (worker, over) = (Arc::clone(worker), Arc::clone(&over));
-        async move {
-            let mut delivered = 0;
-            while !over.load(Ordering::Relaxed) {
-                let events = worker.events().await?;
-                delivered += worker.work(events).await?;
-            }
-            anyhow::Ok(delivered)
-        }
-    });
-    let during_fan_out = reads(worker, followers).await;
-    over.store(true, Ordering::Relaxed);
-    let delivered = fan_out.await??;
-    let during_fan_out = during_fan_out?;
-    Ok(Latencies { idle, during_fan_out, delivered_per_second: (delivered as f64 / started.elapsed().as_secs_f64()).round() })
+/// Measures the first page beside each load.
+pub(super) async fn measure(worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<Vec<FirstPage>> {
+    let mut pages = Vec::new();
+    for load in LOADS {
+        pages.push(beside(worker, followers, load).await?);
+    }
+    Ok(pages)
 }
 
-async fn reads(worker: &Worker, followers: &[UserId]) -> anyhow::Result<Latency> {
+async fn beside(worker: &Arc<Worker>, followers: &[UserId], load: Load) -> anyhow::Result<FirstPage> {
+    let (over, delivered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut processes = Vec::new();
+    for _ in 0..load.processes {
+        let app = worker.another(load.paced).await?;
+        let (worker, over, delivered) = (worker.clone(), over.clone(), delivered.clone());
+        processes.push(tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                for event in worker.events().await? {
+                    if !over.load(Ordering::Relaxed) {
+                        delivered.fetch_add(worker.work(&app, vec![event]).await? as u64, Ordering::Relaxed);
+                    }
+                }
+            }
+            anyhow::Ok(())
+        }));
+    }
+    // The pace is found during the first reads, which do not count.
+    reads(worker, followers, READS / 4).await?;
+    let (before, started) = (delivered.load(Ordering::Relaxed), Instant::now());
+    let times = reads(worker, followers, READS).await;
+    let during = delivered.load(Ordering::Relaxed) - before;
+    let delivered_per_second = (during as f64 / started.elapsed().as_secs_f64()).round();
+    over.store(true, Ordering::Relaxed);
+    try_join_all(processes).await?.into_iter().collect::<anyhow::Result<()>>()?;
+    let times = times?;
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0.0).round();
+    Ok(FirstPage { load, p50_us: at(0.5), p99_us: at(0.99), delivered_per_second })
+}
+
+/// Reads first pages of random followers. Returns the times in µs, in ascending order.
+async fn reads(worker: &Worker, followers: &[UserId], count: usize) -> anyhow::Result<Vec<f64>> {
     let mut random = StdRng::seed_from_u64(1);
-    let mut times = Vec::with_capacity(READS);
-    for _ in 0..READS {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
         let Some(&user) = followers.choose(&mut random) else { break };
         let started = Instant::now();
         page(worker, user).await?;
         times.push(started.elapsed().as_secs_f64() * 1e6);
     }
     times.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0.0).round();
-    Ok(Latency { p50_us: at(0.5), p99_us: at(0.99) })
+    Ok(times)
 }
 
 async fn page(worker: &Worker, user: UserId) -> Result<(), StoreError> {

@@ -66,7 +66,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
             let before = info(&mut watch, &["cpu"]).await?;
             let started = Instant::now();
             let handled = match (*kind, prepared) {
-                (Kind::Worker, Some(events)) => worker.work(events).await?,
+                (Kind::Worker, Some(events)) => worker.work(&worker.app, events).await?,
                 (Kind::Sequential, _) => source.sequential(round).await?,
                 (Kind::Pipelined, _) => source.pipelined(round).await?,
                 _ => source.zadd(round).await?,

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use tidemark_tools::text::thousands;
 
-use super::{Readers, latency::Latencies, picture};
+use super::{Readers, latency::{FirstPage, Load}, picture};
 use crate::measure::{
     stats::{median, ratio, round},
     table::Table,
@@ -84,11 +84,12 @@ pub(super) struct Population {
     followers: usize,
     pub(super) feed_entries: usize,
     pub(super) rows: Vec<Row>,
-    first_page: Latencies,
+    /// Beside each load, of which the first is none.
+    first_page: Vec<FirstPage>,
 }
 
 impl Population {
-    pub(super) fn new(readers: &Readers, costs: Vec<(Kind, Vec<Cost>)>, first_page: Latencies) -> Self {
+    pub(super) fn new(readers: &Readers, costs: Vec<(Kind, Vec<Cost>)>, first_page: Vec<FirstPage>) -> Self {
         let of = |kind: Kind| costs.iter().find(|(known, _)| *known == kind).map(|(_, costs)| Cost::median(costs));
         let worker = of(Kind::Worker);
         let row = |kind| {
@@ -140,11 +141,22 @@ impl fmt::Display for Population {
             ]);
         }
         writeln!(f, "{table}")?;
-        let mut table = Table::new(&["first page of a feed"], &["p50 µs", "p99 µs"]);
-        let Latencies { idle, during_fan_out, delivered_per_second } = self.first_page;
-        let during = format!("during a fan-out of {}/s", thousands(delivered_per_second as u64));
-        for (when, latency) in [("idle".to_owned(), idle), (during, during_fan_out)] {
-            table.push([when, latency.p50_us.to_string(), latency.p99_us.to_string()]);
+        let times = ["followers/s", "p50 µs", "p99 µs", "p50 ÷ idle", "p99 ÷ idle"];
+        let mut table = Table::new(&["first page of a feed beside"], &times);
+        for page in &self.first_page {
+            let idle = &self.first_page[0];
+            let load = match page.load {
+                Load { processes: 0, .. } => "nothing".to_owned(),
+                Load { processes, paced } => format!("{processes} processes, {}", if paced { "paced" } else { "flat out" }),
+            };
+            table.push([
+                load,
+                thousands(page.delivered_per_second as u64),
+                page.p50_us.to_string(),
+                page.p99_us.to_string(),
+                text(ratio(page.p50_us, idle.p50_us)),
+                text(ratio(page.p99_us, idle.p99_us)),
+            ]);
         }
         write!(f, "{table}")
     }
@@ -152,13 +164,12 @@ impl fmt::Display for Population {
 
 #[cfg(test)]
 mod tests {
-    use super::super::latency::Latency;
     use super::*;
 
     #[test]
     fn ratios_are_the_workers_over_the_others() {
-        let latency = Latency { p50_us: 1.0, p99_us: 2.0 };
-        let latencies = Latencies { idle: latency, during_fan_out: latency, delivered_per_second: 1.0 };
+        let load = Load { processes: 0, paced: true };
+        let latencies = vec![FirstPage { load, p50_us: 1.0, p99_us: 2.0, delivered_per_second: 0.0 }];
         let cost = |per_second, server_us| vec![Cost { per_second, server_us: Some(server_us) }];
         let costs = vec![(Kind::Zadd, cost(50.0, 4.0)), (Kind::Worker, cost(100.0, 5.0))];
         let population = Population::new(&Readers::new(1, 10, 200), costs, latencies);

@@ -7,15 +7,17 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use futures::{StreamExt, TryStreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 use tidemark::{
-    App,
+    App, Settings,
     domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId},
     ports::{FanOut, Published, Seed, Task},
     queue,
 };
+use tidemark::views::RedisOptions;
 use tidemark_local::{
     Options, Stack,
-    template::{Event, EventSource},
+    template::{self, EventSource},
 };
 
 use super::{PAGE, Readers};
@@ -30,10 +32,19 @@ const STEP_MS: u64 = 600_000;
 /// Views that are prepared at the same time.
 const PARALLEL: usize = 16;
 
+/// An event of the queue.
+pub(super) struct Event {
+    event: SqsEvent,
+    /// Followers in all its messages.
+    followers: usize,
+}
+
 /// A stack on the measured Redis. Its worker is called directly.
 pub(super) struct Worker {
     stack: Stack,
-    app: App,
+    pub(super) app: App,
+    /// Held while a post is published.
+    publishing: Mutex<()>,
     /// The reading function's state, with a connection of its own.
     pub(super) reading: App,
     followers: Vec<UserId>,
@@ -54,9 +65,10 @@ impl Worker {
         let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
         let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
         let events = &stack.template().function("fan-out").context("the template has no fan-out function")?.events;
-        let batch_size = |event: &Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
+        let batch_size = |event: &template::Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
         let messages = events.iter().find_map(batch_size).context("fan-out has no queue")?;
-        let worker = Self { stack, app, reading, followers: readers.listed.clone(), messages, _data: data };
+        let publishing = Mutex::default();
+        let worker = Self { stack, app, publishing, reading, followers: readers.listed.clone(), messages, _data: data };
         let entries = feed(readers.entries);
         stream::iter(&readers.shuffled)
             .map(|&user| worker.make_live(user, &entries))
@@ -85,8 +97,15 @@ impl Worker {
         Ok(())
     }
 
+    /// The worker of another process.
+    pub(super) async fn another(&self, paced: bool) -> anyhow::Result<App> {
+        let redis = RedisOptions { paced, ..self.app.settings.redis.clone() };
+        Ok(App::connect(Settings { redis, ..self.app.settings.clone() }).await?)
+    }
+
     /// Publishes one more post. Returns the events of its fan-out.
-    pub(super) async fn events(&self) -> anyhow::Result<Vec<SqsEvent>> {
+    pub(super) async fn events(&self) -> anyhow::Result<Vec<Event>> {
+        let _one_at_a_time = self.publishing.lock().await;
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost::titled(author, "measured");
         let followers = self.followers.len() as u64;
@@ -106,17 +125,21 @@ impl Worker {
                 })
             })
             .collect::<Result<_, _>>()?;
-        Ok(bodies.chunks(self.messages).map(event).collect())
+        let followers = self.followers.chunks(self.messages * PAGE).map(<[UserId]>::len);
+        let events = bodies.chunks(self.messages).map(event).zip(followers);
+        Ok(events.map(|(event, followers)| Event { event, followers }).collect())
     }
 
-    /// Handles the events. Returns the number of followers.
-    pub(super) async fn work(&self, events: Vec<SqsEvent>) -> anyhow::Result<usize> {
-        for event in events {
-            let answer = tidemark_fan_out::handle(&self.app, LambdaEvent::new(event, context(&self.app))).await;
+    /// Handles events as the process of `app`. Returns the number of followers.
+    pub(super) async fn work(&self, app: &App, events: Vec<Event>) -> anyhow::Result<usize> {
+        let mut handled = 0;
+        for Event { event, followers } in events {
+            let answer = tidemark_fan_out::handle(app, LambdaEvent::new(event, context(app))).await;
             let answer = answer.map_err(|error| anyhow::anyhow!("{error}"))?;
             ensure!(answer.batch_item_failures.is_empty(), "the worker reported failed messages");
+            handled += followers;
         }
-        Ok(self.followers.len())
+        Ok(handled)
     }
 
     pub(super) async fn stop(self) -> anyhow::Result<()> {
