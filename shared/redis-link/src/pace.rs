@@ -2,7 +2,7 @@
 //!
 //! A node runs one command at a time, so a reader waits for all the bulk work that was sent before. A process therefore
 //! has at most one bulk trip to a node in flight. Several processes find a common pace without knowing of each other: each
-//! compares the time of its trips with the best time of such a trip. While trips wait, it rests longer between them.
+//! compares the time of its trips with the best time of such a trip, and rests between trips in proportion to the excess.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,17 +11,20 @@ use std::{
 
 use crate::{LinkError, node::Reply};
 
-/// The mean wait that is accepted, as a part of a trip's best time.
-const ACCEPTED_WAIT: f64 = 0.3;
+/// The rest after a trip, as a multiple of its excess. With `n` processes some `n / (1 + GAIN)` trips wait.
+const GAIN: f64 = 4.0;
 
-/// The part by which the rest changes with each trip.
-const STEP: f64 = 0.05;
+/// The excess, as a part of the best time, that trips have without any queue.
+const NOISE: f64 = 1.0;
 
-/// The weight of the newest trip in the mean wait.
-const NEWEST: f64 = 0.125;
+/// The shortest rest. Timers count milliseconds, so shorter rests are added up.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// The longest rest. A fan-out continues even if every trip waits.
-const LONGEST_REST: Duration = Duration::from_millis(50);
+/// The factor by which the median excess changes with each trip. A median ignores the few trips that take very long.
+const STEP: f64 = 1.05;
+
+/// The bounds of the median excess.
+const EXCESS: std::ops::RangeInclusive<f64> = 0.05..=100.0;
 
 /// A best time counts for one to two of these, because a node may become slower.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -37,13 +40,13 @@ pub(crate) struct Pace {
     measured: Mutex<Measured>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Measured {
     best: [Best; CLASSES],
-    /// The mean wait of recent trips, as a part of their best times.
-    wait: f64,
-    /// The rest before the next trip, in seconds.
-    rest: f64,
+    /// The median of how much longer than the best time a trip takes, as a part of the best time.
+    excess: f64,
+    /// The rest that is due, in seconds.
+    due: f64,
 }
 
 /// The shortest times in the current window and in the one before, in seconds.
@@ -52,6 +55,12 @@ struct Best {
     since: Option<Instant>,
     current: f64,
     before: f64,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self { best: Default::default(), excess: NOISE, due: 0.0 }
+    }
 }
 
 impl Default for Best {
@@ -68,10 +77,11 @@ impl Pace {
         trip: impl Future<Output = Result<Reply, LinkError>>,
     ) -> Result<Reply, LinkError> {
         let _turn = self.turn.lock().await;
-        let rest = self.measured().rest;
-        if rest > 0.0 {
-            // Rests differ, so that processes do not meet again and again.
-            tokio::time::sleep(Duration::from_secs_f64(rest * (0.5 + rand::random::<f64>()))).await;
+        let due = Duration::from_secs_f64(self.measured().due.max(0.0));
+        if due >= SHORTEST_REST {
+            let began = Instant::now();
+            tokio::time::sleep(due).await;
+            self.measured().due -= began.elapsed().as_secs_f64();
         }
         let started = Instant::now();
         let reply = trip.await;
@@ -94,12 +104,9 @@ impl Measured {
         // A process that has never found the node idle does not take the queue for the node's own time.
         let plausible = 0.001 + 0.000_03 * users as f64;
         let best = self.best[class].with(took, now).min(plausible);
-        self.wait += ((took - best) / best - self.wait) * NEWEST;
-        self.rest = if self.wait > ACCEPTED_WAIT {
-            (self.rest + (self.rest + best) * STEP).min(LONGEST_REST.as_secs_f64())
-        } else {
-            (self.rest - (self.rest + best) * STEP).max(0.0)
-        };
+        let longer = took > best * (1.0 + self.excess);
+        self.excess = (if longer { self.excess * STEP } else { self.excess / STEP }).clamp(*EXCESS.start(), *EXCESS.end());
+        self.due += best * GAIN * (self.excess - NOISE).max(0.0);
     }
 }
 
@@ -142,16 +149,22 @@ mod tests {
             }
             let took = Duration::from_secs_f64(free - next[process] + 1.5e-4);
             paces[process].note(70, took, start + Duration::from_secs_f64(free));
-            next[process] = free + 1.5e-4 + paces[process].rest * (0.5 + random.random::<f64>());
+            next[process] = free + 1.5e-4 + rest(&mut paces[process]);
         }
         (busy / (free - from), waited / (TRIPS / 2) as f64 / 5.75e-4)
     }
 
+    /// Takes the rest that is due.
+    fn rest(pace: &mut Measured) -> f64 {
+        if pace.due < SHORTEST_REST.as_secs_f64() { 0.0 } else { std::mem::take(&mut pace.due) }
+    }
+
     #[test]
     fn processes_keep_a_node_busy_and_its_queue_short() {
-        for processes in [1, 2, 4, 16, 40] {
+        for processes in [1, 2, 4, 8, 16, 40] {
             let (busy, waiting) = paced(processes);
-            assert!(busy > 0.6 && waiting < 1.0, "{processes} processes: busy {busy:.2}, {waiting:.2} trips wait");
+            let most = 1.0 + processes as f64 / 5.0;
+            assert!(busy > 0.6 && waiting < most, "{processes} processes: busy {busy:.2}, {waiting:.2} trips wait");
         }
     }
 
@@ -160,9 +173,10 @@ mod tests {
         let (mut measured, start) = (Measured::default(), Instant::now());
         let mut trips = |took: u64, from: u64| {
             (0..2_000).for_each(|n| {
+                measured.due = if n < 1_500 { 0.0 } else { measured.due };
                 measured.note(70, Duration::from_micros(took), start + Duration::from_secs(from) + Duration::from_millis(10 * n));
             });
-            measured.rest
+            measured.due
         };
         assert_eq!(trips(700, 0), 0.0);
         assert_eq!(trips(2_000, 20), 0.0, "twenty seconds later it is the node's own time");

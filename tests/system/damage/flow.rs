@@ -30,7 +30,7 @@ pub(super) const ALL: &[Damage] = &[
             let (post, fan_out) = publish(scene, 2_500).await;
             scene.app.fan_outs.run(&Task::List { fan_out, from: 1, to: 2, tries: 0 }, &|| false).await.unwrap();
             scene.world.idle().await;
-            scene.app.stores.posts.note_look(&post, Look::Moving(1)).await.unwrap();
+            scene.app.stores.posts.note_look(FanOutKind::Deliver, post.id, Look::Moving(1)).await.unwrap();
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })]
         })
     }),

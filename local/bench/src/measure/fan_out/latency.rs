@@ -18,7 +18,7 @@ use tidemark::{
 
 use super::worker::Worker;
 
-const READS: usize = 4_000;
+const READS: usize = 2_000;
 /// Entries that a first page of twenty reads, and posts that it shows.
 const ENTRIES: usize = 31;
 const SHOWN: usize = 20;

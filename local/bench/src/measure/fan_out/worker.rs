@@ -1,6 +1,6 @@
 //! The worker of this project: the `fan-out` function with the events of its queue.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, ensure};
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
@@ -13,6 +13,7 @@ use tidemark::{
     domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId},
     ports::{FanOut, Published, Seed, Task},
     queue,
+    telemetry::EmbeddedMetrics,
 };
 use tidemark::views::RedisOptions;
 use tidemark_local::{
@@ -100,7 +101,7 @@ impl Worker {
     /// The worker of another process.
     pub(super) async fn another(&self, paced: bool) -> anyhow::Result<App> {
         let redis = RedisOptions { paced, ..self.app.settings.redis.clone() };
-        Ok(App::connect(Settings { redis, ..self.app.settings.clone() }).await?)
+        Ok(App::connect_with(Settings { redis, ..self.app.settings.clone() }, Arc::new(EmbeddedMetrics::new(String::new(), |_| {}))).await?)
     }
 
     /// Publishes one more post. Returns the events of its fan-out.
