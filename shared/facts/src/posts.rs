@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tidemark_app::ports::{FanOutKind, Deleted, IdempotencyKey, Look, Posts, Published, StoreError};
+use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published, StoreError};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Step, Timestamp, UserId,
 };

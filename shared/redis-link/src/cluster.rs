@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     LinkError,
-    connection::{Age, Bundle, RedisOptions, bulk, scan_node},
+    connection::{Age, Bundle, RedisOptions, scan_node},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error, server_error},
     topology::{Address, Member, Topology, slot_of},
@@ -328,7 +328,7 @@ impl Cluster {
             commands.extend((role == Role::Importing).then(|| redis::cmd("ASKING")));
             commands.extend(open.bundle.commands.iter().cloned());
         }
-        let bulk = bulk(bundles.iter().map(|open| &open.bundle));
+        let bulk = bundles.iter().any(|open| open.bundle.bulk.is_some());
         let Reply { values, epoch } = member.node.send_paced(operation, &commands, bulk).await?;
         let mut answers = values.into_iter();
         if check {

@@ -351,7 +351,7 @@ pub(crate) async fn scan_node(
 }
 
 async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, LinkError> {
-    let bulk = bulk(&bundles);
+    let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
     let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
     let reply = node.send_paced(operation, &commands, bulk).await?;
     if !reply.values.iter().any(is_unknown_function) {
@@ -359,11 +359,6 @@ async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> 
     }
     node.load_library().await?;
     node.send(operation, &commands).await
-}
-
-/// The number of users of all bulk work among these bundles; `None` if there is none.
-pub(crate) fn bulk<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Option<usize> {
-    bundles.into_iter().filter_map(|bundle| bundle.bulk).reduce(|sum, users| sum + users)
 }
 
 /// The values, or the first error among them.

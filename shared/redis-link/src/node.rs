@@ -59,17 +59,12 @@ impl Node {
         Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, pace, library }))
     }
 
-    /// Sends these commands in one round trip; if they are bulk work for that many users, in its turn.
-    pub(crate) async fn send_paced(
-        &self,
-        operation: &'static str,
-        commands: &[Cmd],
-        bulk: Option<usize>,
-    ) -> Result<Reply, LinkError> {
-        match self.0.pace.as_ref().zip(bulk) {
+    /// Sends these commands in one round trip; bulk work in its turn.
+    pub(crate) async fn send_paced(&self, operation: &'static str, commands: &[Cmd], bulk: bool) -> Result<Reply, LinkError> {
+        match self.0.pace.as_ref().filter(|_| bulk) {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
-            Some((pace, users)) => pace.run(users, self.send(operation, commands)).boxed().await,
+            Some(pace) => pace.run(self.send(operation, commands)).boxed().await,
         }
     }
 

@@ -110,7 +110,12 @@ impl Reconcile {
         });
         let given_up_before = self.facts.given_up().await?;
         let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
-        let look = LookPlan { now, wait_ms: of.overdue_ms, drained: drained.as_ref().is_ok_and(|drained| *drained), most_attempts: of.most_attempts };
+        let look = LookPlan {
+            now,
+            wait_ms: of.overdue_ms,
+            drained: drained.as_ref().is_ok_and(|drained| *drained),
+            most_attempts: of.most_attempts,
+        };
         let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         if drained.is_ok() {
             if of.given_up_too && given_up_before > 0 {
@@ -137,7 +142,15 @@ impl Reconcile {
         report.looked_at = flow.unfinished as u64;
         if flow.unfinished > 0 {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
-            info!(unfinished, drained = look.drained, resumed, pages = pages_sent, given_up, failed = report.failed, "unfinished fan-outs");
+            info!(
+                unfinished,
+                drained = look.drained,
+                resumed,
+                pages = pages_sent,
+                given_up,
+                failed = report.failed,
+                "unfinished fan-outs"
+            );
         }
         report.emit(&self.app.stores.recorder, "fan-outs");
         report.fan_outs = Some(flow);

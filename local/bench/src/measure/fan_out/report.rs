@@ -5,7 +5,11 @@ use std::fmt;
 use serde::Serialize;
 use tidemark_tools::text::thousands;
 
-use super::{Readers, latency::{FirstPage, Load}, picture};
+use super::{
+    Readers,
+    latency::{FirstPage, Load},
+    picture,
+};
 use crate::measure::{
     stats::{median, ratio, round},
     table::Table,

@@ -7,7 +7,7 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use futures::{StreamExt, TryStreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tempfile::TempDir;
-use tokio::sync::Mutex;
+use tidemark::views::RedisOptions;
 use tidemark::{
     App, Settings,
     domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId},
@@ -15,11 +15,11 @@ use tidemark::{
     queue,
     telemetry::EmbeddedMetrics,
 };
-use tidemark::views::RedisOptions;
 use tidemark_local::{
     Options, Stack,
     template::{self, EventSource},
 };
+use tokio::sync::Mutex;
 
 use super::{PAGE, Readers};
 use crate::measure::server::Server;
@@ -66,7 +66,8 @@ impl Worker {
         let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
         let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
         let events = &stack.template().function("fan-out").context("the template has no fan-out function")?.events;
-        let batch_size = |event: &template::Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
+        let batch_size =
+            |event: &template::Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
         let messages = events.iter().find_map(batch_size).context("fan-out has no queue")?;
         let publishing = Mutex::default();
         let worker = Self { stack, app, publishing, reading, followers: readers.listed.clone(), messages, _data: data };
@@ -101,7 +102,11 @@ impl Worker {
     /// The worker of another process.
     pub(super) async fn another(&self, paced: bool) -> anyhow::Result<App> {
         let redis = RedisOptions { paced, ..self.app.settings.redis.clone() };
-        Ok(App::connect_with(Settings { redis, ..self.app.settings.clone() }, Arc::new(EmbeddedMetrics::new(String::new(), |_| {}))).await?)
+        Ok(App::connect_with(
+            Settings { redis, ..self.app.settings.clone() },
+            Arc::new(EmbeddedMetrics::new(String::new(), |_| {})),
+        )
+        .await?)
     }
 
     /// Publishes one more post. Returns the events of its fan-out.
