@@ -99,8 +99,8 @@ pub struct Inputs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_024), help_heading = "Times")]
     pub cores: Option<u32>,
 
-    /// Items that share one author's counter of followers, or one post's counter of likes.
-    #[arg(long, default_value_t = 16.0, value_parser = positive, help_heading = "Limits")]
+    /// Items that share one author's counter of followers, at most.
+    #[arg(long, default_value_t = 256.0, value_parser = positive, help_heading = "Limits")]
     pub counter_shards: f64,
     /// Transactions a second that one item of DynamoDB takes before they conflict.
     #[arg(long, default_value_t = 50.0, value_parser = positive, help_heading = "Limits")]
