@@ -311,7 +311,8 @@ async fn reconcile_repairs_nothing_beside_traffic() {
             world.user(user).publish("first").await;
         }
         let clients = futures::future::join_all((0..8).map(|client| churning_client(world, client, &over)));
-        let job = json!({ "job": "users", "share": 1.0, "settle_ms": 1_000, "slice": 100_000 });
+        // A difference must last as long as in a deployment: the task that changes a step waits for a second itself.
+        let job = json!({ "job": "users", "share": 1.0, "slice": 100_000 });
         let look = async {
             let (mut looks, mut repaired, mut found) = (0, Vec::new(), BTreeSet::new());
             while started.elapsed() < lasts {
