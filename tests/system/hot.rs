@@ -1,4 +1,4 @@
-//! Follows of one author by many users at once, in the weather of AWS, and counters that are split.
+//! Requests for one author by many users at once, in the weather of AWS, and counters that are split.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -7,22 +7,22 @@ use std::{
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::join_all;
+use reqwest::Method;
 use serde_json::json;
 use tidemark::{
     domain::UserId,
     facts::schema::{self, CounterItem},
 };
 use tidemark_local::Weather;
-use tidemark_tests::{World, world};
+use tidemark_tests::{Answer, World, number_from, world};
 
 use crate::damage::{
     fire,
     proxy::{Proxy, world_behind_a_proxy},
 };
 
-/// Clients that follow at once, and their follows.
+/// Clients that send requests at once.
 const CLIENTS: u64 = 48;
-const FOLLOWS: u64 = 960;
 
 fn id(id: u64) -> UserId {
     UserId::new(id).unwrap()
@@ -61,21 +61,19 @@ struct Measured {
     refused: u64,
 }
 
-/// Lets the clients follow, each one user after the other. A client repeats a request that got a 503.
-async fn follow(world: &World, proxy: &Proxy, first: u64, author: impl Fn(u64) -> u64) -> Measured {
+/// Sends this many requests from all clients. A client repeats a request that got a 503. Returns the number of these.
+async fn send(what: &str, requests: u64, request: impl AsyncFn(u64) -> Answer) -> u64 {
     let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    proxy.meter();
     let started = Instant::now();
     join_all((0..CLIENTS).map(async |_| {
         loop {
             let number = next.fetch_add(1, Relaxed);
-            if number >= FOLLOWS {
+            if number >= requests {
                 return;
             }
-            let (user, path) = (world.user(first + number), format!("/v1/following/{}", author(number)));
             loop {
-                match user.put(&path).await.status {
-                    200 => break,
+                match request(number).await.status {
+                    200 | 201 | 204 => break,
                     503 => refused.fetch_add(1, Relaxed),
                     status => panic!("{status}"),
                 };
@@ -83,9 +81,52 @@ async fn follow(world: &World, proxy: &Proxy, first: u64, author: impl Fn(u64) -
         }
     }))
     .await;
+    let refused = refused.into_inner();
+    println!("{what}: {:.0} a second, {refused} of them refused at first", requests as f64 / started.elapsed().as_secs_f64());
+    refused
+}
+
+async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: impl Fn(u64) -> u64) -> Measured {
+    proxy.meter();
+    let follow = async |number| world.user(first + number).put(&format!("/v1/following/{}", author(number))).await;
+    let refused = send("follows", follows, follow).await;
     let transactions = proxy.meter().requests.get("TransactWriteItems").copied().unwrap_or(0);
-    println!("{:.0} follows a second", FOLLOWS as f64 / started.elapsed().as_secs_f64());
-    Measured { transactions_each: transactions as f64 / FOLLOWS as f64, refused: refused.into_inner() }
+    Measured { transactions_each: transactions as f64 / follows as f64, refused }
+}
+
+/// Posts by one author from many clients, then marks of these posts by many readers: `TIDEMARK_POSTS`, `TIDEMARK_MARKS`.
+#[tokio::test]
+async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
+    world(async |world| {
+        const AUTHOR: u64 = 1_000_000;
+        const READERS: u64 = 40;
+        let (posts, marks) = (number_from("TIDEMARK_POSTS", 100), number_from("TIDEMARK_MARKS", 800));
+        world.follow(1..=READERS, AUTHOR).await;
+        for reader in 1..=READERS {
+            world.user(reader).feed_ids().await;
+        }
+        world.stack.set_weather(Weather::Aws, 4);
+        let publish = async |number| {
+            let (key, body) = (format!("post-{number}"), json!({ "title": "one of many" }).to_string());
+            world.user(AUTHOR).send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await
+        };
+        send("posts of one author", posts, publish).await;
+        // Each reader marks posts 1, 2, 3 …
+        let mark = async |number: u64| {
+            let post = (number / READERS) % posts + 1;
+            world.user(number % READERS + 1).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
+        };
+        let refused = send("marks on one author", marks, mark).await;
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        assert_eq!(refused, 0, "readers share no item");
+        for reader in 1..=READERS {
+            let marked = (marks / READERS + u64::from(reader <= marks % READERS)).min(posts);
+            assert_eq!(world.user(reader).unread_total().await, posts - marked, "reader {reader}");
+        }
+        assert_eq!(world.user(1).walk(&format!("/v1/authors/{AUTHOR}/posts"), 100).await.len() as u64, posts);
+    })
+    .await;
 }
 
 /// While an import is open, follows check the head: all of them name one item, as all follows of an author without posts
@@ -93,20 +134,21 @@ async fn follow(world: &World, proxy: &Proxy, first: u64, author: impl Fn(u64) -
 #[tokio::test]
 async fn follows_of_an_author_without_posts_share_no_item() {
     world_behind_a_proxy(async |world, proxy| {
+        let follows = number_from("TIDEMARK_FOLLOWS", 960);
         const HEAD: u64 = 1_000_001;
         const BUSY: u64 = 1_000_002;
         const SPREAD: u64 = 2_000_000;
         let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
         imports.begin_import(id(HEAD)).await.unwrap();
         world.stack.set_weather(Weather::Aws, 1);
-        let spread = follow(world, proxy, 1, |number| SPREAD + number).await;
-        let first = follow(world, proxy, 10_000, |_| BUSY).await;
-        let busy = follow(world, proxy, 20_000, |_| BUSY).await;
-        let head = follow(world, proxy, 30_000, |_| HEAD).await;
+        let spread = follow(world, proxy, follows, 1, |number| SPREAD + number).await;
+        let first = follow(world, proxy, follows, 100_000, |_| BUSY).await;
+        let busy = follow(world, proxy, follows, 200_000, |_| BUSY).await;
+        let head = follow(world, proxy, follows, 300_000, |_| HEAD).await;
         println!("spread {spread:?}\nfirst {first:?}\nbusy {busy:?}\nthrough the head {head:?}");
         world.stack.set_weather(Weather::Calm, 1);
         world.idle().await;
-        assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (FOLLOWS, 2 * FOLLOWS));
+        assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (follows, 2 * follows));
         assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
         assert!(busy.transactions_each < 1.5, "{busy:?}");
         assert!(busy.transactions_each * 2.0 < head.transactions_each, "{busy:?}, through the head {head:?}");
