@@ -102,8 +102,8 @@ fn run(population: &Value) -> anyhow::Result<FanOutRun> {
         followers: number(population, "/followers")?,
         per_second: number(worker, "/per_second")?,
         live_us: number(worker, "/server_us")?,
-        idle_p50_us: number(population, "/first_page/0/p50_us")?,
-        busy_p50_us: number(population, "/first_page/1/p50_us")?,
+        idle_p50_us: number(population, "/first_page/idle/p50_us")?,
+        busy_p50_us: number(population, "/first_page/during_fan_out/p50_us")?,
     })
 }
 

@@ -32,14 +32,19 @@ pub(super) struct Load {
     pub(super) paced: bool,
 }
 
-/// The first is idle.
-pub(super) const LOADS: [Load; 5] = [
-    Load { processes: 0, paced: true },
-    Load { processes: 1, paced: false },
-    Load { processes: 1, paced: true },
-    Load { processes: 8, paced: false },
-    Load { processes: 8, paced: true },
-];
+const IDLE: Load = Load { processes: 0, paced: true };
+const FLAT_OUT: Load = Load { processes: 1, paced: false };
+const OTHERS: [Load; 3] =
+    [Load { processes: 1, paced: true }, Load { processes: 8, paced: false }, Load { processes: 8, paced: true }];
+
+/// The first page of a feed beside each load.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct FirstPages {
+    pub(super) idle: FirstPage,
+    /// Beside one process that does not pace itself.
+    pub(super) during_fan_out: FirstPage,
+    pub(super) others: Vec<FirstPage>,
+}
 
 /// The first page of a feed beside a load. Times in µs.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -51,13 +56,14 @@ pub(super) struct FirstPage {
     pub(super) delivered_per_second: f64,
 }
 
-/// Measures the first page beside each load.
-pub(super) async fn measure(worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<Vec<FirstPage>> {
-    let mut pages = Vec::new();
-    for load in LOADS {
-        pages.push(beside(worker, followers, load).await?);
+pub(super) async fn measure(worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<FirstPages> {
+    let idle = beside(worker, followers, IDLE).await?;
+    let during_fan_out = beside(worker, followers, FLAT_OUT).await?;
+    let mut others = Vec::new();
+    for load in OTHERS {
+        others.push(beside(worker, followers, load).await?);
     }
-    Ok(pages)
+    Ok(FirstPages { idle, during_fan_out, others })
 }
 
 async fn beside(worker: &Arc<Worker>, followers: &[UserId], load: Load) -> anyhow::Result<FirstPage> {

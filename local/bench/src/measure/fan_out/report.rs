@@ -7,7 +7,7 @@ use tidemark_tools::text::thousands;
 
 use super::{
     Readers,
-    latency::{FirstPage, Load},
+    latency::{FirstPages, Load},
     picture,
 };
 use crate::measure::{
@@ -88,12 +88,11 @@ pub(super) struct Population {
     followers: usize,
     pub(super) feed_entries: usize,
     pub(super) rows: Vec<Row>,
-    /// Beside each load, of which the first is none.
-    first_page: Vec<FirstPage>,
+    first_page: FirstPages,
 }
 
 impl Population {
-    pub(super) fn new(readers: &Readers, costs: Vec<(Kind, Vec<Cost>)>, first_page: Vec<FirstPage>) -> Self {
+    pub(super) fn new(readers: &Readers, costs: Vec<(Kind, Vec<Cost>)>, first_page: FirstPages) -> Self {
         let of = |kind: Kind| costs.iter().find(|(known, _)| *known == kind).map(|(_, costs)| Cost::median(costs));
         let worker = of(Kind::Worker);
         let row = |kind| {
@@ -147,8 +146,8 @@ impl fmt::Display for Population {
         writeln!(f, "{table}")?;
         let times = ["followers/s", "p50 µs", "p99 µs", "p50 ÷ idle", "p99 ÷ idle"];
         let mut table = Table::new(&["first page of a feed beside"], &times);
-        for page in &self.first_page {
-            let idle = &self.first_page[0];
+        let FirstPages { idle, during_fan_out, others } = &self.first_page;
+        for page in [idle, during_fan_out].into_iter().chain(others) {
             let load = match page.load {
                 Load { processes: 0, .. } => "nothing".to_owned(),
                 Load { processes, paced } => format!("{processes} processes, {}", if paced { "paced" } else { "flat out" }),
@@ -169,11 +168,13 @@ impl fmt::Display for Population {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::fan_out::latency::FirstPage;
 
     #[test]
     fn ratios_are_the_workers_over_the_others() {
         let load = Load { processes: 0, paced: true };
-        let latencies = vec![FirstPage { load, p50_us: 1.0, p99_us: 2.0, delivered_per_second: 0.0 }];
+        let idle = FirstPage { load, p50_us: 1.0, p99_us: 2.0, delivered_per_second: 0.0 };
+        let latencies = FirstPages { idle, during_fan_out: idle, others: Vec::new() };
         let cost = |per_second, server_us| vec![Cost { per_second, server_us: Some(server_us) }];
         let costs = vec![(Kind::Zadd, cost(50.0, 4.0)), (Kind::Worker, cost(100.0, 5.0))];
         let population = Population::new(&Readers::new(1, 10, 200), costs, latencies);

@@ -40,7 +40,7 @@ pub(super) struct Event {
     followers: usize,
 }
 
-/// A stack on the measured Redis. Its worker is called directly.
+/// A stack on the measured Redis. Its worker is called directly, and does not pace itself.
 pub(super) struct Worker {
     stack: Stack,
     pub(super) app: App,
@@ -63,7 +63,7 @@ impl Worker {
         options.redis_url = Some(server.url());
         options.schedules = false;
         let stack = Stack::start(options).await?;
-        let app = stack.app("fan-out").context("the template has no fan-out function")?.clone();
+        let app = process(stack.app("fan-out").context("the template has no fan-out function")?, false).await?;
         let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
         let events = &stack.template().function("fan-out").context("the template has no fan-out function")?.events;
         let batch_size =
@@ -101,12 +101,7 @@ impl Worker {
 
     /// The worker of another process.
     pub(super) async fn another(&self, paced: bool) -> anyhow::Result<App> {
-        let redis = RedisOptions { paced, ..self.app.settings.redis.clone() };
-        Ok(App::connect_with(
-            Settings { redis, ..self.app.settings.clone() },
-            Arc::new(EmbeddedMetrics::new(String::new(), |_| {})),
-        )
-        .await?)
+        process(&self.app, paced).await
     }
 
     /// Publishes one more post. Returns the events of its fan-out.
@@ -151,6 +146,13 @@ impl Worker {
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.stack.stop().await
     }
+}
+
+/// The same function in another process.
+async fn process(app: &App, paced: bool) -> anyhow::Result<App> {
+    let redis = RedisOptions { paced, ..app.settings.redis.clone() };
+    let metrics = Arc::new(EmbeddedMetrics::new(String::new(), |_| {}));
+    Ok(App::connect_with(Settings { redis, ..app.settings.clone() }, metrics).await?)
 }
 
 /// The entries of every feed: the nine other authors take turns.
