@@ -12,8 +12,8 @@ use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{App, fan_out, ports::Task, queue};
 use tracing::{error, warn};
 
-/// Messages of one event that are processed concurrently: an event has three. With fewer, the last message would leave
-/// Redis idle. Each task calls one script after another, so that readers are served in between.
+/// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the
+/// turn at Redis.
 const PARALLEL: usize = 3;
 
 /// A page task sends its rest as a new task after this time, so that it does not hold a worker that others wait for.

@@ -1,6 +1,10 @@
 //! Imports into DynamoDB.
 
-use std::{collections::HashMap, num::NonZeroU64, ops::Deref};
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU64,
+    ops::Deref,
+};
 
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
@@ -91,7 +95,8 @@ impl Imports {
 
     /// The imports of these authors that have begun and not ended.
     pub async fn open_imports(&self, authors: &[UserId]) -> Result<Vec<Import>, StoreError> {
-        let keys = distinct(authors).into_iter().map(|author| followers_counter(author, 0)).collect();
+        let authors = distinct(authors).into_iter();
+        let keys = authors.flat_map(|author| (0..SHARDS).map(move |shard| followers_counter(author, shard))).collect();
         let open = |item: Item| {
             read(item, |CounterItem { counter, imports_begun, imports_ended, .. }| {
                 let (author, _) = counter_shard(&counter).ok_or(CounterItem::counter)?;
@@ -100,8 +105,15 @@ impl Imports {
                 Ok((ended < Some(number)).then_some(Import { author, number }))
             })
         };
-        let items = self.get("open_imports", &self.tables.counters, keys).await?;
-        items.into_iter().filter_map(|item| open(item).transpose()).collect()
+        // All shards, because a run may die before it has ended its import in the last one.
+        let mut imports = BTreeMap::<UserId, Import>::new();
+        for item in self.get("open_imports", &self.tables.counters, keys).await? {
+            if let Some(import) = open(item)? {
+                let newest = imports.entry(import.author).or_insert(import);
+                newest.number = newest.number.max(import.number);
+            }
+        }
+        Ok(imports.into_values().collect())
     }
 
     /// Returns the part, or `None` if a later import has begun.
@@ -140,7 +152,7 @@ impl Imports {
             let mapped: HashMap<BlogId, PostId> = mappings.into_iter().map(read_mapping).collect::<Result<_, _>>()?;
             let news: Vec<&Blog> = blogs.iter().filter(|blog| !mapped.contains_key(&blog.id)).collect();
             if news.is_empty() {
-                return Ok(Some(ImportedPosts { head: before, ..ImportedPosts::default() }));
+                return Ok(Some(ImportedPosts { written: Vec::new(), head: before, unsettled: record.unsettled }));
             }
             let mut head = before.clone();
             let written: Vec<(Post, Timestamp)> = news.iter().map(|blog| self.append(&mut head, blog, followers, now)).collect();

@@ -10,7 +10,7 @@ pub const BLOGS_PER_IMPORT: usize = 31;
 
 /// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,
 /// follows of the author check the head.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Import {
     pub author: UserId,
     /// How many imports of this author have begun.

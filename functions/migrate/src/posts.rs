@@ -201,7 +201,11 @@ async fn import_some(
     };
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
     let imported = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
-    let ImportedPosts { written, head, unsettled } = imported.ok_or(MigrateError::Overtaken)?;
+    let Some(ImportedPosts { written, head, unsettled }) = imported else {
+        // The other run may have ended this import before it had begun in all shards.
+        run.imports.end_import(import).await?;
+        return Err(MigrateError::Overtaken);
+    };
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     match unsettled {
@@ -217,7 +221,8 @@ async fn import_some(
 async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
     stores.head_views.store_head(author, head).await?;
-    if stores.edges.follower_counts(author).await?.iter().all(|count| *count == 0) {
+    let mut page = stores.edges.followers_by_time(author, None, FOLLOWERS).await?;
+    if page.is_empty() {
         return Ok(imports.settle(author, last).await?);
     }
     let limit = usize::try_from(last.saturating_sub(first) + 1).unwrap_or(usize::MAX);
@@ -225,19 +230,14 @@ async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, la
     let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
     // Posts that were imported when the author had no counted followers have no fan-out.
     let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
-    let mut before: Option<Relation> = None;
-    loop {
-        let page = stores.edges.followers_by_time(author, before, FOLLOWERS).await?;
+    while let Some(&oldest) = page.last() {
         let work = page.iter().map(|relation| mark_older(run, author, *relation, &told).boxed());
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         let users: Vec<UserId> = page.iter().map(|relation| relation.user).collect();
         for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
             run.app.fan_outs.deliver(&users, post, head.modes).await?;
         }
-        before = page.last().copied().filter(|_| page.len() == FOLLOWERS);
-        if before.is_none() {
-            break;
-        }
+        page = stores.edges.followers_by_time(author, Some(oldest), FOLLOWERS).await?;
     }
     for post in pending {
         if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head)).await {

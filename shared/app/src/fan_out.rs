@@ -54,6 +54,10 @@ pub struct FanOuts {
 /// How long pages may wait in a queue that is not drained before they count as lost.
 const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
+/// How long a run may take from the note that it sends pages to the note that they are sent: longer than the function
+/// may run.
+const SENDING_MS: u64 = 60_000;
+
 /// Up to this many messages in flight are no sign of a backlog: all workers together hold about as many.
 const HELD_BY_WORKERS: u64 = 100;
 
@@ -90,11 +94,18 @@ impl LookPlan {
     /// are in flight. If no message waits, the queue has given every page that was sent before to a worker. A page that
     /// is neither done nor in progress is then lost, or fails repeatedly; the doubled waits limit the cost of that.
     /// While messages wait, no page is sent again for an hour, which doubles with each attempt. After that time pages
-    /// are sent even if the queue is busy at every look, so lost pages do not stay lost.
+    /// are sent even if the queue is busy at every look, so lost pages do not stay lost. A run that began to send pages,
+    /// and did not store that they are sent, has ended or failed; after [`SENDING_MS`] another one sends them.
     pub fn due(&self, delivery: &Delivery) -> Due {
-        let wait = if self.drained { self.wait_ms } else { self.wait_ms.max(BACKLOG_WAIT_MS) };
+        let wait = match (delivery.sending, self.drained) {
+            (true, _) => SENDING_MS,
+            (false, drained) => {
+                let wait = if drained { self.wait_ms } else { self.wait_ms.max(BACKLOG_WAIT_MS) };
+                wait << delivery.attempts.min(MOST_DOUBLINGS)
+            }
+        };
         let since = delivery.sent_at.unwrap_or(delivery.started_at);
-        if since.plus_ms(wait << delivery.attempts.min(MOST_DOUBLINGS)) > self.now {
+        if since.plus_ms(wait) > self.now {
             Due::Later
         } else if !self.drained && delivery.sent_at.is_none() {
             // A retraction or an import may have begun long after the post was published.
@@ -174,15 +185,15 @@ impl FanOuts {
         let (told, sent) = futures::join!(told, self.send_pages(fan_out));
         if let Err(error) = sent {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "pages are left to reconcile");
-            self.note_unsent(fan_out.kind, fan_out.post, 0).await;
+            self.note_unsent(fan_out.kind, fan_out.post).await;
         }
         told
     }
 
     /// Stores that pages are not in the queue. Without this, reconcile sends them too, but perhaps only after
     /// [`BACKLOG_WAIT_MS`].
-    async fn note_unsent(&self, kind: FanOutKind, post: PostId, attempts: u32) {
-        if let Err(error) = self.stores.posts.note_look(kind, post, Look::Unsent { attempts }).await {
+    async fn note_unsent(&self, kind: FanOutKind, post: PostId) {
+        if let Err(error) = self.stores.posts.note_look(kind, post, Look::Unsent).await {
             warn!(%post, error = &error as &dyn std::error::Error, "reconcile may send the pages late");
         }
     }
@@ -278,34 +289,28 @@ impl FanOuts {
     }
 
     /// Handles an inspected fan-out: finishes it, stores its progress, sends its missing pages again, or gives it up.
-    /// May be repeated after an error. Of two runs at once, one sends the pages.
-    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<(), StoreError> {
+    /// Returns whether it did so; of two runs at once, one sends the pages. May be repeated after an error.
+    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool, StoreError> {
         let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
         match inspected {
-            Inspected::Done(progress) => self.finish(fan_out, progress.handled).await?,
-            Inspected::Moving { pages_done } => {
-                posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await?;
-            }
-            Inspected::UsedUp { .. } => {
-                posts.note_look(fan_out.kind, post.id, Look::GivenUp).await?;
-            }
+            Inspected::Done(progress) => self.finish(fan_out, progress.handled).await.map(|()| true),
+            Inspected::Moving { pages_done } => posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
+            Inspected::UsedUp { .. } => posts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
             Inspected::Missing { pages_done, pages } => {
-                let attempts = post.delivery.attempts;
-                let look = Look::Sending { pages_done: *pages_done, attempts, at: self.stores.clock.now() };
-                if !posts.note_look(fan_out.kind, post.id, look).await? {
-                    return Ok(());
+                let (before, at) = (post.delivery.sent_at, self.stores.clock.now());
+                if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at }).await? {
+                    return Ok(false);
                 }
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
                     pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
-                if let Err(error) = self.stores.queue.send(&tasks).await {
-                    self.note_unsent(fan_out.kind, post.id, attempts).await;
-                    return Err(error);
-                }
+                self.stores.queue.send(&tasks).await?;
+                let sent = Look::Sent { at, attempts: post.delivery.attempts.saturating_add(1), pages_done: *pages_done };
+                posts.note_look(fan_out.kind, post.id, sent).await?;
+                Ok(true)
             }
         }
-        Ok(())
     }
 
     /// Returns how far the delivery of a post is. It reads Redis only while the delivery is not done.

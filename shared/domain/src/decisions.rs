@@ -153,7 +153,8 @@ impl AuthorHead {
         post.deleted = true;
         post.title.clear();
         let delivery = &mut post.delivery;
-        (delivery.attempts, delivery.seen_pages, delivery.sent_at) = (0, 0, None);
+        (delivery.attempts, delivery.seen_pages) = (0, 0);
+        (delivery.sent_at, delivery.sending) = (None, false);
         let pending = delivery.state == DeliveryState::Pending;
         // A pending push may not have told all views of a change of mode. Then the retraction tells them, even if
         // readers pull by now.
@@ -183,6 +184,7 @@ impl Delivery {
             attempts: 0,
             seen_pages: 0,
             sent_at: None,
+            sending: false,
             started_at,
             finished_at: None,
         }

@@ -359,6 +359,8 @@ pub struct Delivery {
     /// When reconcile last sent pages again, or first saw that they wait; `None` before. The beginning of time if pages
     /// are not in the queue because it was unavailable.
     pub sent_at: Option<Timestamp>,
+    /// Whether a run of reconcile has begun at `sent_at` to send pages, and has not stored that they are sent.
+    pub sending: bool,
     pub started_at: Timestamp,
     /// When the last page was done.
     pub finished_at: Option<Timestamp>,

@@ -216,20 +216,22 @@ impl Posts for DynamoFacts {
         let update = match look {
             Look::Waiting(at) => update.set(PostItem::sent_at, number(at.ms())),
             Look::Moving(pages_done) => update.set(PostItem::seen_pages, number(pages_done)).set(PostItem::unfinished, open),
-            Look::Sending { pages_done, attempts, at } => update
-                .set(PostItem::seen_pages, number(pages_done))
-                .set(PostItem::sent_at, number(at.ms()))
-                .set(PostItem::unfinished, open)
-                .set(PostItem::attempts, number(u64::from(attempts) + 1))
-                // The time is that of an earlier attempt of this write whose response was lost.
-                .when(still_number(PostItem::attempts, attempts).or(is(PostItem::sent_at, number(at.ms())))),
-            Look::Unsent { attempts } => {
-                let update = update.set(PostItem::sent_at, number(Timestamp::default().ms()));
-                match attempts {
-                    0 => update.remove([PostItem::attempts]),
-                    _ => update.set(PostItem::attempts, number(attempts)),
-                }
+            Look::Sending { before, at } => {
+                let unchanged = match before {
+                    Some(before) => is(PostItem::sent_at, number(before.ms())),
+                    None => absent(PostItem::sent_at),
+                };
+                // The time is `at` if the response to an earlier attempt of this write was lost.
+                let mine = unchanged.or(is(PostItem::sent_at, number(at.ms())));
+                update.set(PostItem::sent_at, number(at.ms())).set(PostItem::sending, flag(true)).when(mine)
             }
+            Look::Sent { at, attempts, pages_done } => update
+                .set(PostItem::attempts, number(attempts))
+                .set(PostItem::seen_pages, number(pages_done))
+                .set(PostItem::unfinished, open)
+                .remove([PostItem::sending])
+                .when(is(PostItem::sent_at, number(at.ms()))),
+            Look::Unsent => update.set(PostItem::sent_at, number(Timestamp::default().ms())).remove([PostItem::sending]),
             Look::GivenUp => update.set(PostItem::unfinished, string(schema::given_up_shard(index_shard(post.author)))),
         };
         self.send("note_look", update).await
@@ -372,7 +374,7 @@ impl DynamoFacts {
             .set(PostItem::state, variant(post.delivery.state))
             .set(PostItem::retract_pages, number(post.delivery.retraction_pages))
             .set(PostItem::unfinished, string(unfinished_shard(post.id.author)))
-            .remove([PostItem::title, PostItem::attempts, PostItem::seen_pages, PostItem::sent_at])
+            .remove([PostItem::title, PostItem::attempts, PostItem::seen_pages, PostItem::sent_at, PostItem::sending])
             .when(present(PostItem::item))
             .when(absent(PostItem::tombstone));
         // The deletion of an archived post leaves the number of deletions unchanged, so both counts are conditions.
@@ -445,6 +447,7 @@ pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
         attempts: None,
         seen_pages: None,
         sent_at: None,
+        sending: None,
         finished_at: finished_at.map(Timestamp::ms),
         unfinished: (state == DeliveryState::Pending).then(|| unfinished_shard(post.id.author)),
         archived: post.archived.then_some(true),
@@ -518,6 +521,7 @@ impl TryFrom<PostItem> for Post {
                 attempts: post.attempts.unwrap_or(0),
                 seen_pages: post.seen_pages.unwrap_or(0),
                 sent_at: post.sent_at.map(Timestamp::from_ms),
+                sending: post.sending.unwrap_or(false),
                 started_at: created_at,
                 finished_at: post.finished_at.map(Timestamp::from_ms),
             },

@@ -140,7 +140,9 @@ impl Cluster {
     /// Runs bundles, each on the node of its slot, and returns the replies in the order of the bundles. Bundles of one
     /// node run in this order.
     pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
-        let until = Instant::now() + self.patience;
+        // The time of bulk work is mostly its wait for its turn.
+        let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
+        let until = (!bulk).then(|| Instant::now() + self.patience);
         let mut answers: Vec<Option<Result<Reply, LinkError>>> = bundles.iter().map(|_| None).collect();
         let open = bundles.into_iter().enumerate().map(|(index, bundle)| {
             let slot = slot_of(&bundle.commands);
@@ -177,7 +179,7 @@ impl Cluster {
                     }
                 }
             }
-            if again.is_empty() || round == ROUNDS || Instant::now() > until {
+            if again.is_empty() || round == ROUNDS || until.is_some_and(|until| Instant::now() > until) {
                 if refresh {
                     self.refresh_behind(&topology);
                 }

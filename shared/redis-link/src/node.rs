@@ -45,6 +45,7 @@ struct Live {
     epoch: Epoch,
 }
 
+#[derive(Debug)]
 pub(crate) struct Reply {
     /// One value for each command. A value may be an error.
     pub(crate) values: Vec<Value>,

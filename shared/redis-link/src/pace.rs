@@ -6,10 +6,7 @@
 //! long, and the node is busy nevertheless. No process knows of another, or what time a trip takes without a queue: such a
 //! time, learned from trips that wait, grows until the queue is full.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::{LinkError, node::Reply};
 
@@ -17,48 +14,62 @@ use crate::{LinkError, node::Reply};
 /// some 0.6 ms.
 const EVEN: f64 = 0.005;
 
-/// The longest rest, as a multiple of its trip. A few trips take very long for other reasons.
-const LONGEST: f64 = 4.0;
+/// The longest rest, as a multiple of its trip, and in seconds. A few trips take very long for other reasons.
+const LONGEST: (f64, f64) = (4.0, 0.1);
 
-/// The shortest rest. Timers count milliseconds, so shorter rests are added up.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The shortest pause that counts as a rest, in seconds. Timers count milliseconds, so shorter rests are added up.
+const SHORTEST: f64 = 1e-3;
 
 /// The pace of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// Held by the trip in flight.
-    turn: tokio::sync::Mutex<()>,
-    /// The rest that is due. It is below zero after a rest that took too long.
-    due: Mutex<f64>,
+    turn: tokio::sync::Mutex<Last>,
+}
+
+/// The last trip.
+#[derive(Debug, Default)]
+struct Last {
+    ended: Option<Instant>,
+    /// The rest that is due, in seconds. It is below zero after a rest that took too long.
+    due: f64,
 }
 
 impl Pace {
-    /// Runs a trip of bulk work in its turn, after the rest that is due.
+    /// Runs a trip of bulk work in its turn, after the rest that is due. A trip that fails causes no rest: the breaker
+    /// keeps trips from a node that does not respond.
     pub(crate) async fn run(&self, trip: impl Future<Output = Result<Reply, LinkError>>) -> Result<Reply, LinkError> {
-        let _turn = self.turn.lock().await;
-        let due = Duration::from_secs_f64(self.add(0.0).max(0.0));
-        let began = Instant::now();
-        if due >= SHORTEST {
-            tokio::time::sleep(due).await;
-            self.add(-began.elapsed().as_secs_f64());
+        let mut last = self.turn.lock().await;
+        last.pause();
+        if last.due >= SHORTEST {
+            tokio::time::sleep(Duration::from_secs_f64(last.due)).await;
+            last.pause();
         }
         let started = Instant::now();
         let reply = trip.await;
-        self.add(rest(started.elapsed().as_secs_f64()));
+        if reply.is_ok() {
+            last.due += rest(started.elapsed().as_secs_f64());
+        }
+        last.ended = Some(Instant::now());
         reply
     }
+}
 
-    /// Adds seconds to the rest that is due, and returns the sum.
-    fn add(&self, seconds: f64) -> f64 {
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        *due += seconds;
-        *due
+impl Last {
+    /// Subtracts the pause since the last trip from the rest that is due.
+    fn pause(&mut self) {
+        let Some(ended) = self.ended else { return };
+        let pause = ended.elapsed().as_secs_f64();
+        if pause >= SHORTEST {
+            self.due = (self.due - pause).max(-EVEN);
+            self.ended = Some(Instant::now());
+        }
     }
 }
 
 /// The rest after a trip, in seconds.
 fn rest(took: f64) -> f64 {
-    took * (took / EVEN).min(LONGEST)
+    (took * (took / EVEN).min(LONGEST.0)).min(LONGEST.1)
 }
 
 #[cfg(test)]
@@ -89,7 +100,7 @@ mod tests {
             }
             due[process] += rest(free - next[process] + 1.5e-4);
             next[process] = free + 1.5e-4;
-            if due[process] >= SHORTEST.as_secs_f64() {
+            if due[process] >= SHORTEST {
                 next[process] += std::mem::take(&mut due[process]);
             }
         }
@@ -105,6 +116,25 @@ mod tests {
                 "{processes} processes: busy {busy:.2}, {waiting:.2} wait"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn idle_time_is_rest_and_a_failure_causes_none() {
+        let pace = Pace::default();
+        let due = async || pace.turn.lock().await.due;
+        let slow = async |reply: Result<Reply, LinkError>| {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            reply
+        };
+        let refused = || Err(LinkError::Unexpected { detail: "refused".to_owned() });
+        pace.run(slow(refused())).await.unwrap_err();
+        assert!(due().await <= 0.0);
+        pace.run(slow(Ok(Reply { values: Vec::new(), epoch: crate::Epoch::NONE }))).await.unwrap();
+        assert_eq!(due().await, LONGEST.1);
+        tokio::time::sleep(Duration::from_secs_f64(LONGEST.1)).await;
+        let began = Instant::now();
+        pace.run(async { refused() }).await.unwrap_err();
+        assert!(began.elapsed().as_secs_f64() < LONGEST.1 && due().await <= 0.0, "{:?}", began.elapsed());
     }
 
     #[tokio::test]

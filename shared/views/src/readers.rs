@@ -230,8 +230,10 @@ impl ReaderViews for Redis {
 }
 
 impl Redis {
-    /// Calls a script for many users, at most `per_call` users in each call, one call after another, so that readers are served in
-    /// between. The users should be in bucket order. Returns the response to each call, with its users.
+    /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers are
+    /// served in between. The users should be in bucket order. Returns the response to each call, with its users.
+    ///
+    /// For one user it is no bulk work, because that user may wait for it.
     pub(crate) async fn for_users<'a, T: FromRedisValue>(
         &self,
         function: Function,
@@ -239,9 +241,10 @@ impl Redis {
         keys_of: impl Fn(UserId) -> Vec<String>,
         args: &[Arg],
     ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
+        let bulk = users.len() > 1;
         let call = |users: &[UserId]| {
             let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
-            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk: Some(users.len()) }
+            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk: bulk.then_some(users.len()) }
         };
         if self.is_one_node() {
             let mut answers = Vec::new();

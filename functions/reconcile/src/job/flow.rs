@@ -273,7 +273,12 @@ impl Reconcile {
             handled.flow.moving = usize::from(handled.found.is_none());
             return Ok(handled);
         }
-        self.app.fan_outs.resume(post, head, &inspected).await?;
+        if !self.app.fan_outs.resume(post, head, &inspected).await? {
+            // Another run was first, or the fan-out is finished by now.
+            handled.found = None;
+            handled.flow.moving = 1;
+            return Ok(handled);
+        }
         match inspected {
             Inspected::Moving { .. } => handled.flow.moving = 1,
             Inspected::Done(_) => (handled.flow.resumed, handled.repaired) = (1, true),

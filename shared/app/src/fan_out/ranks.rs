@@ -28,6 +28,9 @@ const EACH_PAGE: Duration = Duration::from_millis(100);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Posts of a page that are moved before the task looks at its time. 250 posts would take some 500 calls.
+const POSTS_AT_ONCE: usize = 25;
+
 impl FanOuts {
     /// Delivers a live post to feeds, and then to those that are ranked. If it ends in between, the next ranked read
     /// sees that its ranked feed lacks the post.
@@ -134,14 +137,26 @@ impl FanOuts {
         (pages, range): (u16, Range<u16>),
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), StoreError> {
-        let ranks: Vec<(FeedKey, Rank)> = posts.iter().map(|post| post.ranked(author)).collect();
+        let task = |posts: &[MovedPost], range: Range<u16>| Task::Move {
+            author,
+            posts: posts.to_vec(),
+            pages,
+            from: range.start,
+            to: range.end,
+            tries: 0,
+        };
         for page in range.clone() {
-            if page > range.start && out_of_time() {
-                let rest = Task::Move { author, posts: posts.to_vec(), pages, from: page, to: range.end, tries: 0 };
-                return self.stores.queue.send(&[rest]).await;
-            }
             let users = self.stores.edges.followers_in(author, page_buckets(page, pages)).await?;
-            self.stores.reader_views.rank(&users, self.sync.readers.half_life, &ranks, false).await?;
+            for (index, some) in posts.chunks(POSTS_AT_ONCE).enumerate() {
+                let ranks: Vec<(FeedKey, Rank)> = some.iter().map(|post| post.ranked(author)).collect();
+                self.stores.reader_views.rank(&users, self.sync.readers.half_life, &ranks, false).await?;
+                if out_of_time() {
+                    let rest = &posts[index * POSTS_AT_ONCE + some.len()..];
+                    let of_page = (!rest.is_empty()).then(|| task(rest, page..page + 1));
+                    let of_others = (page + 1 < range.end).then(|| task(posts, page + 1..range.end));
+                    return self.stores.queue.send(&of_page.into_iter().chain(of_others).collect::<Vec<_>>()).await;
+                }
+            }
         }
         Ok(())
     }

@@ -128,10 +128,12 @@ pub enum Look {
     Waiting(Timestamp),
     /// This many pages are done, more than before.
     Moving(u64),
-    /// This many pages are done, and the others are about to be sent again, for the time `attempts + 1`.
-    Sending { pages_done: u64, attempts: u32, at: Timestamp },
-    /// Some of its pages are not in the queue, because the queue was unavailable. Before, it was sent this often.
-    Unsent { attempts: u32 },
+    /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was `before`.
+    Sending { before: Option<Timestamp>, at: Timestamp },
+    /// The pages of [`Look::Sending`] of this time were sent, as attempt `attempts`. This many other pages were done.
+    Sent { at: Timestamp, attempts: u32, pages_done: u64 },
+    /// Some of its pages are not in the queue, because the queue was unavailable.
+    Unsent,
     /// Its pages were sent as often as allowed. It leaves the list of fan-outs that are resumed.
     GivenUp,
 }
