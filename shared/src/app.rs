@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Hot, Invocation, Lists, People, PerMinute, Publishing, Reading, RequestLimits, Stores, ViewSync,
+    Callers, Following, Gate, Hot, Invocation, Leaving, Lists, People, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -44,6 +44,8 @@ pub struct App {
     pub notices: NoticeBoard,
     /// Profiles and handles.
     pub people: People,
+    /// Export and erasure.
+    pub leaving: Leaving,
     /// How tokens say who calls.
     pub edge: Edge,
     /// Delivery and retraction.
@@ -150,8 +152,7 @@ impl App {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
             platforms_claim: settings.platforms_claim.clone(),
-            limits: (settings.limits != PerMinute::default())
-                .then(|| RequestLimits { stores: stores.clone(), per_minute: settings.limits }),
+            gate: Some(Gate { stores: stores.clone(), per_minute: settings.limits }),
         };
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
@@ -163,6 +164,7 @@ impl App {
             relations,
             notices,
             people,
+            leaving: Leaving { fan_outs: fan_outs.clone() },
             edge,
             fan_outs,
             sync,

@@ -14,7 +14,7 @@ pub mod telemetry;
 pub use app::{App, StartError, SystemClock};
 pub use settings::{Settings, SettingsError, UserIds};
 pub use tidemark_app::{
-    Budget, Callers, Cards, Edited, Follow, Following, Given, Hiding, Lists, MOST_HIDDEN, MarkedPosts, Membership, People,
+    Budget, Callers, Cards, Edited, Follow, Following, Given, Hiding, Lists, MOST_HIDDEN, MarkedPosts, Membership, People, Place,
     Publishing, Reading, Recorder, Removal, Stores, ViewSync, fan_out, notices, outage, ports, reader, relations,
 };
 pub use tidemark_domain as domain;

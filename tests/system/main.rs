@@ -18,6 +18,7 @@ mod histories;
 mod hot;
 mod killed;
 mod lag;
+mod leaving;
 mod likes;
 mod migration;
 mod notice_counts;

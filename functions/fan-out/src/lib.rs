@@ -67,7 +67,7 @@ fn size(task: &Task) -> usize {
         | Task::Rescore { .. }
         | Task::Tell { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
-        Task::List { .. } | Task::Move { .. } => usize::MAX,
+        Task::List { .. } | Task::Move { .. } | Task::Erase { .. } => usize::MAX,
     }
 }
 

@@ -61,5 +61,6 @@ fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
         Follow::LimitReached => Err(Problem::following_limit(app.settings.following_limit)),
         Follow::Oneself => Err(Problem::self_follow()),
         Follow::Blocked => Err(Problem::blocked()),
+        Follow::Erased => Err(Problem::not_found("the author has left")),
     }
 }

@@ -178,7 +178,8 @@ pub(crate) async fn follow(
             Followed::Created(_) => FollowOutcome::Written,
             Followed::Existing(_) => FollowOutcome::AlreadyThere,
             Followed::LimitReached => FollowOutcome::Refused(Reason::FollowingLimit),
-            Followed::Blocked => FollowOutcome::Refused(Reason::Blocked),
+            // Neither can follow the other any more.
+            Followed::Blocked | Followed::Erased => FollowOutcome::Refused(Reason::Blocked),
         };
         (*follow, outcome)
     }));

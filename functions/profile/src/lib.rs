@@ -1,8 +1,9 @@
-//! Profiles and handles.
+//! Profiles, handles, and users who leave.
 //!
 //! A profile is a fact, and so is the user who has a handle. What pages show of a user, the card, is a view. The function
 //! replaces it before the response.
 
+mod leaving;
 mod users;
 
 use tidemark::{
@@ -10,11 +11,34 @@ use tidemark::{
     http::{Kind, bodies::*, operation, routes},
 };
 
-routes!(|app: &App, request| [
+routes!(|app: &App, request| {
+    [
     (
         "GET /v1/me",
         users::me(app, &request),
         operation("users", "getMe", "Get the caller's user id and profile").returns::<Me>("The caller."),
+    ),
+    (
+        "DELETE /v1/me",
+        leaving::erase(app, &request),
+        operation("users", "eraseMe", "Erase the caller")
+            .describe("Every trace of the caller is removed, which takes a while. From now on other calls of the caller return 403 `erased`. The user id stays erased.")
+            .accepted::<Erasure>("The erasure runs, or is done."),
+    ),
+    (
+        "GET /v1/me/erasure",
+        leaving::receipt(app, &request),
+        operation("users", "getErasure", "Get the state of the caller's erasure")
+            .returns::<Erasure>("The receipt.")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "GET /v1/me/export",
+        leaving::export(app, &request),
+        operation("users", "exportMe", "Export everything that is stored about the caller")
+            .describe("Pages of objects. `kind` says what an object is. What changes during the export may be old or new.")
+            .returns::<ExportPage>("One page.")
+            .page(),
     ),
     (
         "PUT /v1/me/profile",
@@ -47,4 +71,5 @@ routes!(|app: &App, request| [
             .responds("404", "NotFound")
             .degradable(),
     ),
-]);
+]
+});

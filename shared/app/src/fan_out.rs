@@ -15,7 +15,7 @@ use std::{
 use tracing::warn;
 
 use crate::{
-    People, Stores, ViewSync,
+    Leaving, People, Stores, ViewSync,
     error::{Store, StoreError},
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
@@ -251,6 +251,7 @@ impl FanOuts {
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => self.sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
+            Task::Erase { user, .. } => Leaving { fan_outs: self.clone() }.run(*user, out_of_time).await,
             Task::Rebuild { user, .. } => self.sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, reacted, .. } => {
                 self.sync.pair(*user, *author).await?;

@@ -53,6 +53,8 @@ pub enum Follow {
     Oneself,
     /// One of the two blocks the other.
     Blocked,
+    /// The author has left.
+    Erased,
 }
 
 impl Follow {
@@ -90,7 +92,7 @@ impl Following {
                 Followed::Existing(edge) if changed => preferred.push(edge.clone()),
                 // Includes edges that existed: an earlier request may have ended between its fact and the views.
                 Followed::Created(edge) | Followed::Existing(edge) => follows.push(edge.clone()),
-                Followed::LimitReached | Followed::Blocked => {}
+                Followed::LimitReached | Followed::Blocked | Followed::Erased => {}
             }
         }
         self.sync.edges(caller, &follows).await?;
@@ -99,6 +101,7 @@ impl Following {
             None => Follow::Oneself,
             Some(Followed::LimitReached) => Follow::LimitReached,
             Some(Followed::Blocked) => Follow::Blocked,
+            Some(Followed::Erased) => Follow::Erased,
             Some(Followed::Created(edge)) => Follow::of(edge, true),
             Some(Followed::Existing(edge)) => Follow::of(edge, false),
         };

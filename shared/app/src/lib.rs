@@ -2,7 +2,7 @@
 //!
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
-//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`RequestLimits`],
+//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`Gate`], [`Leaving`],
 //!   [`fan_out`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
@@ -14,6 +14,7 @@ mod error;
 pub mod fan_out;
 mod following;
 mod hot;
+mod leaving;
 mod limits;
 mod lists;
 pub mod notices;
@@ -31,7 +32,8 @@ mod view_sync;
 
 pub use following::{Follow, Following, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
-pub use limits::{Budget, OverLimit, PerMinute, RequestLimits};
+pub use leaving::{Exported, Leaving, Place};
+pub use limits::{Budget, Gate, OverLimit, PerMinute, Refusal};
 pub use lists::{Lists, Membership};
 pub use people::{Callers, Cards, People};
 pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};

@@ -1,14 +1,17 @@
-//! [`RequestLimits`]: how many requests of each kind one user may send.
+//! [`Gate`]: who may call, and how many requests of each kind one user may send.
 //!
 //! A limit is a token bucket: a number of requests a minute in the long run, and as many at once. The buckets are in
-//! Redis. While Redis is unavailable, or returns an error, no request is refused.
+//! Redis. While Redis is unavailable, or returns an error, no request is refused for its number.
 
 use std::{sync::Arc, time::Duration};
 
 use tidemark_domain::UserId;
 use tracing::warn;
 
-use crate::Stores;
+use crate::{
+    Stores,
+    ports::{Spent, StoreError},
+};
 
 /// A kind of request. Every kind has its own bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,30 +53,52 @@ pub struct OverLimit {
     pub wait: Duration,
 }
 
-/// The limits of all users. Clones share the stores.
+/// Why a request does not pass the gate.
+#[derive(Debug)]
+pub enum Refusal {
+    OverLimit(OverLimit),
+    /// The caller has asked to leave.
+    Erased,
+    /// It is unknown whether the caller has.
+    Unknown(StoreError),
+}
+
+/// Lets requests in: callers who have not asked to leave, within their limits. Clones share the stores.
 #[derive(Clone)]
-pub struct RequestLimits {
+pub struct Gate {
     pub stores: Arc<Stores>,
     pub per_minute: PerMinute,
 }
 
-impl RequestLimits {
-    /// Takes one request of this kind from the user's bucket.
+impl Gate {
+    /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user who
+    /// has asked to leave may send.
     ///
     /// # Errors
-    /// The bucket is empty.
-    pub async fn spend(&self, user: UserId, budget: Budget) -> Result<(), OverLimit> {
+    /// The bucket is empty, or the user has asked to leave.
+    pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<(), Refusal> {
         let per_minute = self.per_minute[budget as usize];
-        if per_minute == 0 {
-            return Ok(());
-        }
-        match self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await {
-            Ok(None) => Ok(()),
-            Ok(Some(wait)) => Err(OverLimit { budget, per_minute, wait }),
-            Err(error) => {
+        let Spent { wait, access } =
+            self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await.unwrap_or_else(|error| {
                 warn!(%user, error = &error as &dyn std::error::Error, "a request is not counted");
-                Ok(())
-            }
+                Spent::default()
+            });
+        if let Some(wait) = wait {
+            return Err(Refusal::OverLimit(OverLimit { budget, per_minute, wait }));
         }
+        let may = match access {
+            _ if of_erased => true,
+            Some(may) => may,
+            None => self.ask(user).await.map_err(Refusal::Unknown)?,
+        };
+        if may { Ok(()) } else { Err(Refusal::Erased) }
+    }
+
+    async fn ask(&self, user: UserId) -> Result<bool, StoreError> {
+        let may = self.stores.erasures.erasure(user).await?.is_none();
+        if let Err(error) = self.stores.erasure_views.note_access(user, may).await {
+            warn!(%user, error = &error as &dyn std::error::Error, "access is not stored");
+        }
+        Ok(may)
     }
 }

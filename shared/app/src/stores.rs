@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use crate::{
     Recorder,
     ports::{
-        AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, Metrics, NoticeViews, Notices,
-        Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews,
-        TaskQueue,
+        AuthorLists, CardViews, Clock, Edges, ErasureViews, Erasures, HeadViews, Identities, IdentityViews, LimitViews, Metrics,
+        NoticeViews, Notices, Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads,
+        RelationViews, TaskQueue,
     },
 };
 
@@ -25,6 +25,7 @@ pub struct Stores {
     pub outages: Arc<dyn Outages>,
     pub profiles: Arc<dyn Profiles>,
     pub identities: Arc<dyn Identities>,
+    pub erasures: Arc<dyn Erasures>,
     pub reader_views: Arc<dyn ReaderViews>,
     pub head_views: Arc<dyn HeadViews>,
     pub post_views: Arc<dyn PostViews>,
@@ -34,6 +35,7 @@ pub struct Stores {
     pub card_views: Arc<dyn CardViews>,
     pub identity_views: Arc<dyn IdentityViews>,
     pub limit_views: Arc<dyn LimitViews>,
+    pub erasure_views: Arc<dyn ErasureViews>,
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
     pub clock: Arc<dyn Clock>,
@@ -56,7 +58,7 @@ impl Stores {
         wait: fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self
     where
-        F: Edges + AuthorLists + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + 'static,
+        F: Edges + AuthorLists + Posts + Reads + Reactions + Notices + Outages + Profiles + Identities + Erasures + 'static,
         V: ReaderViews
             + HeadViews
             + PostViews
@@ -66,6 +68,7 @@ impl Stores {
             + CardViews
             + IdentityViews
             + LimitViews
+            + ErasureViews
             + ProgressViews
             + 'static,
     {
@@ -78,7 +81,8 @@ impl Stores {
             notices: facts.clone(),
             outages: facts.clone(),
             profiles: facts.clone(),
-            identities: facts,
+            identities: facts.clone(),
+            erasures: facts,
             reader_views: views.clone(),
             head_views: views.clone(),
             post_views: views.clone(),
@@ -88,6 +92,7 @@ impl Stores {
             card_views: views.clone(),
             identity_views: views.clone(),
             limit_views: views.clone(),
+            erasure_views: views.clone(),
             progress: views,
             queue,
             recorder: Arc::new(Recorder::new(lines, clock.clone())),

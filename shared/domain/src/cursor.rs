@@ -25,6 +25,8 @@ pub enum Cursor {
     Reacted(FeedKey),
     /// A ranked feed, below this place.
     Ranked(RankedPlace),
+    /// An export: a section, and what identifies the last object in it, if there was one.
+    Export(u64, Option<[u64; 3]>),
 }
 
 /// A place in a ranked feed.
@@ -62,6 +64,7 @@ impl Cursor {
             Self::Ranked(RankedPlace { since, score, key }) => {
                 (6, vec![since, score.get().to_bits(), key.at.ms(), key.post.author.get(), key.post.seq])
             }
+            Self::Export(section, after) => (7, std::iter::once(section).chain(after.into_iter().flatten()).collect()),
         };
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
@@ -88,6 +91,8 @@ impl Cursor {
                 let key = FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) };
                 Some(Self::Ranked(RankedPlace { since, score: Score::new(f64::from_bits(score))?, key }))
             }
+            (7, &[section]) => Some(Self::Export(section, None)),
+            (7, &[section, a, b, c]) => Some(Self::Export(section, Some([a, b, c]))),
             _ => None,
         }
     }
@@ -109,6 +114,8 @@ mod tests {
             Cursor::Relation(relation),
             Cursor::Notice(12),
             Cursor::List(12),
+            Cursor::Export(1, None),
+            Cursor::Export(2, Some([1, 2, 3])),
             ranked(score),
         ] {
             assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));

@@ -8,6 +8,7 @@ pub mod author_state;
 pub mod bitmap;
 pub mod cursor;
 pub mod decisions;
+pub mod erasure;
 pub mod feed;
 pub mod ids;
 pub mod invariants;
@@ -28,6 +29,7 @@ pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
 pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
+pub use erasure::{Erasure, Removed};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use model::{

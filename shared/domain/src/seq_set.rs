@@ -126,6 +126,16 @@ impl SeqSet {
         iter
     }
 
+    /// Returns the runs of numbers, each with its first and last, ascending. Zero is in none.
+    pub fn ranges(&self) -> impl Iterator<Item = (Seq, Seq)> + '_ {
+        let mut after = 0;
+        std::iter::from_fn(move || {
+            let first = self.above(after).next()?;
+            after = self.contiguous_above(first - 1);
+            Some((first, after))
+        })
+    }
+
     /// Returns the numbers in `after+1..=upto` that are not in the set, greatest first. A run of members is skipped by
     /// bisection, so even a long run costs few steps.
     pub fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
-use tidemark_app::ports::{ChangeOfPair, Edges, Followed, Posts, StoreError};
+use tidemark_app::ports::{ChangeOfPair, Edges, Followed, StoreError};
 use tidemark_domain::{
     AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
@@ -245,7 +245,18 @@ impl DynamoFacts {
             }
             if kind == Kind::Made {
                 let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
-                let heads = self.heads(&authors).await?;
+                let keys = distinct(&authors).into_iter().map(schema::head).collect();
+                let heads = self.get("heads", &self.tables.posts, keys).await?;
+                let erased = |head: &Item| HeadItem::erased.of(head).is_some();
+                for head in heads.iter().filter(|head| erased(head)) {
+                    let author = UserId::from(HeadItem::author.read::<std::num::NonZeroU64>(head)?);
+                    outcomes.insert(author, Followed::Erased);
+                }
+                missing.retain(|follow| !outcomes.contains_key(&follow.author));
+                if missing.is_empty() {
+                    break;
+                }
+                let heads: HashMap<UserId, AuthorHead> = heads.into_iter().map(read_head).collect::<Result<_, _>>()?;
                 for follow in &mut missing {
                     let head = heads.get(&follow.author).cloned().unwrap_or_default();
                     *follow = NewFollow::from_now(follow.author, &head, now);
@@ -450,6 +461,10 @@ fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
 
 fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
     items.into_iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
+}
+
+fn read_head(item: Item) -> Result<(UserId, AuthorHead), StoreError> {
+    read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
 }
 
 /// The number of followed authors in a user's counter.

@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod edges;
+mod erasures;
 pub mod followers;
 pub mod item;
 mod lists;
@@ -51,7 +52,7 @@ pub struct Tables {
     pub profiles: String,
     /// The users who have handles.
     pub handles: String,
-    /// The user ids of claims.
+    /// The user ids of claims, and receipts of erasures.
     pub identities: String,
     /// The posts that users have reacted to, by time.
     pub reacted: String,

@@ -106,6 +106,25 @@ impl Reactions for DynamoFacts {
 }
 
 impl DynamoFacts {
+    /// Takes a reaction back, also that to a deleted post. May be repeated.
+    pub(crate) async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+        let mut attempts = attempts("unreact");
+        loop {
+            attempts.next().await?;
+            let item = self.get_one("unreact", &self.tables.reactions, schema::reaction(user, post.author)).await?;
+            let known = item.map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
+            let (known, blocks) = known.unwrap_or_default();
+            let Some(next) = known.changed(post.seq, reaction, false) else {
+                // The list of reactions may still have it.
+                let listed = Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post));
+                return self.send("unreact", listed).await.map(drop);
+            };
+            if self.write_reaction(user, post, &next, blocks, reaction, None).await?.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
     /// The sums of counts, and of their change numbers.
     async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<(ReactionCounts, u64), StoreError> {
         let items = self.get(operation, &self.tables.reactions, keys).await?;

@@ -6,13 +6,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::ReturnValue;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use tidemark_app::ports::{Reads, StoreError};
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
     DynamoFacts, distinct,
-    item::{Attribute, Bits, Item, number, numbers, read},
+    item::{Attribute, Bits, Item, number, numbers, read, string},
     schema::{self, ReadsItem},
     windows::{Layout, MOST_WINDOWS},
     write::{Write, absent, still_number},
@@ -34,6 +34,7 @@ impl Reads for DynamoFacts {
         let (into, out_of) = if read { (PENDING[0], PENDING[1]) } else { (PENDING[1], PENDING[0]) };
         let update = Write::update(&self.tables.reads, schema::reads(user, author))
             .add(ReadsItem::version, 1)
+            .set(ReadsItem::by, by(user, author))
             .insert(into, numbers(seqs))
             .take(out_of, numbers(seqs));
         let old = self.send_returning(OPERATION, update, ReturnValue::AllOld).await?;
@@ -88,6 +89,7 @@ impl DynamoFacts {
         let mut sets = vec![(ReadsItem::read, &state.read)];
         sets.extend(imported.map(|imported| (ReadsItem::imported, imported)));
         let update = self.next(&key, known).set(ReadsItem::through, number(state.through)).remove(PENDING);
+        let update = update.set(ReadsItem::by, by(user, author));
         let whole = Layout::new(&key, None, &sets, false)?;
         if whole.is_small() && self.send_all(OPERATION, whole.writes(update.clone().when(absent(ReadsItem::windows)))).await? {
             return Ok(true);
@@ -144,6 +146,11 @@ impl DynamoFacts {
         let update = Write::update(&self.tables.reads, key.clone()).set(ReadsItem::version, number(u64::from(known) + 1));
         update.when(still_number(ReadsItem::version, known))
     }
+}
+
+/// The partition of a read state in the index by author.
+pub fn by(user: UserId, author: UserId) -> AttributeValue {
+    string(schema::follower_shard(author, user.shard()))
 }
 
 pub fn read_reads(item: Item) -> Result<(UserId, ReadState), StoreError> {

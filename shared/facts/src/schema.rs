@@ -2,7 +2,7 @@
 //!
 //! | table | key | item | attributes | written by |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`) | follow, unfollow, mute, block, list, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard, or its first part | `count` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N (see [`super::counters`]) | follow, unfollow, migrate |
@@ -10,10 +10,10 @@
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M | publish, delete, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (nobody can follow the author) | publish, delete, erase, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M | mark-read, migrate |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N, `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
 //! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
@@ -27,6 +27,8 @@
 //! | handles | `handle` S | user who has a handle; one that was given up expires after 30 days | `user` N, `expires_at` N s | profile |
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
 //! | identities | `identity` S `user#<user>` | that the user id is given to a claim | | every function that serves requests |
+//! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `pairs` L of N, `cleared` N | profile, fan-out |
+//! | identities | `identity` S `erasures` | users whose erasures are not finished | `running` NS | profile, fan-out |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //!
 //! One transaction writes:
@@ -57,7 +59,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_bytes::ByteBuf;
-use tidemark_domain::{AuthorList, DeliveryMode, DeliveryState, Platform};
+use tidemark_domain::{AuthorList, DeliveryMode, DeliveryState, Platform, Removed};
 
 use super::item::{Attribute, Bits, Count, Item, number, present, string};
 pub use keys::*;
@@ -67,6 +69,12 @@ pub const BY_TIME: &str = "by-time";
 
 /// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
 pub const KEPT: &str = "kept";
+
+/// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the followers.
+pub const NAMED: &str = "named";
+
+/// Index of read states by author and shard of the user.
+pub const BY_AUTHOR: &str = "by-author";
 
 /// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `63`.
 /// Those that were given up are in partitions `given-up#0` to `given-up#63`.
@@ -122,7 +130,7 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8 };
+    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8, named: u64 };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };
@@ -141,7 +149,7 @@ items! {
     HeadItem in "posts" { author: NonZeroU64, item: String, latest_seq: u64, latest_at: u64 }
     maybe {
         posts: Count, deletions: Count, deleted: Bits, mode_changes: u32, pulled: u64, archived: Count,
-        archived_seqs: Bits, windows: IgnoredAny
+        archived_seqs: Bits, windows: IgnoredAny, erased: bool
     };
 
     #[derive(Serialize)]
@@ -161,7 +169,7 @@ items! {
     /// `imported` is not decoded with the rest, because only migration needs it.
     ReadsItem in "reads" { user: NonZeroU64, author: NonZeroU64, version: u32 }
     maybe {
-        through: u64, read: Bits, marked: Vec<u64>, unmarked: Vec<u64>, imported: IgnoredAny, windows: IgnoredAny
+        through: u64, read: Bits, marked: Vec<u64>, unmarked: Vec<u64>, imported: IgnoredAny, windows: IgnoredAny, by: String
     };
 
     /// A window, without its key.
@@ -189,6 +197,13 @@ items! {
     #[derive(Serialize)]
     IdentityItem in "identities" { identity: String }
     maybe { user: NonZeroU64 };
+
+    #[derive(Serialize)]
+    ErasureItem in "identities" { identity: String, started_at: u64, touched_at: u64, version: u64 }
+    maybe { finished_at: u64, swept_at: u64, removed: Removed, pairs: Vec<NonZeroU64>, cleared: u64 };
+
+    RunningItem in "identities" { identity: String }
+    maybe { running: Vec<NonZeroU64> };
 
     #[derive(Serialize)]
     PlatformHeadItem in "notices" {

@@ -144,6 +144,13 @@ fn inline(item: &Item, set: &str) -> Option<SeqSet> {
 }
 
 impl DynamoFacts {
+    /// Returns the keys of the windows that an item lists.
+    pub(crate) fn window_keys(&self, item: &Item) -> Vec<Item> {
+        let key = schema::windowed_key(item);
+        let named = listed(item);
+        named.keys().filter_map(|name| schema::named_window(name)).filter_map(|(set, at)| schema::window(&key, set, at)).collect()
+    }
+
     /// Returns the items with whole sets, in any order. The attribute `windows` remains. If the windows of a set are
     /// damaged, its attribute becomes one that cannot be read.
     pub(crate) async fn completed(

@@ -20,7 +20,7 @@ use futures::future::try_join;
 use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
-use tidemark_app::{Budget, Callers, Recorder, RequestLimits, ports::Source};
+use tidemark_app::{Budget, Callers, Gate, Recorder, ports::Source};
 use tidemark_domain::UserId;
 
 /// A request as API Gateway sends it.
@@ -38,8 +38,8 @@ pub struct Edge {
     pub callers: Option<Callers>,
     /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
     pub platforms_claim: Option<String>,
-    /// How many requests a user may send; `None` if any number.
-    pub limits: Option<RequestLimits>,
+    /// Lets callers in; `None` in tests, which let everybody in.
+    pub gate: Option<Gate>,
 }
 
 /// The bucket from which a request of this route is taken.
@@ -65,9 +65,12 @@ fn begins_with_own_view(request: &Request) -> bool {
     path.is_some_and(|path| own_view.contains(&path)) && request.query("list").is_none()
 }
 
-/// Runs the handler if the caller is within the limits. A request that is refused reads no facts.
-async fn within_limits<F>(
-    limits: &RequestLimits,
+/// The routes of a caller who has asked to leave.
+const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
+
+/// Runs the handler if the gate lets the caller in. A request beyond a limit reads no facts.
+async fn within_gate<F>(
+    gate: &Gate,
     caller: UserId,
     request: Request,
     handler: impl FnOnce(Request) -> F,
@@ -75,7 +78,7 @@ async fn within_limits<F>(
 where
     F: Future<Output = Result<Answer, Problem>>,
 {
-    let spent = limits.spend(caller, budget(request.route()));
+    let spent = gate.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
     if begins_with_own_view(&request) {
         let spent = async { Ok(spent.await?) };
         return try_join(spent, handler(request)).await.map(|((), answer)| answer);
@@ -124,8 +127,8 @@ where
         request.check_query()?;
         handler(request).await
     };
-    match edge.limits.as_ref().zip(request.caller().ok()) {
-        Some((limits, caller)) => within_limits(limits, caller, request, handler).await,
+    match edge.gate.as_ref().zip(request.caller().ok()) {
+        Some((gate, caller)) => within_gate(gate, caller, request, handler).await,
         None => handler(request).await,
     }
 }

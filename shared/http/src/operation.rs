@@ -59,6 +59,11 @@ impl Operation {
         self.success::<T>("201", description)
     }
 
+    /// 202 with this body.
+    pub fn accepted<T: ToSchema>(self, description: &str) -> Self {
+        self.success::<T>("202", description)
+    }
+
     /// 204.
     pub fn no_content(mut self, description: &str) -> Self {
         self.success = "204";

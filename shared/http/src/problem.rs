@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tidemark_app::{
-    Hiding, MOST_HIDDEN, OverLimit,
+    Hiding, MOST_HIDDEN, OverLimit, Refusal,
     ports::{Source, StoreError},
     reader::Found,
 };
@@ -119,6 +119,7 @@ kinds! {
     InvalidRequest: 400, "invalid-request", "The request is not valid";
     Unauthorized: 401, "unauthorized", "Authentication is required";
     Forbidden: 403, "forbidden", "The caller may not do this";
+    Erased: 403, "erased", "The caller has asked to leave";
     Blocked: 403, "blocked", "One of the two users blocks the other";
     NotFound: 404, "not-found", "Not found";
     MethodNotAllowed: 405, "method-not-allowed", "The path does not have this method";
@@ -311,6 +312,16 @@ impl From<OverLimit> for Problem {
     fn from(over: OverLimit) -> Self {
         let detail = format!("a user may send {} requests a minute of the kind {}", over.per_minute, over.budget.name());
         Self { over: Some(over), ..Self::new(Kind::TooManyRequests, detail) }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::OverLimit(over) => over.into(),
+            Refusal::Erased => Self::new(Kind::Erased, "DELETE /v1/me was called; GET /v1/me/erasure has the receipt".to_owned()),
+            Refusal::Unknown(error) => error.into(),
+        }
     }
 }
 

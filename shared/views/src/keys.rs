@@ -14,6 +14,7 @@
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
 //! | `{bucket}:changed:<user>` | string | the user has changed a pair (follow, mute, block, list) or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
 //! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min | spend | |
+//! | `{bucket}:a:<user>` | string | `1` if the user may call, `2` after an erasure | 1 h | lease | receipts |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
@@ -62,6 +63,8 @@ pub enum View {
     Head(UserId),
     /// The user's token buckets.
     Limits(UserId),
+    /// Whether the user may call.
+    Access(UserId),
     /// The author's moved posts.
     Moved(UserId),
     /// The user's card and its lease.
@@ -152,6 +155,9 @@ pub(crate) const CHANGED_COUNTS_LIFETIME: Duration = Duration::from_secs(2);
 
 /// Reactions to a post in that time after which readers may see older counts.
 pub(crate) const MANY_REACTIONS: u64 = 20;
+
+/// How long it is known that a user may call.
+pub(crate) const ACCESS_LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
 
@@ -244,6 +250,11 @@ pub fn limits(user: UserId) -> String {
     format!("{{{}}}:l:{user}", user.bucket())
 }
 
+/// Whether a user may call.
+pub fn access(user: UserId) -> String {
+    format!("{{{}}}:a:{user}", user.bucket())
+}
+
 /// The posts of an author whose steps have changed.
 pub fn moved(author: UserId) -> String {
     format!("{{{}}}:s:{author}", author.bucket())
@@ -308,6 +319,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
         View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
+        View::Access(user) => vec![(access(*user), KeyType::String)],
         View::Moved(author) => vec![(moved(*author), KeyType::Hash)],
         View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Summary(id) => post(*id).map(|key| (key, KeyType::String)).to_vec(),
@@ -333,6 +345,7 @@ pub fn of_user(user: UserId) -> Vec<View> {
         View::Head,
         View::Card,
         View::Limits,
+        View::Access,
         View::Moved,
     ];
     kinds.into_iter().map(|kind| kind(user)).chain([View::Key(changed(user))]).collect()
@@ -356,7 +369,7 @@ pub fn owner(key: &str) -> Option<Owner> {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
     };
     match name {
-        "r" | "f" | "x" | "h" | "l" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "r" | "f" | "x" | "h" | "l" | "a" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
         "following" | "fans" | "counters" | "u" | "k" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))

@@ -1,22 +1,54 @@
-//! [`LimitViews`] on Redis.
+//! [`LimitViews`] and [`ErasureViews`] on Redis.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tidemark_app::{
     Budget,
-    ports::{LimitViews, StoreError},
+    ports::{ErasureViews, LimitViews, Spent, StoreError},
 };
-use tidemark_domain::{Timestamp, UserId};
+use tidemark_domain::{PostId, Timestamp, UserId};
 
-use super::{keys, library::Function};
-use crate::connection::Redis;
+use super::{
+    keys::{self, View},
+    library::Function,
+};
+use crate::connection::{Arg, Redis, ms};
 
 #[async_trait]
 impl LimitViews for Redis {
-    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Option<Duration>, StoreError> {
+    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent, StoreError> {
         let args = [budget.name().into(), u64::from(per_minute).into(), now.ms().into()];
-        let wait: u64 = self.call(Function::Spend, &[keys::limits(user)], &args).await?;
-        Ok((wait > 0).then(|| Duration::from_millis(wait)))
+        let [wait, access]: [u64; 2] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], &args).await?;
+        Ok(Spent { wait: (wait > 0).then(|| Duration::from_millis(wait)), access: (access > 0).then_some(access == 1) })
+    }
+}
+
+#[async_trait]
+impl ErasureViews for Redis {
+    async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError> {
+        let mut args: Vec<Arg> = vec![u64::from(if may { 1_u8 } else { 2 }).into(), ms(keys::ACCESS_LIFETIME)];
+        args.extend(may.then(|| 1.into()));
+        self.call::<u8>(Function::Lease, &[keys::access(user)], &args).await.map(drop)
+    }
+
+    async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError> {
+        self.clear(vec![View::Reactions(user)]).await
+    }
+
+    async fn clear_user(&self, user: UserId) -> Result<(), StoreError> {
+        self.clear(keys::of_user(user).into_iter().filter(|view| *view != View::Access(user)).collect()).await
+    }
+
+    async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError> {
+        self.clear(posts.iter().flat_map(|&post| keys::of_post(post)).collect()).await
+    }
+}
+
+impl Redis {
+    /// Removes these views.
+    pub async fn clear(&self, views: Vec<View>) -> Result<(), StoreError> {
+        let keys = views.iter().flat_map(keys::of_view).map(|(key, _)| redis::Cmd::unlink(key));
+        self.each::<u64>("clear", keys.collect()).await.map(drop)
     }
 }

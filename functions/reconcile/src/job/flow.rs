@@ -116,6 +116,12 @@ impl Reconcile {
             drained: drained.as_ref().is_ok_and(|drained| *drained),
             most_attempts: of.most_attempts,
         };
+        if drained.is_ok() && !plan.dry_run {
+            let erasures = self.app.leaving.resume().await?;
+            if erasures > 0 {
+                warn!(erasures, "erasures that no worker continued are resumed");
+            }
+        }
         let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         if drained.is_ok() {
             if of.given_up_too && given_up_before > 0 {

@@ -1,5 +1,6 @@
 //! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
 
+mod erasures;
 mod metrics;
 mod notices;
 mod people;
@@ -21,6 +22,7 @@ use tidemark_domain::{
 
 pub use crate::error::{Source, Store, StoreError};
 use crate::limits::Budget;
+pub use erasures::{ErasureViews, Erasures, Spent};
 pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
@@ -41,6 +43,8 @@ pub enum Followed {
     LimitReached,
     /// One of the two blocks the other. Nothing changed.
     Blocked,
+    /// The author has left. Nothing changed.
+    Erased,
 }
 
 /// Returns the next state of a stored pair; `None` if the pair stays as it is. It may run several times.
@@ -363,6 +367,12 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
+    /// A user has asked to leave: continue the erasure.
+    Erase {
+        user: UserId,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
     /// A changed profile did not reach its view: replace the user's card.
     Card {
         user: UserId,
@@ -426,6 +436,7 @@ impl Task {
         | Self::Rescore { tries, .. }
         | Self::Move { tries, .. }
         | Self::Rebuild { tries, .. }
+        | Self::Erase { tries, .. }
         | Self::Card { tries, .. }
         | Self::Post { tries, .. }
         | Self::Notices { tries, .. }) = &mut task;
@@ -438,7 +449,12 @@ impl Task {
     /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } | Self::Move { .. } => false,
+            Self::Batch { .. }
+            | Self::List { .. }
+            | Self::Rank { .. }
+            | Self::Rescore { .. }
+            | Self::Move { .. }
+            | Self::Erase { .. } => false,
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }
@@ -456,6 +472,7 @@ impl Task {
             Self::Sync { user, .. }
             | Self::Rebuild { user, .. }
             | Self::Card { user, .. }
+            | Self::Erase { user, .. }
             | Self::Notices { user: Some(user), .. } => user.to_string(),
             Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
         }
@@ -818,11 +835,12 @@ pub struct Progress {
     pub handled: u64,
 }
 
-/// Buckets of [`RequestLimits`](crate::RequestLimits).
+/// Buckets and access, for [`Gate`](crate::Gate).
 #[async_trait]
 pub trait LimitViews: Send + Sync {
-    /// Takes a request from a bucket that holds `per_minute` of them. Returns how long the user must wait if it is empty.
-    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Option<Duration>, StoreError>;
+    /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket. Also returns whether
+    /// the user may call.
+    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent, StoreError>;
 }
 
 #[async_trait]

@@ -76,6 +76,7 @@ pub fn edge_item(edge: &Edge) -> Item {
         preference,
         expires_at,
         kept,
+        named: (!edge.following && kept.is_some()).then(|| edge.author.get()),
     })
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn relation_of(since: &str) -> Option<Relation> {
     Some(Relation { since: Timestamp::from_ms(ms.parse().ok()?), user: UserId::new(user.parse().ok()?)? })
 }
 
-fn counter(name: String) -> Item {
+pub(crate) fn counter(name: String) -> Item {
     key([(CounterItem::counter, string(name))])
 }
 
@@ -191,6 +192,11 @@ fn of_author(author: UserId, sort_key: String) -> Item {
 
 pub fn head(author: UserId) -> Item {
     of_author(author, HEAD.to_owned())
+}
+
+/// posts: the bounds of the sort keys of posts.
+pub(crate) fn post_sort_keys() -> [String; 2] {
+    ["post#", "post$"].map(str::to_owned)
 }
 
 /// posts: whether an item is a head.
@@ -272,7 +278,11 @@ pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
 
 /// posts, reads: only the key attributes of an item.
 pub(crate) fn windowed_key(item: &Item) -> Item {
-    let table = if PostItem::item.of(item).is_some() { "posts" } else { "reads" };
+    key_of(if PostItem::item.of(item).is_some() { "posts" } else { "reads" }, item)
+}
+
+/// Only the key attributes of an item.
+pub(crate) fn key_of(table: &str, item: &Item) -> Item {
     let attributes = key_attributes(table).iter();
     attributes.filter_map(|attribute| Some((attribute.name().to_owned(), attribute.of(item)?.clone()))).collect()
 }
@@ -371,6 +381,20 @@ pub fn identity(claim: &str) -> Item {
 /// identities: that a user id is given to a claim.
 pub fn given_key(user: UserId) -> String {
     format!("user#{user}")
+}
+
+/// identities: the receipt of an erasure.
+pub(crate) fn erasure_key(user: UserId) -> String {
+    format!("erased#{user}")
+}
+
+pub fn erasure(user: UserId) -> Item {
+    key([(ErasureItem::identity, string(erasure_key(user)))])
+}
+
+/// identities: the users whose erasures are not finished.
+pub fn running_erasures() -> Item {
+    key([(RunningItem::identity, string("erasures"))])
 }
 
 /// reacted: the partition of one kind of a user's reactions.

@@ -2,6 +2,7 @@
 //! description there.
 
 mod feed;
+mod leaving;
 mod notices;
 mod operations;
 mod people;
@@ -10,6 +11,7 @@ mod relations;
 mod values;
 
 pub use feed::*;
+pub use leaving::*;
 pub use notices::*;
 pub use operations::*;
 pub use people::*;

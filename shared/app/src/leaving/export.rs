@@ -1,0 +1,169 @@
+//! The export of a user's facts, in pages.
+
+use std::collections::HashMap;
+
+use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, Seq, Timestamp, UserId};
+
+use super::Leaving;
+use crate::{Following, Hiding, ports::StoreError, relations::newest_first};
+
+/// One object of an export.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Exported {
+    Profile(Profile),
+    Follow(Relation, i8),
+    Follower(Relation),
+    Post(Box<Post>, PostText),
+    /// A post that the user likes, and since when.
+    Like(FeedKey),
+    /// The same of a favorite.
+    Favorite(FeedKey),
+    /// The posts of an author that the user has marked read: `through`, and ranges of sequence numbers. The ranges of one
+    /// author may be spread over several objects.
+    Read {
+        author: UserId,
+        through: Seq,
+        ranges: Vec<(Seq, Seq)>,
+    },
+    List {
+        number: u32,
+        name: String,
+        authors: Vec<UserId>,
+    },
+    Mute(Relation),
+    Block(Relation),
+}
+
+/// Where an export continues: a section, and the last object before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// An index of [`SECTIONS`].
+    pub section: usize,
+    /// What identifies the last object in its section; `None` before the first.
+    pub after: Option<[u64; 3]>,
+}
+
+/// Objects with what identifies each in its section.
+type Section = Vec<(Exported, [u64; 3])>;
+
+const SECTIONS: usize = 10;
+
+/// The longest texts of one page, in bytes. A response may have 6 MB.
+const MOST_TEXT: usize = 2 << 20;
+
+/// Ranges of read posts in one object.
+const MOST_RANGES: usize = 1_000;
+
+impl Leaving {
+    /// Returns the next objects of an export, at most `limit`, and where it continues; `None` at its end. Objects that
+    /// change meanwhile may be old or new.
+    pub async fn export(&self, user: UserId, mut at: Place, limit: usize) -> Result<(Vec<Exported>, Option<Place>), StoreError> {
+        let mut items = Vec::new();
+        while at.section < SECTIONS {
+            let wanted = limit - items.len();
+            let found = self.section(user, at, wanted).await?;
+            // A page of posts may be shorter, because their texts are long.
+            let is_last = found.len() < wanted && !matches!(found.last(), Some((Exported::Post(..), _)));
+            if let Some((_, last)) = found.last() {
+                at.after = Some(*last);
+            }
+            items.extend(found.into_iter().map(|(item, _)| item));
+            if is_last {
+                at = Place { section: at.section + 1, after: None };
+            } else {
+                return Ok((items, Some(at)));
+            }
+        }
+        Ok((items, None))
+    }
+
+    async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section, StoreError> {
+        let stores = &self.fan_outs.stores;
+        let below =
+            after.and_then(|[since, user, _]| Some(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }));
+        let place = |relation: &Relation| [relation.since.ms(), relation.user.get(), 0];
+        match section {
+            0 if after.is_none() => {
+                let profile = stores.profiles.profiles(&[user]).await?.remove(&user);
+                Ok(profile.map(|profile| (Exported::Profile(profile), [0; 3])).into_iter().collect())
+            }
+            1 => {
+                let edges = stores.edges.following(user).await?;
+                let preferences: HashMap<UserId, i8> = edges.iter().map(|edge| (edge.author, edge.preference)).collect();
+                let follows = edges.iter().map(|edge| Relation { since: edge.since, user: edge.author });
+                let follows = newest_first(follows, below).into_iter().take(limit);
+                Ok(follows.map(|of| (Exported::Follow(of, preferences[&of.user]), place(&of))).collect())
+            }
+            2 => {
+                let followers = stores.edges.followers_by_time(user, below, limit).await?;
+                Ok(followers.into_iter().map(|of| (Exported::Follower(of), place(&of))).collect())
+            }
+            3 => self.exported_posts(user, after.map_or(Seq::MAX, |[seq, ..]| seq.saturating_sub(1)), limit).await,
+            4 | 5 => {
+                let reaction = if section == 4 { Reaction::Like } else { Reaction::Favorite };
+                let before = after.and_then(|[at, author, seq]| {
+                    Some(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) })
+                });
+                let given = stores.reactions.reacted(user, reaction, before, limit).await?;
+                let exported = |key| if section == 4 { Exported::Like(key) } else { Exported::Favorite(key) };
+                Ok(given.into_iter().map(|key| (exported(key), [key.at.ms(), key.post.author.get(), key.post.seq])).collect())
+            }
+            6 => self.exported_reads(user, after, limit).await,
+            7 => {
+                let (lists, edges) = futures::try_join!(stores.lists.lists(user), stores.edges.following(user))?;
+                let later =
+                    lists.lists.into_iter().filter(|list| after.is_none_or(|[number, ..]| u64::from(list.number) > number));
+                let list = |of: tidemark_domain::AuthorList| {
+                    let authors = edges.iter().filter(|edge| edge.lists.contains(&of.number)).map(|edge| edge.author).collect();
+                    (Exported::List { number: of.number, name: of.name, authors }, [of.number.into(), 0, 0])
+                };
+                Ok(later.take(limit).map(list).collect())
+            }
+            8 | 9 => {
+                let following = Following { stores: stores.clone(), sync: self.fan_outs.sync.clone() };
+                let hiding = if section == 8 { Hiding::Mute } else { Hiding::Block };
+                let hidden = following.hidden(user, hiding, below).await?.into_iter().take(limit);
+                let exported = |of| if section == 8 { Exported::Mute(of) } else { Exported::Block(of) };
+                Ok(hidden.map(|of| (exported(of), place(&of))).collect())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The live posts up to `upto`, newest first. The section ends with an empty page.
+    async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section, StoreError> {
+        let posts = &self.fan_outs.stores.posts;
+        let head = posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+        let ids: Vec<PostId> = head.listed_seqs(upto, limit).into_iter().map(|seq| PostId::new(user, seq)).collect();
+        let mut found = posts.with_texts(&ids).await?;
+        let (mut section, mut bytes) = (Vec::new(), 0);
+        for (post, text) in ids.iter().filter_map(|id| found.remove(id)).filter(|(post, _)| !post.deleted) {
+            let text = text.unwrap_or_default();
+            bytes += text.bytes();
+            if bytes > MOST_TEXT && !section.is_empty() {
+                break;
+            }
+            let seq = post.id.seq;
+            section.push((Exported::Post(Box::new(post), text), [seq, 0, 0]));
+        }
+        Ok(section)
+    }
+
+    async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section, StoreError> {
+        let mut states: Vec<_> = self.fan_outs.stores.reads.all_reads(user).await?.into_iter().collect();
+        states.sort_unstable_by_key(|(author, _)| *author);
+        let [last_author, last_seq, _] = after.unwrap_or_default();
+        let mut section = Vec::new();
+        for (author, state) in states.into_iter().filter(|(author, _)| author.get() >= last_author) {
+            let mut ranges = state.read.ranges().filter(|(first, _)| author.get() > last_author || *first > last_seq).peekable();
+            let mut is_first = author.get() > last_author;
+            while (is_first || ranges.peek().is_some()) && section.len() < limit {
+                is_first = false;
+                let some: Vec<(Seq, Seq)> = ranges.by_ref().take(MOST_RANGES).collect();
+                let place = [author.get(), some.last().map_or(0, |(_, last)| *last), 0];
+                section.push((Exported::Read { author, through: state.through, ranges: some }, place));
+            }
+        }
+        Ok(section)
+    }
+}

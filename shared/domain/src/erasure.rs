@@ -1,0 +1,62 @@
+//! The receipt of an erasure: when a user asked to leave, and what was removed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Seq, Timestamp, UserId};
+
+/// What an erasure removes, counted when it begins its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Removed {
+    /// Live posts of the user.
+    pub posts: u64,
+    /// Authors whom the user followed.
+    pub follows: u64,
+    pub followers: u64,
+    /// The user's likes.
+    pub likes: u64,
+    /// The user's favorites.
+    pub favorites: u64,
+    /// Authors of whose posts the user had marked some.
+    pub reads: u64,
+    pub lists: u64,
+    /// Users whom the user muted.
+    pub mutes: u64,
+    /// Users whom the user blocked.
+    pub blocks: u64,
+}
+
+/// An erasure. It is never deleted: the user id stays erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erasure {
+    pub started_at: Timestamp,
+    /// When everything was removed.
+    pub finished_at: Option<Timestamp>,
+    /// `None` until the work begins.
+    pub removed: Option<Removed>,
+    /// When nothing was left for the first time. Requests from before the erasure may have written since.
+    pub swept_at: Option<Timestamp>,
+    /// Users whose relation to the user is being removed. They are stored before, because a relation that was half removed
+    /// is no longer listed.
+    pub pairs: Vec<UserId>,
+    /// Up to this sequence number, the views of the user's posts are removed.
+    pub cleared: Seq,
+    /// When a worker last stored its progress.
+    pub touched_at: Timestamp,
+    /// Grows by one with every change.
+    pub version: u64,
+}
+
+impl Erasure {
+    pub fn begin(now: Timestamp) -> Self {
+        Self {
+            started_at: now,
+            finished_at: None,
+            removed: None,
+            swept_at: None,
+            pairs: Vec::new(),
+            cleared: 0,
+            touched_at: now,
+            version: 0,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! [`Erasures`] on DynamoDB.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures::{
+    StreamExt, TryStreamExt,
+    future::{try_join, try_join_all},
+    stream,
+};
+use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles, StoreError};
+use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
+
+use super::{
+    DynamoFacts, attempts,
+    item::{Attribute, Item, Stored as _, encode, flag, number, read, string},
+    reactions::read_reactions,
+    schema::{
+        self, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem, ReadsItem,
+        RunningItem,
+    },
+    write::{Write, absent, below, between, count_queried, is, only, queried, still_number},
+};
+
+/// Items that are deleted concurrently.
+const PARALLEL: usize = 16;
+
+#[async_trait]
+impl Erasures for DynamoFacts {
+    async fn erasure(&self, user: UserId) -> Result<Option<Erasure>, StoreError> {
+        let item = self.get_one("erasure", &self.tables.identities, schema::erasure(user)).await?;
+        item.map(|item| read(item, |item: ErasureItem| item.try_into())).transpose()
+    }
+
+    async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure, StoreError> {
+        let begun = Erasure::begin(now);
+        let mut attempts = attempts("begin_erasure");
+        loop {
+            attempts.next().await?;
+            if let Some(known) = self.erasure(user).await? {
+                return Ok(known);
+            }
+            attempts.outcome()?;
+            let writes = vec![
+                Write::put(&self.tables.identities, erasure_item(user, &begun)).when(absent(ErasureItem::identity)),
+                self.running(|update| update.insert(RunningItem::running, one(user))),
+                // A head without posts is like none.
+                Write::update(&self.tables.posts, schema::head(user))
+                    .set(HeadItem::erased, flag(true))
+                    .set_if_absent(HeadItem::latest_seq, number(0_u64))
+                    .set_if_absent(HeadItem::latest_at, number(0_u64)),
+            ];
+            if attempts.done(self.transact("begin_erasure", writes).await) {
+                return Ok(begun);
+            }
+        }
+    }
+
+    async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool, StoreError> {
+        let receipt = Write::put(&self.tables.identities, erasure_item(user, next));
+        let mut writes = vec![receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))))];
+        if next.finished_at.is_some() {
+            writes.push(self.running(|update| update.take(RunningItem::running, one(user))));
+        }
+        self.send_all("put_erasure", writes).await
+    }
+
+    async fn running_erasures(&self) -> Result<Vec<UserId>, StoreError> {
+        let item = self.get_one("running_erasures", &self.tables.identities, schema::running_erasures()).await?;
+        let running = item.map(|item| read(item, |item: RunningItem| Ok(item.running))).transpose()?;
+        Ok(running.flatten().unwrap_or_default().into_iter().map(UserId::from).collect())
+    }
+
+    async fn count_traces(&self, user: UserId) -> Result<Removed, StoreError> {
+        let users = [user];
+        let reacted = async |reaction| {
+            let by = is(ReactedItem::user, string(schema::reacted_by(user, reaction)));
+            count_queried("count_traces", self.query(&self.tables.reacted, [by]).consistent_read(true)).await
+        };
+        let own = [is(ReadsItem::user, number(user.get())), below(ReadsItem::author, schema::reads_end())];
+        let reads = count_queried("count_traces", self.query(&self.tables.reads, own).consistent_read(true));
+        let (heads, follows, followers, likes, favorites, reads, lists, hidden) = futures::try_join!(
+            self.heads(&users),
+            self.followings(user),
+            self.follower_counts(user),
+            reacted(Reaction::Like),
+            reacted(Reaction::Favorite),
+            reads,
+            self.lists(user),
+            self.hidden(user)
+        )?;
+        Ok(Removed {
+            posts: heads.get(&user).map_or(0, |head| head.posts),
+            follows,
+            followers: followers.iter().sum(),
+            likes,
+            favorites,
+            reads,
+            lists: lists.lists.len() as u64,
+            mutes: hidden.iter().filter(|edge| edge.muted.is_some()).count() as u64,
+            blocks: hidden.iter().filter(|edge| edge.blocked.is_some()).count() as u64,
+        })
+    }
+
+    async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
+        let most = i32::try_from(limit).unwrap_or(i32::MAX);
+        let own = self.query(&self.tables.following, [is(EdgeItem::user, number(user.get()))]);
+        let own = queried("related", own.index_name(schema::KEPT).consistent_read(true).limit(most), limit);
+        let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
+        let naming = queried("related", naming.index_name(schema::NAMED).limit(most), limit);
+        let (followers, own, naming) = futures::try_join!(self.followers_by_time(user, None, limit), own, naming)?;
+        let mut found: BTreeSet<UserId> = followers.into_iter().map(|relation| relation.user).collect();
+        let ids = |items: Vec<Item>, attribute: Attribute| -> Result<Vec<UserId>, StoreError> {
+            items.iter().map(|item| Ok(UserId::from(attribute.read::<std::num::NonZeroU64>(item)?))).collect()
+        };
+        found.extend(ids(own, EdgeItem::author)?);
+        found.extend(ids(naming, EdgeItem::user)?);
+        Ok(found.into_iter().take(limit).collect())
+    }
+
+    async fn remove_pair(&self, user: UserId, other: UserId) -> Result<(), StoreError> {
+        for (one, other) in [(user, other), (other, user)] {
+            let edge = Write::delete(&self.tables.following, schema::edge(one, other));
+            // A follow that began since then is ended by a later run.
+            let ended = absent(EdgeItem::following).or(is(EdgeItem::following, flag(false)));
+            self.send("remove_pair", edge.when(ended)).await?;
+            self.remove_reads(one, other).await?;
+            self.remove_empty_reactions(one, other).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+        self.unreact(user, post, reaction).await?;
+        self.remove_empty_reactions(user, post.author).await
+    }
+
+    async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<(UserId, ReactionState)>, StoreError> {
+        let items = self.of_shards("reactions_to", author, "user", limit).await?;
+        items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect()
+    }
+
+    async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<(), StoreError> {
+        let given =
+            |reaction, seqs: Vec<u64>| seqs.into_iter().map(move |seq| schema::reacted(user, reaction, PostId::new(author, seq)));
+        let keys = given(Reaction::Like, state.liked.iter().collect())
+            .chain(given(Reaction::Favorite, state.favorited.iter().collect()));
+        self.delete_all(&self.tables.reacted, keys.collect()).await?;
+        let item = Write::delete(&self.tables.reactions, schema::reaction(user, author));
+        self.send("remove_reactions", item.when(still_number(ReactionItem::version, state.version))).await.map(drop)
+    }
+
+    async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
+        let own = [is(ReadsItem::user, number(user.get())), below(ReadsItem::author, schema::reads_end())];
+        let query = only(self.query(&self.tables.reads, own), &[ReadsItem::author]).consistent_read(true);
+        let items = queried("marked_authors", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        items.iter().map(|item| Ok(UserId::from(ReadsItem::author.read::<std::num::NonZeroU64>(item)?))).collect()
+    }
+
+    async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
+        let of_shard = async |shard| {
+            let by = is(ReadsItem::by, string(schema::follower_shard(author, shard)));
+            let query = self.query(&self.tables.reads, [by]).index_name(schema::BY_AUTHOR);
+            queried("markers", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
+        };
+        let items = try_join_all((0..SHARDS).map(of_shard)).await?.into_iter().flatten().take(limit);
+        items.map(|item| Ok(UserId::from(ReadsItem::user.read::<std::num::NonZeroU64>(&item)?))).collect()
+    }
+
+    async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+        let key = schema::reads(user, author);
+        let [stored] = self.stored("remove_reads", [(&self.tables.reads, vec![key.clone()])]).await?;
+        let Some(item) = stored.into_iter().next() else { return Ok(()) };
+        let mut keys = self.window_keys(&item);
+        keys.push(key);
+        self.delete_all(&self.tables.reads, keys).await
+    }
+
+    async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError> {
+        let query = self.query(&self.tables.notice_reads, [is(NoticeReadsItem::user, number(user.get()))]).consistent_read(true);
+        let items = queried("read_platforms", query, usize::MAX).await?;
+        items.iter().map(|item| NoticeReadsItem::platform.read(item)).collect()
+    }
+
+    async fn remove_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError> {
+        let item = Write::delete(&self.tables.notice_reads, schema::notice_reads(user, platform));
+        self.send("remove_notice_reads", item).await.map(drop)
+    }
+
+    async fn remove_profile(&self, user: UserId) -> Result<(), StoreError> {
+        let mut attempts = attempts("remove_profile");
+        loop {
+            attempts.next().await?;
+            let Some(profile) = self.profiles(&[user]).await?.remove(&user) else { return Ok(()) };
+            let item = Write::delete(&self.tables.profiles, schema::profile(user));
+            let mut writes = vec![item.when(still_number(ProfileItem::version, profile.version))];
+            if let Some(handle) = &profile.content.card.handle {
+                writes.push(Write::delete(&self.tables.handles, schema::handle(handle)));
+            }
+            if self.send_all("remove_profile", writes).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize, StoreError> {
+        let [first, last] = schema::post_sort_keys().map(string);
+        let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
+        let query = self.query(&self.tables.posts, posts).consistent_read(true);
+        let items = queried("remove_tombstones", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        let dead = items.iter().filter(|item| PostItem::tombstone.of(item).is_some());
+        let keys: Vec<Item> = dead.map(schema::windowed_key).collect();
+        let found = keys.len();
+        self.delete_all(&self.tables.posts, keys).await?;
+        Ok(found)
+    }
+
+    async fn remove_counts(&self, user: UserId) -> Result<(), StoreError> {
+        let parts = self.follower_parts(user).await?;
+        let followers = parts.iter().flatten().map(|item| schema::counter(item.counter.clone()));
+        let own = [schema::followings_counter(user), schema::lists(user)];
+        let counters = self.delete_all(&self.tables.counters, followers.chain(own).collect());
+        let reactions = async {
+            loop {
+                let mut found = 0;
+                for kind in ["post", "total"] {
+                    let items = self.of_shards("remove_counts", user, kind, 1_000).await?;
+                    found += items.len();
+                    let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
+                    self.delete_all(&self.tables.reactions, keys).await?;
+                }
+                if found == 0 {
+                    return Ok(());
+                }
+            }
+        };
+        try_join(counters, reactions).await.map(drop)
+    }
+}
+
+impl DynamoFacts {
+    /// An update of the list of erasures that are not finished.
+    fn running(&self, change: impl FnOnce(Write) -> Write) -> Write {
+        change(Write::update(&self.tables.identities, schema::running_erasures()))
+    }
+
+    /// At most `limit` items of each shard of an author's reactions whose sort keys begin with `kind`.
+    async fn of_shards(
+        &self,
+        operation: &'static str,
+        author: UserId,
+        kind: &str,
+        limit: usize,
+    ) -> Result<Vec<Item>, StoreError> {
+        let of_shard = async |shard| {
+            let partition = is(ReactionItem::shard, string(schema::reactions_shard(author, shard)));
+            let range = between(ReactionItem::item, string(kind), string(format!("{kind}~")));
+            let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
+            queried(operation, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
+        };
+        Ok(try_join_all((0..SHARDS).map(of_shard)).await?.into_iter().flatten().collect())
+    }
+
+    /// Deletes the reactions of a user to an author, if there are neither reactions nor blocks left.
+    async fn remove_empty_reactions(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+        let key = schema::reaction(user, author);
+        let Some(item) = self.get_one("remove_reactions", &self.tables.reactions, key.clone()).await? else { return Ok(()) };
+        let (_, _, state) = read_reactions(item)?;
+        if !state.liked.is_empty() || !state.favorited.is_empty() {
+            return Ok(());
+        }
+        let item = Write::delete(&self.tables.reactions, key).when(still_number(ReactionItem::version, state.version));
+        let item = item.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks));
+        self.send("remove_reactions", item).await.map(drop)
+    }
+
+    async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<(), StoreError> {
+        let deletes = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key)));
+        stream::iter(deletes.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_for_each(async |_| Ok(())).await
+    }
+}
+
+fn one(user: UserId) -> AttributeValue {
+    AttributeValue::Ns(vec![user.to_string()])
+}
+
+fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
+    let Erasure { started_at, finished_at, removed, swept_at, pairs, cleared, touched_at, version } = erasure;
+    encode(&ErasureItem {
+        identity: schema::erasure_key(user),
+        started_at: started_at.ms(),
+        touched_at: touched_at.ms(),
+        version: *version,
+        finished_at: finished_at.map(Timestamp::ms),
+        swept_at: swept_at.map(Timestamp::ms),
+        removed: *removed,
+        pairs: (!pairs.is_empty()).then(|| pairs.iter().map(|&user| user.into()).collect()),
+        cleared: (*cleared > 0).then_some(*cleared),
+    })
+}
+
+impl TryFrom<ErasureItem> for Erasure {
+    type Error = Attribute;
+
+    fn try_from(item: ErasureItem) -> Result<Self, Attribute> {
+        Ok(Self {
+            started_at: Timestamp::from_ms(item.started_at),
+            finished_at: item.finished_at.map(Timestamp::from_ms),
+            removed: item.removed,
+            swept_at: item.swept_at.map(Timestamp::from_ms),
+            pairs: item.pairs.unwrap_or_default().into_iter().map(UserId::from).collect(),
+            cleared: item.cleared.unwrap_or(0),
+            touched_at: Timestamp::from_ms(item.touched_at),
+            version: item.version,
+        })
+    }
+}

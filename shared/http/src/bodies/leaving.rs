@@ -1,0 +1,169 @@
+//! Bodies of `/v1/me`, `/v1/me/erasure` and `/v1/me/export`.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidemark_app::Exported;
+use tidemark_domain::{self as domain, ListId, PostId, Seq, Timestamp, UserId};
+use utoipa::ToSchema;
+
+use super::values::{NextCursor, raw};
+
+/// What an erasure removes, counted when it began.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "posts": 3, "follows": 2, "followers": 9, "likes": 1, "favorites": 0, "reads": 2, "lists": 0, "mutes": 0, "blocks": 0,
+})))]
+pub struct Removed {
+    pub posts: u64,
+    pub follows: u64,
+    pub followers: u64,
+    pub likes: u64,
+    pub favorites: u64,
+    /// Authors of whose posts the user had marked some.
+    pub reads: u64,
+    pub lists: u64,
+    pub mutes: u64,
+    pub blocks: u64,
+}
+
+/// The receipt of an erasure.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "state": "running", "started_at": "2026-11-20T08:00:00.123Z", "finished_at": null, "removed": null,
+})))]
+pub struct Erasure {
+    /// `running` until nothing is left.
+    #[schema(pattern = "^(running|done)$")]
+    pub state: &'static str,
+    pub started_at: Timestamp,
+    #[schema(required)]
+    pub finished_at: Option<Timestamp>,
+    /// Null until the work begins.
+    #[schema(required)]
+    pub removed: Option<Removed>,
+}
+
+impl From<domain::Erasure> for Erasure {
+    fn from(erasure: domain::Erasure) -> Self {
+        let domain::Erasure { started_at, finished_at, removed, .. } = erasure;
+        let removed = removed.map(|removed| {
+            let domain::Removed { posts, follows, followers, likes, favorites, reads, lists, mutes, blocks } = removed;
+            Removed { posts, follows, followers, likes, favorites, reads, lists, mutes, blocks }
+        });
+        let state = if finished_at.is_some() { "done" } else { "running" };
+        Self { state, started_at, finished_at, removed }
+    }
+}
+
+/// One object of an export. `kind` says which.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+#[schema(examples(json!({ "kind": "follow", "user": "42", "since": "2026-11-20T08:00:00.123Z", "preference": 0 })))]
+pub enum ExportItem {
+    Profile {
+        name: String,
+        #[schema(required)]
+        handle: Option<String>,
+        #[schema(required)]
+        picture: Option<String>,
+        #[schema(required)]
+        bio: Option<String>,
+        #[schema(required, value_type = Option<Object>)]
+        data: Option<Box<RawValue>>,
+        updated_at: Timestamp,
+    },
+    /// An author whom the caller follows.
+    Follow {
+        user: UserId,
+        since: Timestamp,
+        preference: i8,
+    },
+    Follower {
+        user: UserId,
+        since: Timestamp,
+    },
+    Post {
+        id: PostId,
+        title: String,
+        #[schema(required)]
+        body: Option<String>,
+        #[schema(required, value_type = Option<Object>)]
+        data: Option<Box<RawValue>>,
+        created_at: Timestamp,
+        revision: u32,
+        #[schema(required)]
+        edited_at: Option<Timestamp>,
+        weight: i8,
+    },
+    Like {
+        post: PostId,
+        at: Timestamp,
+    },
+    Favorite {
+        post: PostId,
+        at: Timestamp,
+    },
+    /// Posts of an author that the caller has marked read: those up to `through`, and ranges of sequence numbers, each with
+    /// its first and last. Many ranges are spread over several objects.
+    Read {
+        author: UserId,
+        through: Seq,
+        #[schema(value_type = Vec<Vec<u64>>)]
+        ranges: Vec<(Seq, Seq)>,
+    },
+    List {
+        id: ListId,
+        name: String,
+        authors: Vec<UserId>,
+    },
+    Mute {
+        user: UserId,
+        since: Timestamp,
+    },
+    Block {
+        user: UserId,
+        since: Timestamp,
+    },
+}
+
+impl ExportItem {
+    /// An object of the export of `user`.
+    pub fn new(user: UserId, exported: Exported) -> Self {
+        match exported {
+            Exported::Profile(profile) => {
+                let domain::ProfileContent { card: domain::Card { name, handle, picture }, bio, data } = profile.content;
+                let handle = handle.map(|handle| handle.to_string());
+                Self::Profile { name, handle, picture, bio, data: raw(data), updated_at: profile.updated_at }
+            }
+            Exported::Follow(of, preference) => Self::Follow { user: of.user, since: of.since, preference },
+            Exported::Follower(of) => Self::Follower { user: of.user, since: of.since },
+            Exported::Post(post, text) => Self::Post {
+                id: post.id,
+                title: post.title,
+                body: text.body,
+                data: raw(text.data),
+                created_at: post.created_at,
+                revision: post.revision,
+                edited_at: post.edited_at,
+                weight: post.weight,
+            },
+            Exported::Like(key) => Self::Like { post: key.post, at: key.at },
+            Exported::Favorite(key) => Self::Favorite { post: key.post, at: key.at },
+            Exported::Read { author, through, ranges } => Self::Read { author, through, ranges },
+            Exported::List { number, name, authors } => Self::List { id: ListId { user, number }, name, authors },
+            Exported::Mute(of) => Self::Mute { user: of.user, since: of.since },
+            Exported::Block(of) => Self::Block { user: of.user, since: of.since },
+        }
+    }
+}
+
+/// A page of an export.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "items": [{ "kind": "follow", "user": "42", "since": "2026-11-20T08:00:00.123Z", "preference": 0 }],
+    "next_cursor": null,
+})))]
+pub struct ExportPage {
+    pub items: Vec<ExportItem>,
+    pub next_cursor: NextCursor,
+}

@@ -1,0 +1,226 @@
+//! Users who leave: the export, and the erasure of every trace.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+use tidemark_local::{Fault, FaultAction};
+use tidemark_tests::{World, until, world};
+
+/// No other id contains these digits.
+const LEAVING: u64 = 777_777_777;
+
+/// The user follows and is followed, publishes, reacts and marks, mutes and blocks, in both directions.
+async fn live(world: &World) {
+    let user = world.user(LEAVING);
+    world.follow(1..=5, LEAVING).await;
+    for author in [60, 61] {
+        user.put(&format!("/v1/following/{author}")).await.ok();
+        world.follow([1], author).await;
+    }
+    let profile = json!({ "name": "Ada", "handle": "ada_leaves" });
+    let profile = user.send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(profile.to_string())).await;
+    assert_eq!(profile.ok()["user"], LEAVING.to_string());
+    let mut posts = Vec::new();
+    for title in ["one", "two", "three"] {
+        posts.push(user.publish(title).await);
+    }
+    user.delete(&format!("/v1/posts/{}", posts[2])).await.ok();
+    let theirs = [world.user(60).publish("theirs").await, world.user(60).publish("deleted later").await];
+    world.idle().await;
+    for post in &theirs {
+        user.put(&format!("/v1/posts/{post}/like")).await.ok();
+        user.put(&format!("/v1/posts/{post}/read")).await.ok();
+    }
+    user.put(&format!("/v1/posts/{}/favorite", theirs[0])).await.ok();
+    world.user(60).delete(&format!("/v1/posts/{}", theirs[1])).await.ok();
+    for reader in [1, 2, 9] {
+        world.user(reader).put(&format!("/v1/posts/{}/like", posts[0])).await.ok();
+        world.user(reader).put(&format!("/v1/posts/{}/read", posts[0])).await.ok();
+        world.user(reader).feed_ids().await;
+    }
+    for (one, other) in [(LEAVING, 62), (63, LEAVING), (1, LEAVING)] {
+        world.user(one).put(&format!("/v1/mutes/{other}")).await.ok();
+    }
+    for (one, other) in [(LEAVING, 65), (64, LEAVING)] {
+        world.user(one).put(&format!("/v1/blocks/{other}")).await.ok();
+    }
+    let list = user.post("/v1/lists", &json!({ "name": "all" })).await.body["id"].as_str().unwrap().to_owned();
+    user.put(&format!("/v1/lists/{list}/authors/60")).await.ok();
+    let own = world.user(3).post("/v1/lists", &json!({ "name": "mine" })).await.body["id"].as_str().unwrap().to_owned();
+    world.user(3).put(&format!("/v1/lists/{own}/authors/{LEAVING}")).await.ok();
+    world.idle().await;
+}
+
+async fn erased(world: &World) -> Value {
+    let user = world.user(LEAVING);
+    let mut receipt = Value::Null;
+    until("the erasure is done", async || {
+        receipt = user.get("/v1/me/erasure").await.ok();
+        receipt["state"] == "done"
+    })
+    .await;
+    world.idle().await;
+    receipt
+}
+
+/// Every item with the user's id, and every key of Redis with it.
+async fn traces(world: &World) -> Vec<String> {
+    let (client, digits) = (world.dynamodb().await, LEAVING.to_string());
+    let mut found = Vec::new();
+    for table in world.stack.template().tables.values() {
+        let mut items = client.scan().table_name(&table.name).into_paginator().items().send();
+        while let Some(item) = items.next().await {
+            let item: BTreeMap<_, _> = item.unwrap().into_iter().collect();
+            found.push(format!("{} {item:?}", table.name));
+        }
+    }
+    let redis = &world.stack.app("fan-out").unwrap().redis;
+    let mut cursor = 0;
+    loop {
+        let (next, keys) = redis.scan("scan", cursor, &[]).await.unwrap();
+        found.extend(keys.iter().map(|key| format!("key {}", String::from_utf8_lossy(key))));
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    found.retain(|text| text.contains(&digits));
+    found.sort();
+    found
+}
+
+/// What remains: the receipt, that the id is erased, and the number of the last post.
+async fn check_traces(world: &World) {
+    let left = traces(world).await;
+    let allowed = ["IdentitiesTable", "PostsTable"];
+    let others: Vec<&String> = left
+        .iter()
+        .filter(|text| !allowed.iter().any(|table| text.starts_with(table)) && !text.ends_with(&format!(":a:{LEAVING}")))
+        .collect();
+    assert!(others.is_empty(), "{others:#?}");
+    let of_posts: Vec<&String> = left.iter().filter(|text| text.starts_with("PostsTable")).collect();
+    assert!(of_posts.len() == 1 && of_posts[0].contains("S(\"head\")"), "{of_posts:#?}");
+    assert_eq!(left.iter().filter(|text| text.starts_with("Identities")).count(), 1, "{left:#?}");
+}
+
+/// What others see.
+async fn check_others(world: &World) {
+    let counters = async |user: u64| world.user(8).get(&format!("/v1/users/{user}/counters")).await.ok();
+    for reader in 1..=5 {
+        let followings = if reader == 1 { 2 } else { 0 };
+        assert_eq!(counters(reader).await["followings"], followings, "{reader}");
+    }
+    let theirs = counters(60).await;
+    assert_eq!(
+        (&theirs["followers"], &theirs["likes_received"], &theirs["favorites_received"]),
+        (&json!(1), &json!(0), &json!(0))
+    );
+    assert_eq!(world.user(1).feed_ids().await, ["60-1"]);
+    assert_eq!(world.user(1).unread_total().await, 1);
+    for reader in 2..=5 {
+        assert!(world.user(reader).feed_ids().await.is_empty());
+        assert_eq!(world.user(reader).unread_total().await, 0);
+    }
+    assert!(world.user(3).walk("/v1/mutes", 20).await.is_empty());
+    assert!(world.user(64).walk("/v1/blocks", 20).await.is_empty());
+    assert!(world.user(2).walk("/v1/me/likes", 20).await.is_empty());
+    let reader = world.user(2);
+    assert_eq!(reader.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "not-found"));
+    assert!(reader.walk(&format!("/v1/authors/{LEAVING}/posts"), 20).await.is_empty());
+    assert_eq!(reader.get("/v1/handles/ada_leaves").await.problem(), (404, "not-found"));
+    assert_eq!(reader.put(&format!("/v1/following/{LEAVING}")).await.problem(), (404, "not-found"));
+    assert_eq!(reader.get(&format!("/v1/users/{LEAVING}")).await.ok()["profile"], Value::Null);
+    let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
+    assert!(walk.found.is_empty(), "{walk:?}");
+}
+
+#[tokio::test]
+async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
+    world(async |world| {
+        live(world).await;
+        let user = world.user(LEAVING);
+        let export = user.walk("/v1/me/export", 3).await;
+        assert_eq!(export, user.walk("/v1/me/export", 100).await, "pages of any size are the same");
+        let mut kinds = BTreeMap::new();
+        for item in &export {
+            *kinds.entry(item["kind"].as_str().unwrap()).or_insert(0) += 1;
+        }
+        let expected = [
+            ("profile", 1),
+            ("follow", 2),
+            ("follower", 5),
+            ("post", 2),
+            ("like", 2),
+            ("favorite", 1),
+            ("read", 1),
+            ("list", 1),
+            ("mute", 1),
+            ("block", 1),
+        ];
+        assert_eq!(kinds, expected.into_iter().collect());
+        assert_eq!(user.get("/v1/me/erasure").await.problem(), (404, "not-found"));
+
+        let begun = user.delete("/v1/me").await;
+        assert_eq!((begun.status, &begun.body["state"]), (202, &json!("running")));
+        assert_eq!(user.get("/v1/feed").await.problem(), (403, "erased"));
+        assert_eq!(user.put("/v1/following/61").await.problem(), (403, "erased"));
+        let receipt = erased(world).await;
+        let removed = json!({
+            "posts": 2, "follows": 2, "followers": 5, "likes": 2, "favorites": 1, "reads": 1, "lists": 1, "mutes": 1, "blocks": 1,
+        });
+        assert_eq!(receipt["removed"], removed);
+        assert_eq!(user.delete("/v1/me").await.body["state"], "done", "a repetition returns the receipt");
+        check_traces(world).await;
+        check_others(world).await;
+        world.flush_redis().await;
+        assert_eq!(user.get("/v1/me").await.problem(), (403, "erased"), "the facts know it");
+        check_others(world).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_erasure_that_loses_answers_and_is_killed_is_completed() {
+    world(async |world| {
+        live(world).await;
+        let faults = world.stack.faults();
+        // Every eighth write of the worker is done without a response, and every eleventh is not done.
+        for operation in ["TransactWriteItems", "PutItem", "DeleteItem", "UpdateItem"] {
+            for round in 0..30 {
+                faults.add(Fault::new(operation, FaultAction::LoseAnswer).of("fan-out").after(round * 8));
+                let fail = FaultAction::FailBefore("InternalServerError".to_owned());
+                faults.add(Fault::new(operation, fail).of("fan-out").after(round * 11 + 3).times(4));
+            }
+        }
+        world.user(LEAVING).delete("/v1/me").await.ok();
+        erased(world).await;
+        faults.clear();
+        check_traces(world).await;
+        check_others(world).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
+    world(async |world| {
+        world.follow(1..=5, LEAVING).await;
+        for reader in 1..=5 {
+            world.user(reader).feed_ids().await;
+        }
+        // The deliveries wait in the queue, before the task of the erasure.
+        world.stack.pause("fan-out").await.unwrap();
+        for title in ["one", "two"] {
+            world.user(LEAVING).publish(title).await;
+        }
+        world.user(LEAVING).delete("/v1/me").await.ok();
+        world.stack.resume("fan-out").unwrap();
+        erased(world).await;
+        for reader in 1..=5 {
+            assert!(world.user(reader).feed_ids().await.is_empty());
+            assert_eq!(world.user(reader).unread_total().await, 0);
+        }
+        check_traces(world).await;
+    })
+    .await;
+}
