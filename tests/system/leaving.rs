@@ -125,10 +125,10 @@ async fn check_others(world: &World) {
     assert!(world.user(64).walk("/v1/blocks", 20).await.is_empty());
     assert!(world.user(2).walk("/v1/me/likes", 20).await.is_empty());
     let reader = world.user(2);
-    assert_eq!(reader.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "not-found"));
+    assert_eq!(reader.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "/problems/not-found"));
     assert!(reader.walk(&format!("/v1/authors/{LEAVING}/posts"), 20).await.is_empty());
-    assert_eq!(reader.get("/v1/handles/ada_leaves").await.problem(), (404, "not-found"));
-    assert_eq!(reader.put(&format!("/v1/following/{LEAVING}")).await.problem(), (404, "not-found"));
+    assert_eq!(reader.get("/v1/handles/ada_leaves").await.problem(), (404, "/problems/not-found"));
+    assert_eq!(reader.put(&format!("/v1/following/{LEAVING}")).await.problem(), (404, "/problems/not-found"));
     assert_eq!(reader.get(&format!("/v1/users/{LEAVING}")).await.ok()["profile"], Value::Null);
     let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
     assert!(walk.found.is_empty(), "{walk:?}");
@@ -158,12 +158,12 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
             ("block", 1),
         ];
         assert_eq!(kinds, expected.into_iter().collect());
-        assert_eq!(user.get("/v1/me/erasure").await.problem(), (404, "not-found"));
+        assert_eq!(user.get("/v1/me/erasure").await.problem(), (404, "/problems/not-found"));
 
         let begun = user.delete("/v1/me").await;
         assert_eq!((begun.status, &begun.body["state"]), (202, &json!("running")));
-        assert_eq!(user.get("/v1/feed").await.problem(), (403, "erased"));
-        assert_eq!(user.put("/v1/following/61").await.problem(), (403, "erased"));
+        assert_eq!(user.get("/v1/feed").await.problem(), (403, "/problems/erased"));
+        assert_eq!(user.put("/v1/following/61").await.problem(), (403, "/problems/erased"));
         let receipt = erased(world).await;
         let removed = json!({
             "posts": 2, "follows": 2, "followers": 5, "likes": 2, "favorites": 1, "reads": 1, "lists": 1, "mutes": 1, "blocks": 1,
@@ -173,7 +173,7 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         check_traces(world).await;
         check_others(world).await;
         world.flush_redis().await;
-        assert_eq!(user.get("/v1/me").await.problem(), (403, "erased"), "the facts know it");
+        assert_eq!(user.get("/v1/me").await.problem(), (403, "/problems/erased"), "the facts know it");
         check_others(world).await;
     })
     .await;

@@ -11,8 +11,7 @@ use tidemark::{
     http::{Kind, bodies::*, operation, routes},
 };
 
-routes!(|app: &App, request| {
-    [
+routes!(|app: &App, request| [
     (
         "GET /v1/me",
         users::me(app, &request),
@@ -22,7 +21,7 @@ routes!(|app: &App, request| {
         "DELETE /v1/me",
         leaving::erase(app, &request),
         operation("users", "eraseMe", "Erase the caller")
-            .describe("Every trace of the caller is removed, which takes a while. From now on other calls of the caller return 403 `erased`. The user id stays erased.")
+            .describe("It takes a while. From now on, other calls of the caller return 403 `erased`. The user id stays erased.")
             .accepted::<Erasure>("The erasure runs, or is done."),
     ),
     (
@@ -71,5 +70,4 @@ routes!(|app: &App, request| {
             .responds("404", "NotFound")
             .degradable(),
     ),
-]
-});
+]);

@@ -17,8 +17,8 @@ use super::{
     item::{Attribute, Item, Stored as _, encode, flag, number, read, string},
     reactions::read_reactions,
     schema::{
-        self, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem, ReadsItem,
-        RunningItem,
+        self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
+        ReadsItem, RunningItem,
     },
     write::{Write, absent, below, between, count_queried, is, only, queried, still_number},
 };
@@ -132,8 +132,7 @@ impl Erasures for DynamoFacts {
     }
 
     async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
-        self.unreact(user, post, reaction).await?;
-        self.remove_empty_reactions(user, post.author).await
+        self.unreact(user, post, reaction).await
     }
 
     async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<(UserId, ReactionState)>, StoreError> {
@@ -172,9 +171,9 @@ impl Erasures for DynamoFacts {
         let key = schema::reads(user, author);
         let [stored] = self.stored("remove_reads", [(&self.tables.reads, vec![key.clone()])]).await?;
         let Some(item) = stored.into_iter().next() else { return Ok(()) };
-        let mut keys = self.window_keys(&item);
-        keys.push(key);
-        self.delete_all(&self.tables.reads, keys).await
+        // The windows come first, because only the item lists them.
+        self.delete_all(&self.tables.reads, self.window_keys(&item)).await?;
+        self.delete_all(&self.tables.reads, vec![key]).await
     }
 
     async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError> {
@@ -218,9 +217,15 @@ impl Erasures for DynamoFacts {
 
     async fn remove_counts(&self, user: UserId) -> Result<(), StoreError> {
         let parts = self.follower_parts(user).await?;
-        let followers = parts.iter().flatten().map(|item| schema::counter(item.counter.clone()));
-        let own = [schema::followings_counter(user), schema::lists(user)];
-        let counters = self.delete_all(&self.tables.counters, followers.chain(own).collect());
+        let key = |item: &CounterItem| schema::counter(item.counter.clone());
+        let further = parts.iter().flat_map(|parts| parts.iter().skip(1)).map(key).collect();
+        let first = parts.iter().filter_map(|parts| parts.first()).map(key);
+        let own = first.chain([schema::followings_counter(user), schema::lists(user)]).collect();
+        let counters = async {
+            // The first part says how many there are.
+            self.delete_all(&self.tables.counters, further).await?;
+            self.delete_all(&self.tables.counters, own).await
+        };
         let reactions = async {
             loop {
                 let mut found = 0;

@@ -11,7 +11,7 @@ use super::{
     item::{Attribute, Bits, Count, Item, encode, read, string},
     posts::read_post,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
-    write::{Cancelled, Write, absent, below, is, present, queried, still_number},
+    write::{Write, absent, below, is, present, queried, still_number},
 };
 
 /// The blocks between a user and an author.
@@ -60,7 +60,7 @@ impl Reactions for DynamoFacts {
             let Some(next) = known.changed(post.seq, reaction, given) else { return Ok(Reacted::Stands(known)) };
             // Otherwise another device of the user, another user of the same shard, or a block has been first.
             let at = given.then_some(now);
-            if self.write_reaction(user, post, &next, blocks, reaction, at).await?.is_ok() {
+            if self.transact("react", self.reaction_writes(user, post, &next, blocks, reaction, at)).await?.is_ok() {
                 return Ok(Reacted::Stands(next));
             }
         }
@@ -119,7 +119,13 @@ impl DynamoFacts {
                 let listed = Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post));
                 return self.send("unreact", listed).await.map(drop);
             };
-            if self.write_reaction(user, post, &next, blocks, reaction, None).await?.is_ok() {
+            let mut writes = self.reaction_writes(user, post, &next, blocks, reaction, None);
+            if next.liked.is_empty() && next.favorited.is_empty() && blocks == Blocks::default() {
+                // An empty state would be found by nothing.
+                let item = Write::delete(&self.tables.reactions, schema::reaction(user, post.author));
+                writes[0] = item.when(still_number(ReactionItem::version, known.version));
+            }
+            if self.transact("unreact", writes).await?.is_ok() {
                 return Ok(());
             }
         }
@@ -140,7 +146,7 @@ impl DynamoFacts {
         Ok((counts.iter().map(|(counts, _)| *counts).sum(), counts.iter().map(|(_, changes)| changes).sum()))
     }
 
-    async fn write_reaction(
+    fn reaction_writes(
         &self,
         user: UserId,
         post: PostId,
@@ -148,7 +154,7 @@ impl DynamoFacts {
         blocks: Blocks,
         reaction: Reaction,
         given_at: Option<Timestamp>,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    ) -> Vec<Write> {
         let reactions = &self.tables.reactions;
         let item = ReactionItem {
             shard: schema::reactions_shard(post.author, user.shard()),
@@ -169,7 +175,7 @@ impl DynamoFacts {
             Some(at) => Write::put(&self.tables.reacted, schema::reacted_item(user, reaction, FeedKey { at, post })),
             None => Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post)),
         };
-        let writes = vec![
+        vec![
             Write::put(reactions, encode(&item))
                 .when(version)
                 .when(still(ReactionItem::blocked, blocks.by_author))
@@ -177,8 +183,7 @@ impl DynamoFacts {
             count(schema::post_reactions(post, user.shard())),
             count(schema::author_reactions(post.author, user.shard())),
             by_time,
-        ];
-        self.transact("react", writes).await
+        ]
     }
 }
 
