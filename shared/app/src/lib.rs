@@ -3,7 +3,7 @@
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
 //! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`RequestLimits`],
-//!   [`fan_out`]: use cases.
+//!   [`fan_out`], [`Live`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
 //!   until then.
@@ -16,6 +16,7 @@ mod following;
 mod hot;
 mod limits;
 mod lists;
+mod live;
 pub mod notices;
 pub mod outage;
 mod people;
@@ -33,6 +34,7 @@ pub use following::{Follow, Following, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use limits::{Budget, OverLimit, PerMinute, RequestLimits};
 pub use lists::{Lists, Membership};
+pub use live::Live;
 pub use people::{Callers, Cards, People};
 pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};

@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use crate::{
     Recorder,
     ports::{
-        AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, Metrics, NoticeViews, Notices,
-        Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads, RelationViews,
-        TaskQueue,
+        AuthorLists, CardViews, Clock, Edges, HeadViews, Identities, IdentityViews, LimitViews, LiveQueue, LiveViews, Metrics,
+        NoticeViews, Notices, Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads,
+        RelationViews, TaskQueue,
     },
 };
 
@@ -34,8 +34,10 @@ pub struct Stores {
     pub card_views: Arc<dyn CardViews>,
     pub identity_views: Arc<dyn IdentityViews>,
     pub limit_views: Arc<dyn LimitViews>,
+    pub live_views: Arc<dyn LiveViews>,
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
+    pub live_queue: Arc<dyn LiveQueue>,
     pub clock: Arc<dyn Clock>,
     pub recorder: Arc<Recorder>,
     /// For tokens of leases and rebuilds, and for the pauses between attempts.
@@ -49,7 +51,7 @@ impl Stores {
     pub fn new<F, V>(
         facts: Arc<F>,
         views: Arc<V>,
-        queue: Arc<dyn TaskQueue>,
+        (queue, live_queue): (Arc<dyn TaskQueue>, Arc<dyn LiveQueue>),
         clock: Arc<dyn Clock>,
         lines: Arc<dyn Metrics>,
         random: fn() -> u64,
@@ -66,6 +68,7 @@ impl Stores {
             + CardViews
             + IdentityViews
             + LimitViews
+            + LiveViews
             + ProgressViews
             + 'static,
     {
@@ -88,8 +91,10 @@ impl Stores {
             card_views: views.clone(),
             identity_views: views.clone(),
             limit_views: views.clone(),
+            live_views: views.clone(),
             progress: views,
             queue,
+            live_queue,
             recorder: Arc::new(Recorder::new(lines, clock.clone())),
             clock,
             random,

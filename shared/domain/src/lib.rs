@@ -11,6 +11,7 @@ pub mod decisions;
 pub mod feed;
 pub mod ids;
 pub mod invariants;
+pub mod live;
 pub mod model;
 pub mod notices;
 #[cfg(feature = "openapi")]
@@ -30,6 +31,7 @@ pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
+pub use live::{ChangedPost, CountsDigest, UnreadChange};
 pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, PostText, ReadState,
     Relation,
