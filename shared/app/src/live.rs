@@ -9,7 +9,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use tidemark_domain::{CountsDigest, PostId, UnreadChange, UserId};
 use tracing::warn;
 
@@ -132,8 +132,9 @@ impl Live {
         if !early.is_empty() {
             self.stores.live_queue.send(&[task_of(early, again)], LEAST_BETWEEN).await?;
         }
-        let updates = stream::iter(users.iter().zip(claimed)).map(|(user, claimed)| self.update(*user, claimed, again));
-        let updates: Vec<(UserId, Result<_, StoreError>)> = updates.buffer_unordered(PARALLEL).collect().await;
+        let updates: Vec<_> =
+            users.iter().zip(claimed).map(|(user, claimed)| self.update(*user, claimed, again).boxed()).collect();
+        let updates: Vec<(UserId, Result<_, StoreError>)> = stream::iter(updates).buffer_unordered(PARALLEL).collect().await;
         let (mut posts, mut told, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for (user, update) in updates {
             match update {
