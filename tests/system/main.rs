@@ -19,6 +19,7 @@ mod hot;
 mod killed;
 mod lag;
 mod likes;
+mod live;
 mod migration;
 mod notice_counts;
 mod notice_histories;

@@ -4,7 +4,9 @@ use aws_config::SdkConfig;
 use aws_sdk_apigatewaymanagement::{Client, config::Builder, primitives::Blob};
 use tracing::warn;
 
-pub(crate) struct Connections(Client);
+pub(crate) struct Connections {
+    client: Client,
+}
 
 /// The outcome of a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +20,11 @@ pub(crate) enum Posted {
 
 impl Connections {
     pub(crate) fn new(config: &SdkConfig, endpoint: String) -> Self {
-        Self(Client::from_conf(Builder::from(config).endpoint_url(endpoint).build()))
+        Self { client: Client::from_conf(Builder::from(config).endpoint_url(endpoint).build()) }
     }
 
     pub(crate) async fn post(&self, connection: &str, text: String) -> Posted {
-        let request = self.0.post_to_connection().connection_id(connection).data(Blob::new(text));
+        let request = self.client.post_to_connection().connection_id(connection).data(Blob::new(text));
         match request.send().await {
             Ok(_) => Posted::Done,
             Err(error) if error.as_service_error().is_some_and(|error| error.is_gone_exception()) => Posted::Gone,
