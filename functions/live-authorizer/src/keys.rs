@@ -1,9 +1,16 @@
 //! The keys with which the issuer signs tokens.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use jsonwebtoken::jwk::{Jwk, JwkSet};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use tidemark::{domain::Timestamp, ports::Clock};
 use tokio::sync::Mutex;
 use tracing::warn;
@@ -14,21 +21,24 @@ const FRESH_MS: u64 = 3_600_000;
 /// A token with an unknown key makes the keys be read again, at most once in this time.
 const LEAST_BETWEEN_MS: u64 = 30_000;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time of one request, and the largest response.
 const TIMEOUT: Duration = Duration::from_secs(4);
+const MOST_BYTES: usize = 1 << 20;
+
+type Source = Box<dyn Error + Send + Sync>;
 
 /// The issuer's keys cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    #[error("the keys of the issuer cannot be read")]
-    Http(#[from] reqwest::Error),
+    #[error("the keys of the issuer cannot be read: {0}")]
+    Http(#[from] Source),
     #[error("the configuration at {0} names another issuer")]
     Issuer(String),
 }
 
 pub(crate) struct Keys {
     issuer: String,
-    http: reqwest::Client,
+    http: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
     clock: Arc<dyn Clock>,
     cached: Mutex<Option<(JwkSet, Timestamp)>>,
 }
@@ -42,9 +52,9 @@ struct Configuration {
 
 impl Keys {
     pub(crate) fn new(issuer: &str, clock: Arc<dyn Clock>) -> Result<Self, KeysError> {
-        // A second call is refused, and the first provider remains.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).timeout(TIMEOUT).build()?;
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let connector = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider).map_err(Source::from)?;
+        let http = Client::builder(TokioExecutor::new()).build(connector.https_or_http().enable_http1().build());
         Ok(Self { issuer: issuer.to_owned(), http, clock, cached: Mutex::new(None) })
     }
 
@@ -77,10 +87,22 @@ impl Keys {
 
     async fn read(&self) -> Result<JwkSet, KeysError> {
         let address = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
-        let configuration: Configuration = self.http.get(&address).send().await?.error_for_status()?.json().await?;
+        let configuration: Configuration = self.get(&address).await?;
         if configuration.issuer != self.issuer {
             return Err(KeysError::Issuer(address));
         }
-        Ok(self.http.get(&configuration.jwks_uri).send().await?.error_for_status()?.json().await?)
+        Ok(self.get(&configuration.jwks_uri).await?)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, address: &str) -> Result<T, Source> {
+        let request = async {
+            let response = self.http.get(address.parse()?).await?;
+            if !response.status().is_success() {
+                return Err(Source::from(format!("{address} returned {}", response.status())));
+            }
+            let body = Limited::new(response.into_body(), MOST_BYTES).collect().await?;
+            Ok(serde_json::from_slice(&body.to_bytes())?)
+        };
+        tokio::time::timeout(TIMEOUT, request).await?
     }
 }
