@@ -43,7 +43,7 @@ impl LiveConnection {
         }
     }
 
-    /// Returns the next message that tells counts, without its time, which must be later than `after`.
+    /// Returns the next message, which must tell counts, without its time.
     pub async fn unread(&mut self) -> Value {
         let mut message = self.next().await;
         assert_eq!(message["type"], "unread", "{message}");
