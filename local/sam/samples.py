@@ -56,7 +56,10 @@ def judge(sample, answer):
     if "errorType" in answer:
         return f"{answer['errorType']}: {answer.get('errorMessage')}", False
     match sample.function:
-        case "fan-out" | "relation-projector":
+        case "live-authorizer":
+            effect = answer["policyDocument"]["Statement"][0]["Effect"]
+            return effect, effect == "Deny"
+        case "fan-out" | "relation-projector" | "live-sender":
             failed = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
             expected = ["sample-0"] if sample.name == "malformed" else []
             return f"{len(failed)} given back", failed == expected
@@ -64,5 +67,7 @@ def judge(sample, answer):
             return "done" if answer["done"] else "not done", answer["done"] is True
         case "reconcile":
             return f"{answer['failed']} failed", answer["failed"] == 0
+        case "live" if "batchItemFailures" in answer:
+            return "given back", answer["batchItemFailures"] == []
         case _:
             return str(answer["statusCode"]), 200 <= answer["statusCode"] < 300

@@ -9,9 +9,9 @@ use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
 use futures::FutureExt;
 
-use crate::{Settings, UserIds, telemetry::EmbeddedMetrics};
+use crate::{AwsOverrides, Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Gate, Hot, Invocation, Leaving, Lists, People, Publishing, Reading, Stores, ViewSync,
+    Callers, Following, Gate, Hot, Invocation, Leaving, Lists, Live, People, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -22,7 +22,7 @@ use tidemark_app::{
 use tidemark_domain::{HalfLife, Timestamp};
 use tidemark_facts::{DynamoFacts, Limits};
 use tidemark_http::Edge;
-use tidemark_queue::SqsTasks;
+use tidemark_queue::{SqsLive, SqsTasks};
 use tidemark_views::Redis;
 
 /// The use cases and adapters of a function. A process has one, and its invocations share it.
@@ -50,6 +50,8 @@ pub struct App {
     pub edge: Edge,
     /// Delivery and retraction.
     pub fan_outs: FanOuts,
+    /// Tells connections that counts have changed.
+    pub live: Live,
     /// Updates views after changes.
     pub sync: ViewSync,
     /// The ports of the use cases, for jobs that need more than one of them.
@@ -96,7 +98,7 @@ impl App {
 
     /// Does the same with other metrics.
     pub async fn connect_with(settings: Settings, metrics: Arc<dyn Metrics>) -> Result<Self, StartError> {
-        let config = aws_config(&settings).await;
+        let config = aws_config(&settings.aws, [settings.aws_attempt_timeout, settings.aws_operation_timeout]).await;
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
         if let Some(endpoint) = &settings.aws.dynamodb_endpoint {
             dynamodb = dynamodb.endpoint_url(endpoint);
@@ -112,9 +114,10 @@ impl App {
         );
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
+        let live = SqsLive::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone());
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
         let redis = Redis::new(&settings.redis)?;
-        Ok(Self::assemble(settings, facts, [queue, failures], redis, metrics))
+        Ok(Self::assemble(settings, facts, ([queue, failures], live), redis, metrics))
     }
 
     /// Starts an invocation of a function without routes. Its line is written when the result is dropped.
@@ -126,14 +129,14 @@ impl App {
     fn assemble(
         settings: Settings,
         facts: DynamoFacts,
-        [queue, failures]: [SqsTasks; 2],
+        ([queue, failures], live_queue): ([SqsTasks; 2], SqsLive),
         redis: Redis,
         metrics: Arc<dyn Metrics>,
     ) -> Self {
         let stores = Arc::new(Stores::new(
             Arc::new(facts.clone()),
             Arc::new(redis.clone()),
-            Arc::new(queue),
+            (Arc::new(queue), Arc::new(live_queue)),
             Arc::new(SystemClock),
             metrics,
             rand::random,
@@ -147,7 +150,14 @@ impl App {
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
         let people = People { stores: stores.clone(), later: sync.later.clone() };
-        let fan_outs = FanOuts { stores: stores.clone(), notices: notices.clone(), people: people.clone(), sync: sync.clone() };
+        let live = Live { stores: stores.clone(), readers: readers.clone() };
+        let fan_outs = FanOuts {
+            stores: stores.clone(),
+            notices: notices.clone(),
+            people: people.clone(),
+            sync: sync.clone(),
+            live: live.clone(),
+        };
         let edge = Edge {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
@@ -158,7 +168,7 @@ impl App {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
             following: Following { stores: stores.clone(), sync: sync.clone() },
             lists: Lists { stores: stores.clone(), sync: sync.clone() },
-            reading: Reading { stores: stores.clone(), sync: sync.clone() },
+            reading: Reading { stores: stores.clone(), sync: sync.clone(), live: live.clone() },
             settings,
             readers,
             relations,
@@ -167,6 +177,7 @@ impl App {
             leaving: Leaving { fan_outs: fan_outs.clone() },
             edge,
             fan_outs,
+            live,
             sync,
             stores,
             failures: Arc::new(failures),
@@ -176,17 +187,18 @@ impl App {
     }
 }
 
-async fn aws_config(settings: &Settings) -> SdkConfig {
+/// The configuration of the SDK's clients, with the longest time of one attempt and of all attempts together.
+pub async fn aws_config(aws: &AwsOverrides, [attempt, operation]: [Duration; 2]) -> SdkConfig {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))
-        .operation_attempt_timeout(settings.aws_attempt_timeout)
-        .operation_timeout(settings.aws_operation_timeout)
+        .operation_attempt_timeout(attempt)
+        .operation_timeout(operation)
         .build();
     let mut loader = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts);
-    if let Some(region) = &settings.aws.region {
+    if let Some(region) = &aws.region {
         loader = loader.region(Region::new(region.clone()));
     }
-    if let Some((id, secret)) = &settings.aws.credentials {
+    if let Some((id, secret)) = &aws.credentials {
         loader = loader.credentials_provider(Credentials::new(id, secret, None, None, "settings"));
     }
     loader.load().await

@@ -1,11 +1,15 @@
 //! Settings from environment variables.
 
+mod outside;
+
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use tidemark_app::PerMinute;
 use tidemark_domain::{Rollout, UserId};
 use tidemark_facts::Tables;
 use tidemark_views::RedisOptions;
+
+pub use outside::{AuthorizerSettings, SenderSettings};
 
 /// The settings of a function. Parentheses contain the default of a variable that may be absent.
 #[derive(Debug, Clone)]
@@ -16,6 +20,10 @@ pub struct Settings {
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
+    /// `LIVE_QUEUE_URL`.
+    pub live_queue_url: String,
+    /// `LIVE_POSTS_QUEUE_URL`.
+    pub live_posts_queue_url: String,
     /// `PROJECTOR_FAILURES_QUEUE_URL`.
     pub projector_failures_queue_url: String,
     /// `REDIS_URL`; `REDIS_CLUSTER` and `REDIS_REPLICA_READS`, `true` or `false` (`false`); `REDIS_CA_FILE` (the
@@ -47,7 +55,7 @@ pub struct Settings {
     pub aws_operation_timeout: Duration,
     /// `METRICS_NAMESPACE` (`Tidemark`): the CloudWatch namespace of the metrics. Every stack has its own.
     pub metrics_namespace: String,
-    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`.
+    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`.
     /// They replace the values that the SDK reads by itself, for the local stack. [`Settings::from_env`] leaves them to
     /// the SDK.
     pub aws: AwsOverrides,
@@ -67,9 +75,22 @@ pub enum UserIds {
 pub struct AwsOverrides {
     pub dynamodb_endpoint: Option<String>,
     pub sqs_endpoint: Option<String>,
+    pub connections_endpoint: Option<String>,
     pub region: Option<String>,
     /// Key id and secret of static credentials.
     pub credentials: Option<(String, String)>,
+}
+
+impl AwsOverrides {
+    fn from_lookup(lookup: &impl Fn(&str) -> Option<String>) -> Self {
+        Self {
+            dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),
+            sqs_endpoint: lookup("AWS_ENDPOINT_URL_SQS"),
+            connections_endpoint: lookup("AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI"),
+            region: lookup("AWS_REGION"),
+            credentials: lookup("AWS_ACCESS_KEY_ID").zip(lookup("AWS_SECRET_ACCESS_KEY")),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -92,9 +113,8 @@ pub enum SettingsError {
 
 impl Settings {
     /// Reads the process environment.
-    #[expect(clippy::disallowed_methods, reason = "the other code gets the environment from these settings")]
     pub fn from_env() -> Result<Self, SettingsError> {
-        let mut settings = Self::from_lookup(|name| std::env::var(name).ok())?;
+        let mut settings = Self::from_lookup(process_environment)?;
         // The SDK reads these variables itself, and more of them than this file knows.
         settings.aws = AwsOverrides::default();
         Ok(settings)
@@ -131,6 +151,8 @@ impl Settings {
                 reacted: required("REACTED_TABLE")?,
             },
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
+            live_queue_url: required("LIVE_QUEUE_URL")?,
+            live_posts_queue_url: required("LIVE_POSTS_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
             redis: RedisOptions {
                 url: redis_url(required("REDIS_URL")?)?,
@@ -164,14 +186,14 @@ impl Settings {
             aws_attempt_timeout: Duration::from_millis(number("AWS_ATTEMPT_TIMEOUT_MS", 3_000)?),
             aws_operation_timeout: Duration::from_millis(number("AWS_OPERATION_TIMEOUT_MS", 8_000)?),
             metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
-            aws: AwsOverrides {
-                dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),
-                sqs_endpoint: lookup("AWS_ENDPOINT_URL_SQS"),
-                region: lookup("AWS_REGION"),
-                credentials: lookup("AWS_ACCESS_KEY_ID").zip(lookup("AWS_SECRET_ACCESS_KEY")),
-            },
+            aws: AwsOverrides::from_lookup(&lookup),
         })
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the other code gets the environment from these settings")]
+fn process_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// User ids, separated by commas.

@@ -5,6 +5,7 @@
 
 mod api;
 mod legacy;
+mod live;
 mod model;
 mod redis;
 pub mod template;
@@ -20,6 +21,7 @@ use tidemark_local::{Options, Stack};
 
 pub use api::{Answer, User};
 pub use legacy::LegacyRedis;
+pub use live::LiveConnection;
 pub use model::{Kind, Model, Post, TITLE};
 pub use redis::{Connection, Hang, RedisOutage, setup as redis_setup};
 

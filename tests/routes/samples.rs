@@ -27,6 +27,10 @@ fn every_route_and_trigger_has_a_sample_event() {
             };
             assert!(found, "no sample in events/{} for {}", function.binary, event.name);
         }
+        for (key, _) in template.live.iter().filter(|(_, id)| **id == function.logical_id) {
+            let found = samples.values().any(|sample| sample["requestContext"]["routeKey"] == **key);
+            assert!(found, "no sample in events/{} for {key}", function.binary);
+        }
         assert!(sampled.is_empty(), "{} does not have the routes of these samples: {sampled:?}", function.binary);
         for (path, sample) in samples.iter().filter(|(_, sample)| sample.get("routeKey").is_some()) {
             let context = &sample["requestContext"];

@@ -20,6 +20,7 @@ mod killed;
 mod lag;
 mod leaving;
 mod likes;
+mod live;
 mod migration;
 mod notice_counts;
 mod notice_histories;

@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use super::{damage, migration};
 
 /// Permissions that this test does not observe, with the reason for each.
-const UNSEEN: [(&str, &str, &str, &str); 11] = [
+const UNSEEN: [(&str, &str, &str, &str); 16] = [
     ("fan-out", "sqs:GetQueueAttributes", "FanOutQueue", "used by Lambda while it polls"),
     ("relation-projector", "sqs:SendMessage", "ProjectorFailuresQueue", "used by Lambda when it gives up a record"),
     ("migrate", "sqs:SendMessage", "ProjectorFailuresQueue", "the same"),
@@ -46,6 +46,16 @@ const UNSEEN: [(&str, &str, &str, &str); 11] = [
     ("migrate", "dynamodb:PutItem", "ReadsTable", "the same"),
     ("reconcile", "dynamodb:PutItem", "ReadsTable", "the same"),
     ("reconcile", "dynamodb:PutItem", "PostsTable", "windows of a head that has outgrown its item"),
+    ("live", "sqs:GetQueueAttributes", "LiveQueue", "used by Lambda while it polls"),
+    ("live-sender", "sqs:GetQueueAttributes", "LivePostsQueue", "the same"),
+    (
+        "live-sender",
+        "execute-api:ManageConnections",
+        "arn:AWS::Partition:execute-api:AWS::Region:AWS::AccountId:LiveApi/live/POST/@connections/*",
+        "neither DynamoDB nor SQS",
+    ),
+    ("live", "dynamodb:BatchGetItem", "FollowingTable", "Readers::view merges the facts of a follow that is just made"),
+    ("live", "dynamodb:BatchGetItem", "ReadsTable", "the same"),
 ];
 
 pub(super) type Seen = BTreeMap<String, Permissions>;
@@ -135,6 +145,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         queues.service.set(world.stack.sqs_endpoint().to_owned()).unwrap();
         follow_publish_and_read(world, || world.flush_redis()).await;
         mark(world, || world.flush_redis()).await;
+        live(world).await;
         notices(world).await;
         people(world).await;
         without_redis(world).await;
@@ -155,6 +166,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
     world_with(mapped, async |world| {
         facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
         identities(world).await;
+        world.try_live(Some("a new claim")).await.unwrap();
     })
     .await;
 
@@ -224,6 +236,21 @@ async fn mark(world: &World, forget: impl AsyncFn()) {
     forget().await;
     reader.post("/v1/reads", &json!({ "all": true, "before": before })).await.ok();
     reader.put("/v1/posts/10-4/read").await.ok();
+}
+
+async fn live(world: &World) {
+    world.flush_redis().await;
+    let mut connection = world.live(1).await;
+    let post = world.user(10).publish("to a connection").await;
+    connection.unread().await;
+    world.user(1).put(&format!("/v1/posts/{post}/read")).await.ok();
+    connection.unread().await;
+    world.flush_redis().await;
+    connection.ping().await;
+    connection.unread().await;
+    world.stack.drop_live_connections();
+    world.user(10).publish("to nobody").await;
+    world.idle().await;
 }
 
 async fn notices(world: &World) {

@@ -16,6 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     dynamodb::StreamLog,
+    gateway::Connections,
     metrics::Metrics,
     pollers::gate::Gate,
     runner::{InvokeError, Runner},
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
+    /// The live connections.
+    pub(crate) connections: Connections,
     pub(crate) redis_url: String,
     /// The nodes of the Redis that the stack started. Empty if `REDIS_URL` names a Redis.
     pub(crate) own_redis: Vec<RedisOptions>,
@@ -186,7 +189,7 @@ impl Core {
                 (unit.function.binary.clone(), status)
             })
             .collect();
-        let processes = self.units.values().filter(|unit| unit.runner.app().is_none());
+        let processes = self.units.values().filter(|unit| !unit.runner.pids().is_empty());
         let processes = processes.map(|unit| (unit.function.binary.clone(), unit.runner.pids())).collect();
         let consumed = |logical_id: &String| self.template.queues.get(logical_id).is_some_and(|queue| self.consumes(&queue.name));
         let idle = open_requests == 0

@@ -114,7 +114,12 @@ impl Stack {
             Arc::clone(&surroundings.conditions),
         ));
 
-        let endpoints = Endpoints { dynamodb: dynamodb.endpoint().to_owned(), sqs: sqs_endpoint, redis: redis.options() };
+        let endpoints = Endpoints {
+            dynamodb: dynamodb.endpoint().to_owned(),
+            sqs: sqs_endpoint,
+            gateway: format!("http://{address}"),
+            redis: redis.options(),
+        };
         let ending = CancellationToken::new().drop_guard();
         let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), surroundings.clone(), ending.token().clone());
 
@@ -168,6 +173,7 @@ impl Stack {
             retry_delay: options.retry_delay,
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
+            connections: gateway::Connections::default(),
             redis_url: endpoints.redis.url.clone(),
             own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
         });
@@ -280,6 +286,11 @@ impl Stack {
     #[must_use]
     pub fn kill_invocations(&self, function: &str) -> usize {
         self.core.surroundings.faults.kill(function)
+    }
+
+    /// Drops all live connections without telling the functions, as a network that fails does. Returns their number.
+    pub fn drop_live_connections(&self) -> usize {
+        self.core.connections.drop_all()
     }
 
     /// The weather and the seed of its randomness.
@@ -476,6 +487,7 @@ impl Stack {
     /// # Errors
     /// Fails if Redis cannot be stopped. All other parts are stopped in that case too.
     pub async fn stop(mut self) -> Result<()> {
+        self.core.connections.drop_all();
         self.closing.token().cancel();
         drain(&mut self.gateway, "the gateway").await;
         self.stopping.token().cancel();

@@ -15,7 +15,7 @@ use std::{
 use tracing::warn;
 
 use crate::{
-    Leaving, People, Stores, ViewSync,
+    Leaving, Live, People, Stores, ViewSync,
     error::{Store, StoreError},
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
@@ -49,6 +49,8 @@ pub struct FanOuts {
     pub people: People,
     /// For tasks that update views of readers, and for counters.
     pub sync: ViewSync,
+    /// Tells the connections of watched readers.
+    pub live: Live,
 }
 
 /// How long pages may wait in a queue that is not drained before they count as lost.
@@ -368,7 +370,9 @@ impl FanOuts {
             }
             FanOutKind::Retract => {
                 let views = &self.stores.reader_views;
-                views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await.map(drop)
+                let retracted = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
+                self.live.notify(&retracted.watched, Some(fan_out.post)).await;
+                Ok(())
             }
         }
     }

@@ -3,7 +3,7 @@
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
 //! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`Gate`], [`Leaving`],
-//!   [`fan_out`]: use cases.
+//!   [`fan_out`], [`Live`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
 //!   until then.
@@ -17,6 +17,7 @@ mod hot;
 mod leaving;
 mod limits;
 mod lists;
+mod live;
 pub mod notices;
 pub mod outage;
 mod people;
@@ -35,6 +36,7 @@ pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place};
 pub use limits::{Budget, Gate, OverLimit, PerMinute, Refusal};
 pub use lists::{Lists, Membership};
+pub use live::Live;
 pub use people::{Callers, Cards, People};
 pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};

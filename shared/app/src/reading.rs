@@ -15,7 +15,7 @@ use std::{
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 
 use crate::{
-    Stores, ViewSync,
+    Live, Stores, ViewSync,
     ports::StoreError,
     reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
@@ -33,6 +33,8 @@ pub struct Reading {
     pub stores: Arc<Stores>,
     /// Updates views after marks.
     pub sync: ViewSync,
+    /// Tells the reader's connections, which belong to the reader's other devices too.
+    pub live: Live,
 }
 
 /// The result of a mark of one post.
@@ -80,6 +82,7 @@ impl Reading {
         }
         let changed = self.mark(user, post.author, &[post.seq], read).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
+        self.tell(user, &snapshot, Some(post)).await;
         Ok(Found::Post(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
     }
 
@@ -95,12 +98,13 @@ impl Reading {
         }
         let changes =
             by_author.into_iter().map(|(author, seqs)| async move { self.mark(user, author, &seqs, true).await }.boxed());
-        self.shown(user, in_parallel(changes.collect()).await).await
+        self.shown(user, in_parallel(changes.collect()).await, posts.last().copied()).await
     }
 
     /// Marks everything of one author read, up to this number or the author's latest post.
     pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts, StoreError> {
         let pair = self.sync.readers.pair(user, author).await?;
+        let last = PostId::new(author, seq.min(pair.head.latest_seq));
         let changed = self.apply(user, author, pair, |flags, reads| {
             // At most up to the latest post: a post that arrives later stays unread.
             let seq = seq.min(flags.head().latest_seq);
@@ -108,15 +112,17 @@ impl Reading {
             reads.mark_through(seq).then_some(count)
         });
         let outcomes = vec![changed.await];
-        self.shown(user, outcomes).await
+        self.shown(user, outcomes, Some(last)).await
     }
 
     /// Marks everything read that existed at `before`, of every followed author. `None` stands for now.
     pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts, StoreError> {
         let before = before.unwrap_or_else(|| self.stores.clock.now());
         let pairs = self.sync.readers.pairs(user).await?;
+        let latest = pairs.iter().max_by_key(|pair| pair.head.latest_at).filter(|pair| pair.head.latest_seq > 0);
+        let latest = latest.map(|pair| PostId::new(pair.author, pair.head.latest_seq));
         let changes = pairs.into_iter().map(|pair| self.mark_pair_before(user, pair, before).boxed());
-        self.shown(user, in_parallel(changes.collect()).await).await
+        self.shown(user, in_parallel(changes.collect()).await, latest).await
     }
 
     async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed, StoreError> {
@@ -184,14 +190,30 @@ impl Reading {
         }
     }
 
-    /// Updates the view with the changes that succeeded, and then returns the first failure, if there is one.
-    async fn shown(&self, user: UserId, outcomes: Outcomes) -> Result<MarkedPosts, StoreError> {
+    /// Updates the view with the changes that succeeded, has the reader's connections told, and then returns the first
+    /// failure, if there is one.
+    async fn shown(&self, user: UserId, outcomes: Outcomes, last: Option<PostId>) -> Result<MarkedPosts, StoreError> {
         let (changes, failures): (Outcomes, Outcomes) = outcomes.into_iter().partition(Result::is_ok);
         let changes: Vec<Changed> = changes.into_iter().flatten().collect();
         let snapshot = self.show(user, &changes).await?;
+        self.tell(user, &snapshot, last).await;
         match failures.into_iter().find_map(Result::err) {
             Some(error) => Err(error),
             None => Ok(MarkedPosts { changed: changes.iter().map(|change| change.count).sum(), snapshot }),
+        }
+    }
+
+    /// Has the reader's connections told, if there are any. They are told also if this request changed nothing, because an
+    /// earlier one may have ended before this; counts that they know are not sent again.
+    async fn tell(&self, user: UserId, snapshot: &Snapshot, last: Option<PostId>) {
+        // Counts from the facts do not know who is watched.
+        let may_be_watched = match snapshot.origin {
+            Origin::View => snapshot.state.meta.watched,
+            Origin::Rebuilding => true,
+            Origin::Degraded => false,
+        };
+        if may_be_watched {
+            self.live.notify(&[user], last).await;
         }
     }
 

@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use crate::{
     Recorder,
     ports::{
-        AuthorLists, CardViews, Clock, Edges, ErasureViews, Erasures, HeadViews, Identities, IdentityViews, LimitViews, Metrics,
-        NoticeViews, Notices, Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews, Reactions, ReaderViews, Reads,
-        RelationViews, TaskQueue,
+        AuthorLists, CardViews, Clock, Edges, ErasureViews, Erasures, HeadViews, Identities, IdentityViews, LimitViews,
+        LiveQueue, LiveViews, Metrics, NoticeViews, Notices, Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews,
+        Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
     },
 };
 
@@ -36,8 +36,10 @@ pub struct Stores {
     pub identity_views: Arc<dyn IdentityViews>,
     pub limit_views: Arc<dyn LimitViews>,
     pub erasure_views: Arc<dyn ErasureViews>,
+    pub live_views: Arc<dyn LiveViews>,
     pub progress: Arc<dyn ProgressViews>,
     pub queue: Arc<dyn TaskQueue>,
+    pub live_queue: Arc<dyn LiveQueue>,
     pub clock: Arc<dyn Clock>,
     pub recorder: Arc<Recorder>,
     /// For tokens of leases and rebuilds, and for the pauses between attempts.
@@ -51,7 +53,7 @@ impl Stores {
     pub fn new<F, V>(
         facts: Arc<F>,
         views: Arc<V>,
-        queue: Arc<dyn TaskQueue>,
+        (queue, live_queue): (Arc<dyn TaskQueue>, Arc<dyn LiveQueue>),
         clock: Arc<dyn Clock>,
         lines: Arc<dyn Metrics>,
         random: fn() -> u64,
@@ -69,6 +71,7 @@ impl Stores {
             + IdentityViews
             + LimitViews
             + ErasureViews
+            + LiveViews
             + ProgressViews
             + 'static,
     {
@@ -93,8 +96,10 @@ impl Stores {
             identity_views: views.clone(),
             limit_views: views.clone(),
             erasure_views: views.clone(),
+            live_views: views.clone(),
             progress: views,
             queue,
+            live_queue,
             recorder: Arc::new(Recorder::new(lines, clock.clone())),
             clock,
             random,

@@ -12,6 +12,7 @@ pub mod erasure;
 pub mod feed;
 pub mod ids;
 pub mod invariants;
+pub mod live;
 pub mod model;
 pub mod notices;
 #[cfg(feature = "openapi")]
@@ -32,6 +33,7 @@ pub use decisions::NewFollow;
 pub use erasure::{Erasure, Removed};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
+pub use live::{ChangedPost, CountsDigest, UnreadChange};
 pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, PostText, ReadState,
     Relation,

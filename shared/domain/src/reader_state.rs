@@ -18,9 +18,10 @@ const EPOCH: usize = 4;
 const BUILDING: u8 = 1;
 const FEED: u8 = 2;
 const RANKED: u8 = 4;
+const WATCHED: u8 = 8;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
-/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked), touched, deadline (6 bytes each, ms), token (8
+/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched), touched, deadline (6 bytes each, ms), token (8
 /// bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
@@ -30,6 +31,8 @@ pub struct ReaderMeta {
     pub feed: bool,
     /// The reader has a ranked feed, or had one that has expired.
     pub ranked: bool,
+    /// The reader has a live connection, or had one that has expired.
+    pub watched: bool,
     /// When the lifetimes were last extended.
     pub touched: Timestamp,
     /// When another process may take over a rebuild.
@@ -69,6 +72,7 @@ impl ReaderMeta {
             building: header[0] & BUILDING != 0,
             feed: header[0] & FEED != 0,
             ranked: header[0] & RANKED != 0,
+            watched: header[0] & WATCHED != 0,
             touched: Timestamp::from_ms(number(1..7)),
             deadline: Timestamp::from_ms(number(7..13)),
             token: number(13..21),
@@ -174,7 +178,8 @@ mod tests {
     fn meta_decodes_its_layout() {
         let low = FeedKey { at: Timestamp::from_ms(11), post: "7-3".parse().unwrap() };
         let meta = ReaderMeta::decode(&meta_bytes(&low.entry())).unwrap();
-        assert!(meta.building && meta.feed);
+        assert!(meta.building && meta.feed && !meta.ranked && !meta.watched);
+        assert!(ReaderMeta::decode(&[&[8], &meta_bytes(&[])[1..]].concat()).unwrap().watched);
         assert_eq!((meta.touched.ms(), meta.deadline.ms(), meta.token, meta.newest.ms(), meta.low), (22, 33, 44, 55, Some(low)));
         assert_eq!(ReaderMeta::decode(&meta_bytes(&[])).unwrap().low, None);
         assert_eq!(ReaderMeta::decode(&meta_bytes(&[1])), None);

@@ -136,7 +136,7 @@ impl Erasures for DynamoFacts {
     }
 
     async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<(UserId, ReactionState)>, StoreError> {
-        let items = self.of_shards("reactions_to", author, "user", limit).await?;
+        let items = self.of_shards("reactions_to", author, schema::USERS, limit).await?;
         items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect()
     }
 
@@ -228,16 +228,12 @@ impl Erasures for DynamoFacts {
         };
         let reactions = async {
             loop {
-                let mut found = 0;
-                for kind in ["post", "total"] {
-                    let items = self.of_shards("remove_counts", user, kind, 1_000).await?;
-                    found += items.len();
-                    let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
-                    self.delete_all(&self.tables.reactions, keys).await?;
-                }
-                if found == 0 {
+                let items = self.of_shards("remove_counts", user, schema::COUNTS, 1_000).await?;
+                if items.is_empty() {
                     return Ok(());
                 }
+                let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
+                self.delete_all(&self.tables.reactions, keys).await?;
             }
         };
         try_join(counters, reactions).await.map(drop)
@@ -250,17 +246,17 @@ impl DynamoFacts {
         change(Write::update(&self.tables.identities, schema::running_erasures()))
     }
 
-    /// At most `limit` items of each shard of an author's reactions whose sort keys begin with `kind`.
+    /// At most `limit` items of each shard of an author's reactions with sort keys in this range.
     async fn of_shards(
         &self,
         operation: &'static str,
         author: UserId,
-        kind: &str,
+        [first, last]: [&str; 2],
         limit: usize,
     ) -> Result<Vec<Item>, StoreError> {
         let of_shard = async |shard| {
             let partition = is(ReactionItem::shard, string(schema::reactions_shard(author, shard)));
-            let range = between(ReactionItem::item, string(kind), string(format!("{kind}~")));
+            let range = between(ReactionItem::item, string(first), string(last));
             let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
             queried(operation, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
         };

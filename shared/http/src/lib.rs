@@ -1,6 +1,7 @@
 //! The HTTP edge of the functions: API Gateway v2 events in, JSON and problem details out.
 
 pub mod bodies;
+pub mod live;
 mod operation;
 mod page;
 mod problem;
@@ -20,7 +21,10 @@ use futures::future::try_join;
 use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
-use tidemark_app::{Budget, Callers, Gate, Recorder, ports::Source};
+use tidemark_app::{
+    Budget, Callers, Gate, Recorder,
+    ports::{Source, StoreError},
+};
 use tidemark_domain::UserId;
 
 /// A request as API Gateway sends it.
@@ -40,6 +44,20 @@ pub struct Edge {
     pub platforms_claim: Option<String>,
     /// Lets callers in; `None` in tests, which let everybody in.
     pub gate: Option<Gate>,
+}
+
+impl Edge {
+    /// Returns the caller whom a verified claim names; `None` if it names nobody.
+    ///
+    /// # Errors
+    /// The claim's user id cannot be read.
+    pub async fn caller_of(&self, claim: &str) -> Result<Option<UserId>, StoreError> {
+        match &self.callers {
+            None => Ok(claim.parse().ok()),
+            Some(callers) if request::may_be_mapped(claim) => callers.user_of(claim).await.map(Some),
+            Some(_) => Ok(None),
+        }
+    }
 }
 
 /// The bucket from which a request of this route is taken.

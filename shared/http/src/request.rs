@@ -27,6 +27,11 @@ const MAX_KEY: usize = 128;
 /// The maximum number of characters in a claim that has a user id.
 const MAX_CLAIM: usize = 255;
 
+/// Returns whether a claim can have a user id.
+pub(crate) fn may_be_mapped(claim: &str) -> bool {
+    (1..=MAX_CLAIM).contains(&claim.chars().count())
+}
+
 #[derive(Debug)]
 pub struct Request {
     event: ApiGatewayV2httpRequest,
@@ -60,9 +65,8 @@ impl Request {
     /// # Errors
     /// 503 if the claim's user id cannot be read.
     pub(crate) async fn identify(&mut self, edge: &Edge) -> Result<(), Problem> {
-        let known = claim(&self.event, &edge.user_claim).filter(|claim| (1..=MAX_CLAIM).contains(&claim.chars().count()));
-        if let Some((callers, claim)) = edge.callers.as_ref().zip(known) {
-            self.caller = Some(callers.user_of(claim).await?);
+        if let Some(claim) = claim(&self.event, &edge.user_claim).filter(|_| edge.callers.is_some()) {
+            self.caller = edge.caller_of(claim).await?;
         }
         Ok(())
     }

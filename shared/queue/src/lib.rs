@@ -5,6 +5,8 @@
 //! Its message group is the author, or for a sync task the reader or the platform. The groups make the queue a fair
 //! queue: a group with many messages does not delay the others.
 
+mod live;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +16,8 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize};
 use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
+
+pub use live::{SqsLive, decode_live, decode_posts};
 
 /// Version of the message layout. A worker refuses other versions, and their messages go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -81,24 +85,46 @@ impl SqsTasks {
         let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
         numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
     }
+}
 
-    async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
-        let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
-        let mut request = self.client.send_message_batch().queue_url(&self.queue_url);
-        for (index, (body, group)) in messages.iter().enumerate() {
-            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
-            let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
-            request = request.entries(entry.map_err(|error| unavailable("build", error))?);
-        }
-        let answer = request.send().await.map_err(|error| unavailable("send", error))?;
-        match answer.failed().first() {
-            None => Ok(()),
-            Some(entry) => {
-                let (failed, all) = (answer.failed().len(), messages.len());
-                Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {}", entry.code())))
-            }
+/// Sends at most [`BATCH_MESSAGES`] messages, each with its group.
+async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
+    let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
+    let mut request = client.send_message_batch().queue_url(queue_url);
+    for (index, (body, group)) in messages.iter().enumerate() {
+        let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
+        let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
+        request = request.entries(entry.map_err(|error| unavailable("build", error))?);
+    }
+    let answer = request.send().await.map_err(|error| unavailable("send", error))?;
+    match answer.failed().first() {
+        None => Ok(()),
+        Some(entry) => {
+            let (failed, all) = (answer.failed().len(), messages.len());
+            Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {}", entry.code())))
         }
     }
+}
+
+/// Sends messages, each with its group, in as few requests as possible.
+async fn send_all(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let count = rest
+            .iter()
+            .take(BATCH_MESSAGES)
+            .take_while(|(body, _)| {
+                bytes += body.len();
+                bytes <= BATCH_BYTES
+            })
+            .count()
+            .max(1);
+        let (batch, later) = rest.split_at(count);
+        send_batch(client, queue_url, batch, delay).await?;
+        rest = later;
+    }
+    Ok(())
 }
 
 #[async_trait]
@@ -116,23 +142,7 @@ impl TaskQueue for SqsTasks {
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError> {
         let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
         let messages = messages.map_err(|error: serde_json::Error| unavailable("encode", error))?;
-        let mut rest = messages.as_slice();
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let count = rest
-                .iter()
-                .take(BATCH_MESSAGES)
-                .take_while(|(body, _)| {
-                    bytes += body.len();
-                    bytes <= BATCH_BYTES
-                })
-                .count()
-                .max(1);
-            let (batch, later) = rest.split_at(count);
-            self.send_batch(batch, delay).await?;
-            rest = later;
-        }
-        Ok(())
+        send_all(&self.client, &self.queue_url, &messages, delay).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

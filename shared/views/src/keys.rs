@@ -24,6 +24,7 @@
 //! | `{bucket}:q:<post>:rank` | string | a task that computes the post's step is enqueued and has not begun | 2 s | outdate; removed by the task | |
 //! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle | steps of posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
+//! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → until when a message is on its way, when one was last built, [post](super::live) that changed last; `=` → digest of the counts that were told; `<connection>` → expiry ms, at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
 //! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [bitmap of posts](super::notices) | 24 h | store | read facts, edges |
@@ -60,6 +61,8 @@ pub enum View {
     /// The user's counters and their lease.
     Counters(UserId),
     Reactions(UserId),
+    /// The live connections of a reader.
+    Connections(UserId),
     Head(UserId),
     /// The user's token buckets.
     Limits(UserId),
@@ -111,6 +114,9 @@ pub(crate) const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
 
 /// How long a reader's reactions live after the last write.
 pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
+
+/// How long a live connection is registered after its last ping.
+pub(crate) const CONNECTION_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
@@ -187,6 +193,11 @@ pub fn ranked(user: UserId) -> [String; 2] {
 /// The head of an author.
 pub fn head(author: UserId) -> String {
     format!("{{{}}}:h:{author}", author.bucket())
+}
+
+/// The live connections of a reader.
+pub fn connections(user: UserId) -> String {
+    format!("{{{}}}:w:{user}", user.bucket())
 }
 
 /// The user's reactions.
@@ -316,6 +327,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Following(user) => list_keys(List::Following(*user)),
         View::Fans(user) => list_keys(List::Fans(*user)),
         View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
+        View::Connections(user) => vec![(connections(*user), KeyType::Hash)],
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
         View::Head(author) => vec![(head(*author), KeyType::String)],
         View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
@@ -342,6 +354,7 @@ pub fn of_user(user: UserId) -> Vec<View> {
         View::Fans,
         View::Counters,
         View::Reactions,
+        View::Connections,
         View::Head,
         View::Card,
         View::Limits,
@@ -369,7 +382,9 @@ pub fn owner(key: &str) -> Option<Owner> {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
     };
     match name {
-        "r" | "f" | "x" | "h" | "l" | "a" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "r" | "f" | "x" | "w" | "h" | "l" | "a" | "s" | "changed" => {
+            rest.parse().ok().map(|user| in_bucket(user, Owner::User(user)))
+        }
         "following" | "fans" | "counters" | "u" | "k" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
@@ -425,6 +440,7 @@ mod tests {
         assert_eq!(ranked(user), ["{831}:k:1042", "{831}:k:1042:moves"]);
         assert_eq!(head(user), "{831}:h:1042");
         assert_eq!(reactions(user), "{831}:x:1042");
+        assert_eq!(connections(user), "{831}:w:1042");
         assert_eq!(super::post(post), ["{831}:p:1042-7", "{831}:p:1042-7:lease"]);
         assert_eq!(text(post), "{831}:b:1042-7");
         assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease", "{831}:q:1042-7:recent", "{831}:q:1042-7:rank"]);
@@ -452,7 +468,7 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 19]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 20]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 11]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);

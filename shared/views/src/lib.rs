@@ -8,6 +8,7 @@ pub mod heads;
 pub mod keys;
 mod library;
 mod limits;
+pub mod live;
 pub mod notices;
 pub mod people;
 pub mod posts;

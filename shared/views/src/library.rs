@@ -31,12 +31,17 @@ pub(crate) enum Function {
     Rank,
     Moved,
     Settle,
+    Watch,
+    Unwatch,
+    Notify,
+    Claim,
+    Told,
 }
 
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 29] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -61,6 +66,11 @@ impl Function {
         Self::Rank,
         Self::Moved,
         Self::Settle,
+        Self::Watch,
+        Self::Unwatch,
+        Self::Notify,
+        Self::Claim,
+        Self::Told,
     ];
 
     /// The name of the function in its file, and the file's content.
@@ -90,6 +100,11 @@ impl Function {
             Self::Rank => ("rank", include_str!("lua/rank.lua")),
             Self::Moved => ("moved", include_str!("lua/moved.lua")),
             Self::Settle => ("settle", include_str!("lua/settle.lua")),
+            Self::Watch => ("watch", include_str!("lua/watch.lua")),
+            Self::Unwatch => ("unwatch", include_str!("lua/unwatch.lua")),
+            Self::Notify => ("notify", include_str!("lua/notify.lua")),
+            Self::Claim => ("claim", include_str!("lua/claim.lua")),
+            Self::Told => ("told", include_str!("lua/told.lua")),
         }
     }
 

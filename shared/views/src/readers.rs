@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use redis::FromRedisValue;
 use redis_link::{Age, Bundle, Epoch};
-use tidemark_app::ports::{Admitted, Begun, Delivered, Marks, ReaderViews, Seed, Seeded, StoreError, View};
+use tidemark_app::ports::{Admitted, Begun, Delivered, Marks, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -90,7 +90,9 @@ impl ReaderViews for Redis {
             ms(keys::STATE_LIFETIME),
             u64::from(anew).into(),
         ];
-        let answer: String = self.call(Function::Begin, &all_keys(user), &args).await?;
+        let mut keys = all_keys(user);
+        keys.push(keys::connections(user));
+        let answer: String = self.call(Function::Begin, &keys, &args).await?;
         match answer.as_str() {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
@@ -207,15 +209,18 @@ impl ReaderViews for Redis {
             modes.pulled.into(),
         ];
         let mut delivered = Delivered::default();
-        for (users, answer) in self.for_users::<Vec<usize>>(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
-            let Some((reached, ranked)) = answer.split_first() else { continue };
-            delivered.reached += *reached as u64;
-            delivered.ranked.extend(ranked.iter().filter_map(|position| users.get(position - 1)));
+        for (users, answer) in self.for_users::<Vec<i64>>(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
+            let Some((reached, others)) = answer.split_first() else { continue };
+            delivered.reached += reached.unsigned_abs();
+            for position in others {
+                let list = if *position > 0 { &mut delivered.ranked } else { &mut delivered.watched };
+                list.extend(at_position(users, *position));
+            }
         }
         Ok(delivered)
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError> {
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError> {
         let args: Vec<Arg> = vec![
             post.post.author.get().into(),
             post.post.seq.into(),
@@ -224,8 +229,13 @@ impl ReaderViews for Redis {
             u64::from(modes.changes).into(),
             modes.pulled.into(),
         ];
-        let answers = self.for_users::<u64>(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await?;
-        Ok(answers.into_iter().map(|(_, reached)| reached).sum())
+        let mut retracted = Retracted::default();
+        for (users, answer) in self.for_users::<Vec<i64>>(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
+            let Some((reached, watched)) = answer.split_first() else { continue };
+            retracted.reached += reached.unsigned_abs();
+            retracted.watched.extend(watched.iter().filter_map(|position| at_position(users, *position)));
+        }
+        Ok(retracted)
     }
 }
 
@@ -261,6 +271,11 @@ impl Redis {
         let answers = self.each(function.source_name(), calls.collect()).await?;
         Ok(parts.into_iter().zip(answers).collect())
     }
+}
+
+/// The user at a position from 1 of a call's users, whatever its sign.
+fn at_position(users: &[UserId], position: i64) -> Option<UserId> {
+    users.get(usize::try_from(position.unsigned_abs()).ok()?.checked_sub(1)?).copied()
 }
 
 /// State and feed: the keys of one user for a delivery.

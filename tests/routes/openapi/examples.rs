@@ -70,7 +70,10 @@ const STORY: &str = r#"
 9 notices:write: DELETE /v1/notices/1-1
 9 notices:write: DELETE /v1/notices?id=1-2&id=1-3
 2: DELETE /v1/posts/2-1
+1: GET /v1/me/export?limit=1
 1: DELETE /v1/following/2
+3: DELETE /v1/me
+3: GET /v1/me/erasure
 "#;
 
 #[tokio::test]

@@ -57,6 +57,10 @@ fn the_template_resolves_with_every_combination_of_own_resources() {
         let template = Template::load(&repository().join("template.yaml"), &bindings).unwrap();
         for function in template.functions.values() {
             let url = &function.environment["REDIS_URL"];
+            if ["live-sender", "live-authorizer"].contains(&function.binary.as_str()) {
+                assert!(url.is_empty(), "{} is outside of the VPC and does not get the password", function.binary);
+                continue;
+            }
             match bindings.parameters.get("RedisUrl") {
                 Some(own) => assert_eq!(url, own),
                 None => {

@@ -45,7 +45,9 @@ fn statements_of_the_template_and_of_iam_md_match() {
         let statement = Statement { sid: only(sid), actions: names(actions), resources: names(resources) };
         listed.entry(only(function)).or_default().push(statement);
     }
-    assert_eq!(listed, statements(&template_document()));
+    // A function that calls nothing has no statement.
+    let given: BTreeMap<_, _> = statements(&template_document()).into_iter().filter(|(_, given)| !given.is_empty()).collect();
+    assert_eq!(listed, given);
 }
 
 #[test]
@@ -57,6 +59,7 @@ fn sdk_calls_of_the_code_and_of_iam_md_match() {
         "delete_item",
         "get_item",
         "get_queue_attributes",
+        "post_to_connection",
         "put_item",
         "query",
         "scan",
@@ -108,8 +111,10 @@ fn every_wildcard_has_a_reason() {
     let template = template_document();
     for (function, statements) in statements(&template) {
         for statement in statements {
-            let parts = statement.actions.iter().chain(&statement.resources);
-            assert!(parts.clone().all(|part| !part.contains('*')), "{function} {statement:?}");
+            // The ids of connections are not known in advance.
+            let of_connections = |part: &&String| part.ends_with(":LiveApi/live/POST/@connections/*");
+            let mut parts = statement.actions.iter().chain(&statement.resources).filter(|part| !of_connections(part));
+            assert!(parts.all(|part| !part.contains('*')), "{function} {statement:?}");
         }
     }
     let text = template_text();
@@ -150,7 +155,13 @@ fn the_vpc_endpoints_allow_what_the_roles_allow() {
         let policy = endpoint["Properties"]["PolicyDocument"]["Statement"].as_array().unwrap().clone();
         through.extend(permissions(&policy.iter().map(statement).collect::<Vec<_>>()));
     }
-    let roles: Vec<Statement> = statements(&template).into_values().flatten().collect();
+    let in_vpc = |binary: &str| {
+        let functions = resources(&template, "AWS::Serverless::Function").into_values();
+        let own = functions.filter(|function| function["Metadata"]["BuildProperties"]["Binary"] == binary);
+        own.into_iter().all(|function| function["Properties"]["VpcConfig"].is_null())
+    };
+    let roles: Vec<Statement> =
+        statements(&template).into_iter().filter(|(binary, _)| in_vpc(binary)).flat_map(|(_, statements)| statements).collect();
     let of_code = permissions(&roles).into_iter().filter(|(action, _)| !BY_LAMBDA.contains(&action.as_str()));
     let refused: Vec<_> = of_code.filter(|permission| !through.contains(permission)).collect();
     assert!(refused.is_empty(), "{refused:?}");

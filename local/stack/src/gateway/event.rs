@@ -27,8 +27,13 @@ pub(crate) struct Caller {
 /// user is a user id, or any word if claims are `mapped` to user ids. A claim has the form `name=value`.
 pub(crate) fn caller(headers: &HeaderMap, mapped: bool) -> Option<Caller> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let mut words = value.split_ascii_whitespace();
-    words.next().filter(|scheme| scheme.eq_ignore_ascii_case("bearer"))?;
+    let (scheme, token) = value.trim().split_once(char::is_whitespace)?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| named(token, mapped)).flatten()
+}
+
+/// Reads a token: `<user> [scopes and claims…]`.
+pub(super) fn named(token: &str, mapped: bool) -> Option<Caller> {
+    let mut words = token.split_ascii_whitespace();
     let user = words.next()?;
     let valid = mapped || user.bytes().all(|byte| byte.is_ascii_digit()) && !user.starts_with('0') && user.parse::<u64>().is_ok();
     let (claims, scopes): (Vec<&str>, Vec<&str>) = words.partition(|word| word.contains('='));

@@ -3,6 +3,7 @@
 
 mod cors;
 mod event;
+mod live;
 mod local;
 mod observe;
 mod page;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{core::Core, sqs::new_id};
 use event::Caller;
+pub(crate) use live::Connections;
 use refusal::Refusal;
 use routes::Route;
 pub(crate) use routes::Routes;
@@ -62,6 +64,8 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/environment", get(local::environment))
         .route("/_local/weather", get(local::weather).put(local::set_weather))
         .route("/problems/{slug}", get(local::problem))
+        .route(live::PATH, get(live::open))
+        .route("/@connections/{id}", get(live::describe).post(live::post).delete(live::close))
         .fallback(api)
         .with_state(gateway);
     tokio::spawn(async move {

@@ -8,14 +8,19 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
-use futures::future::BoxFuture;
-use lambda_runtime::{Config, Context, LambdaEvent};
+use futures::{FutureExt as _, future::BoxFuture};
+use lambda_runtime::{Config, Context, Error, LambdaEvent};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tidemark::{App, Settings, telemetry::EmbeddedMetrics};
+use tidemark::{App, AuthorizerSettings, SenderSettings, Settings, SystemClock, telemetry::EmbeddedMetrics};
+use tidemark_live_authorizer::Authorizer;
 use tokio::task::AbortHandle;
 
 use super::{InvokeError, Runner};
 use crate::{clock, template::Function};
+
+/// Runs a function that has no `App`, because it runs outside of the VPC.
+type Outside = Box<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value, InvokeError>> + Send + Sync>;
 
 type Handler = fn(Arc<App>, Value, Context) -> BoxFuture<'static, Result<Value, InvokeError>>;
 
@@ -23,12 +28,7 @@ macro_rules! handlers {
     ($($binary:literal => $handle:path,)*) => {
         &[$(($binary, {
             fn run(app: Arc<App>, payload: Value, context: Context) -> BoxFuture<'static, Result<Value, InvokeError>> {
-                Box::pin(async move {
-                    let event = serde_json::from_value(payload).map_err(|error| InvokeError::Shape(format!("unreadable event: {error}")))?;
-                    let answer = $handle(&app, LambdaEvent::new(event, context)).await;
-                    let answer = answer.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
-                    serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
-                })
+                Box::pin(async move { written($handle(&app, read(payload, context)?).await) })
             }
             run as Handler
         })),*]
@@ -47,11 +47,55 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "relation-projector" => tidemark_relation_projector::handle,
     "reconcile" => tidemark_reconcile::handle,
     "migrate" => tidemark_migrate::handle,
+    "live" => tidemark_live::handle,
 };
 
+enum Program {
+    InVpc(Arc<App>, Handler),
+    Outside(Outside),
+}
+
+fn read<E: DeserializeOwned>(payload: Value, context: Context) -> Result<LambdaEvent<E>, InvokeError> {
+    let event = serde_json::from_value(payload).map_err(|error| InvokeError::Shape(format!("unreadable event: {error}")))?;
+    Ok(LambdaEvent::new(event, context))
+}
+
+fn written<R: Serialize>(answer: Result<R, Error>) -> Result<Value, InvokeError> {
+    let answer = answer.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
+    serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
+}
+
+/// The functions that run outside of the VPC; `None` for another binary.
+async fn outside(binary: &str, environment: &BTreeMap<String, String>, metrics: MetricLines) -> Result<Option<Outside>> {
+    let lookup = |name: &str| environment.get(name).cloned();
+    Ok(match binary {
+        "live-sender" => {
+            let settings = SenderSettings::from_lookup(lookup)?;
+            let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics);
+            let sender = Arc::new(tidemark_live_sender::Sender::connect(settings, Arc::new(metrics)).await);
+            Some(Box::new(move |payload, context| {
+                let sender = Arc::clone(&sender);
+                async move { written(tidemark_live_sender::handle(&sender, read(payload, context)?).await) }.boxed()
+            }))
+        }
+        "live-authorizer" => {
+            let settings = AuthorizerSettings::from_lookup(lookup)?;
+            let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics);
+            let authorizer = Arc::new(Authorizer::new(settings, Arc::new(SystemClock), Arc::new(metrics))?);
+            Some(Box::new(move |payload, context| {
+                let authorizer = Arc::clone(&authorizer);
+                async move { written(tidemark_live_authorizer::handle(&authorizer, read(payload, context)?).await) }.boxed()
+            }))
+        }
+        _ => None,
+    })
+}
+
+/// Receives the lines of a function's invocations.
+type MetricLines = Box<dyn Fn(&str) + Send + Sync>;
+
 pub(crate) struct InProcess {
-    app: Arc<App>,
-    handler: Handler,
+    program: Program,
     context: Context,
     timeout_seconds: u64,
     /// Invocations in flight, by request id.
@@ -72,18 +116,27 @@ impl InProcess {
         environment: &BTreeMap<String, String>,
         lines: Option<Sender<String>>,
     ) -> Result<Self> {
-        let handler = HANDLERS.iter().find(|(binary, _)| *binary == function.binary).map(|(_, handler)| *handler);
-        let handler = handler.ok_or_else(|| {
-            anyhow!("function `{}`: no handler is registered for the binary `{}`", function.logical_id, function.binary)
-        })?;
         let named = || format!("function `{}` does not start", function.logical_id);
-        let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
-        let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), move |line| match &lines {
-            // The receiver may be gone: it need not outlive the stack.
-            Some(lines) => drop(lines.send(line.to_owned())),
-            None => tracing::debug!(line),
-        });
-        let app = App::connect_with(settings, Arc::new(metrics)).await.with_context(named)?;
+        let metrics = || -> MetricLines {
+            let lines = lines.clone();
+            Box::new(move |line: &str| match &lines {
+                // The receiver may be gone: it need not outlive the stack.
+                Some(lines) => drop(lines.send(line.to_owned())),
+                None => tracing::debug!(line),
+            })
+        };
+        let program = match outside(&function.binary, environment, metrics()).await.with_context(named)? {
+            Some(outside) => Program::Outside(outside),
+            None => {
+                let handler = HANDLERS.iter().find(|(binary, _)| *binary == function.binary).map(|(_, handler)| *handler);
+                let handler = handler.ok_or_else(|| {
+                    anyhow!("function `{}`: no handler is registered for the binary `{}`", function.logical_id, function.binary)
+                })?;
+                let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
+                let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics());
+                Program::InVpc(Arc::new(App::connect_with(settings, Arc::new(metrics)).await.with_context(named)?), handler)
+            }
+        };
         let mut config = Config::default();
         config.function_name.clone_from(&function.binary);
         config.memory = i32::try_from(function.memory_mib).unwrap_or(i32::MAX);
@@ -92,7 +145,7 @@ impl InProcess {
         context.invoked_function_arn = function.arn();
         context.env_config = Arc::new(config);
         let timeout_seconds = function.timeout_seconds;
-        Ok(Self { app: Arc::new(app), handler, context, timeout_seconds, running: Mutex::default() })
+        Ok(Self { program, context, timeout_seconds, running: Mutex::default() })
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
@@ -108,7 +161,11 @@ impl Runner for InProcess {
         request_id.clone_into(&mut context.request_id);
         context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
         // The invocation is a task of its own, so a panic ends only this invocation.
-        let mut task = tokio::spawn((self.handler)(Arc::clone(&self.app), payload, context));
+        let work = match &self.program {
+            Program::InVpc(app, handler) => handler(Arc::clone(app), payload, context),
+            Program::Outside(handler) => handler(payload, context),
+        };
+        let mut task = tokio::spawn(work);
         let running = Running::new(self, request_id, task.abort_handle());
         let ended = tokio::time::timeout(timeout, &mut task).await;
         drop(running);
@@ -124,7 +181,10 @@ impl Runner for InProcess {
     }
 
     fn app(&self) -> Option<&App> {
-        Some(&self.app)
+        match &self.program {
+            Program::InVpc(app, _) => Some(app),
+            Program::Outside(_) => None,
+        }
     }
 
     /// Drops the futures of the invocations in flight. Tasks that they spawned continue; a killed process would end

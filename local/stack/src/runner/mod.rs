@@ -65,6 +65,8 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
 pub(crate) struct Endpoints {
     pub(crate) dynamodb: String,
     pub(crate) sqs: String,
+    /// The address of the gateway, which accepts messages to live connections.
+    pub(crate) gateway: String,
     pub(crate) redis: RedisOptions,
 }
 
@@ -78,13 +80,16 @@ pub(crate) fn environment(
 ) -> Arc<BTreeMap<String, String>> {
     let mut all = function.environment.clone();
     let ca_file = endpoints.redis.ca_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    // A function outside of the VPC has no Redis.
+    let redis_url = if function.environment.get("REDIS_URL").is_some_and(String::is_empty) { "" } else { &endpoints.redis.url };
     let own = [
-        ("REDIS_URL", endpoints.redis.url.as_str()),
+        ("REDIS_URL", redis_url),
         ("REDIS_CLUSTER", if endpoints.redis.cluster { "true" } else { "false" }),
         ("REDIS_REPLICA_READS", if endpoints.redis.replica_reads { "true" } else { "false" }),
         ("REDIS_CA_FILE", &ca_file),
         ("AWS_ENDPOINT_URL_DYNAMODB", &endpoints.dynamodb),
         ("AWS_ENDPOINT_URL_SQS", &endpoints.sqs),
+        ("AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI", &endpoints.gateway),
         ("AWS_REGION", REGION),
         ("AWS_DEFAULT_REGION", REGION),
         ("AWS_ACCESS_KEY_ID", &function.binary),

@@ -5,6 +5,7 @@
 
 mod cors;
 mod events;
+mod live;
 mod parameters;
 mod resources;
 mod values;
@@ -47,6 +48,8 @@ pub struct Template {
     pub functions: BTreeMap<String, Function>,
     pub tables: BTreeMap<String, Table>,
     pub queues: BTreeMap<String, Queue>,
+    /// The functions of the WebSocket API's routes, by route key.
+    pub live: BTreeMap<String, String>,
     /// The `CorsConfiguration` of the HTTP API.
     pub cors: Option<Cors>,
 }
@@ -122,6 +125,7 @@ impl Template {
             functions: BTreeMap::new(),
             tables: BTreeMap::new(),
             queues: BTreeMap::new(),
+            live: BTreeMap::new(),
             cors: None,
         };
         let mut functions = Vec::new();
@@ -157,6 +161,7 @@ impl Template {
             }
             template.functions.insert(id, function);
         }
+        template.live = live::routes(&resources, &scope, &template.functions)?;
         evaluate(&scope, &root.get("Outputs").cloned().unwrap_or_default()).context("section `Outputs`")?;
         Ok(template)
     }

@@ -32,15 +32,16 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 const POSTS_AT_ONCE: usize = 25;
 
 impl FanOuts {
-    /// Delivers a live post to feeds, and then to those that are ranked. If it ends in between, the next ranked read
-    /// sees that its ranked feed lacks the post.
+    /// Delivers a live post to feeds, then to those that are ranked, and has watched readers told. If it ends in between,
+    /// the next ranked read sees that its ranked feed lacks the post, and the repeated delivery tells the readers.
     pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes) -> Result<(), StoreError> {
         let views = &self.stores.reader_views;
         let delivered = views.deliver(users, post.key(), modes).await?;
-        if delivered.ranked.is_empty() {
-            return Ok(());
+        if !delivered.ranked.is_empty() {
+            views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await?;
         }
-        views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await
+        self.live.notify(&delivered.watched, Some(post.id)).await;
+        Ok(())
     }
 
     /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also in

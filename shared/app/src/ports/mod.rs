@@ -1,6 +1,7 @@
 //! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
 
 mod erasures;
+mod live;
 mod metrics;
 mod notices;
 mod people;
@@ -23,6 +24,7 @@ use tidemark_domain::{
 pub use crate::error::{Source, Store, StoreError};
 use crate::limits::Budget;
 pub use erasures::{ErasureViews, Erasures, Spent};
+pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified};
 pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
@@ -617,6 +619,17 @@ pub struct Delivered {
     pub reached: u64,
     /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
+    /// Those of them who are watched: their live connections are told.
+    pub watched: Vec<UserId>,
+}
+
+/// The result of [`ReaderViews::retract`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Retracted {
+    /// How many users have a view.
+    pub reached: u64,
+    /// Those of them who follow the author and are watched.
+    pub watched: Vec<UserId>,
 }
 
 /// Feeds and read states of live readers.
@@ -666,9 +679,8 @@ pub trait ReaderViews: Send + Sync {
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
     /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<Delivered, StoreError>;
-    /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions. Returns
-    /// how many users have a view.
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<u64, StoreError>;
+    /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions.
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError>;
 }
 
 /// Heads of authors. Timelines of all authors, and feeds of readers who pull, are computed from them.

@@ -333,6 +333,10 @@ pub fn author_reactions(author: UserId, shard: u16) -> Item {
     of_shard(author, shard, TOTAL.to_owned())
 }
 
+/// reactions: bounds of the sort keys of users, and of counts.
+pub(crate) const USERS: [&str; 2] = ["user#", "user$"];
+pub(crate) const COUNTS: [&str; 2] = ["post#", "total$"];
+
 /// reactions: whether a sort key is that of the counts of all posts.
 pub fn is_total(sort_key: &str) -> bool {
     sort_key == TOTAL

@@ -1,7 +1,7 @@
 -- The packed values of a view. domain/author_state.rs, domain/reader_state.rs and domain/feed.rs describe the layouts.
 
 local META = '@'
-local BUILDING, FEED, RANKED = 1, 2, 4
+local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
 -- Positions in the meta: the newest entry's time, the epoch, and the end of the fixed part.
 local NEWEST, EPOCH, META_BYTES = 22, 28, 31
 
@@ -228,6 +228,23 @@ local MARKER, MOVE, STAMP = '<I8I8', '<I4I8', '<I8'
 
 local function half_life_of(marker)
   return (struct.unpack(MARKER, marker))
+end
+
+-- The hash of a reader's connections: `@` -> until when a message to them is on its way, when one was last built (ms), and
+-- the bytes of the post that changed last; `=` -> digest of the counts that they were told; a connection -> its expiry (ms).
+local SCHEDULE, SCHEDULE_BYTES, TOLD = '<I6I6', 12, '='
+
+-- The numbers of a schedule, and the bytes of the post; zeros if it is damaged.
+local function schedule_of(value)
+  if not value or #value < SCHEDULE_BYTES then return 0, 0, '' end
+  local on_its_way, built = struct.unpack(SCHEDULE, value)
+  return on_its_way, built, string.sub(value, SCHEDULE_BYTES + 1)
+end
+
+-- Forgets that a reader is watched, in the meta of the view.
+local function unwatched(state, epoch)
+  local meta = meta_of(state, epoch)
+  if meta and has_flag(meta, WATCHED) then redis.call('HSET', state, META, without_flag(meta, WATCHED)) end
 end
 
 local function now_us()

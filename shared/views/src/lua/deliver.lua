@@ -4,7 +4,8 @@
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry
 --          [8] changes and [9] pulled, the author's modes
 -- Returns  the number of users whose view follows the author; then the positions (from 1) of those of them who have a
---          ranked feed, into which the caller puts the post with `rank`
+--          ranked feed, into which the caller puts the post with `rank`; then, with a minus sign, the positions of those who
+--          are watched, whom the caller notes with `notify`
 -- Keeps    V3, V4: a repeated or reordered call gives the same view.
 --          V8: a view of another epoch counts as missing.
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
@@ -83,7 +84,12 @@ local function deliver(keys, argv, epoch)
     local flags = meta and value and byte(value) or 0
     if flags % 2 == LIVE and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
-      if byte(meta) >= RANKED then result[#result + 1] = (first + 1) / 2 end
+      local kind = byte(meta)
+      if kind >= RANKED then
+        -- One comparison for readers who have neither a ranked feed nor a connection.
+        if kind % WATCHED >= RANKED then result[#result + 1] = (first + 1) / 2 end
+        if kind >= WATCHED then result[#result + 1] = -(first + 1) / 2 end
+      end
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
       if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, flags, seq) then
         -- The next post in order, and the newest of the feed: two numbers of the value and one of the meta change, and

@@ -1,0 +1,88 @@
+//! The authorizer of `$connect`: verifies the JWT in `?token=` as the HTTP API verifies the one in `Authorization`.
+//!
+//! WebSocket APIs have no JWT authorizer. This function runs outside of the VPC, because it reads the issuer's keys.
+
+mod keys;
+mod token;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use lambda_runtime::{Error, LambdaEvent};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidemark::{
+    AuthorizerSettings, Recorder,
+    http::live::{CLAIM, TOKEN},
+    ports::{Clock, Metrics},
+};
+use tracing::info;
+
+use keys::Keys;
+pub use keys::KeysError;
+use token::Refused;
+
+/// The part of the event that the authorizer reads.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectRequest {
+    /// What the caller wants to call: the route `$connect` of one stage.
+    pub method_arn: String,
+    pub query_string_parameters: Option<BTreeMap<String, String>>,
+}
+
+/// The settings and the issuer's keys.
+pub struct Authorizer {
+    settings: AuthorizerSettings,
+    keys: Keys,
+    clock: Arc<dyn Clock>,
+    recorder: Recorder,
+}
+
+impl Authorizer {
+    /// Reads no key yet.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be built.
+    pub fn new(settings: AuthorizerSettings, clock: Arc<dyn Clock>, metrics: Arc<dyn Metrics>) -> Result<Self, KeysError> {
+        let keys = Keys::new(&settings.issuer, Arc::clone(&clock))?;
+        Ok(Self { keys, recorder: Recorder::new(metrics, Arc::clone(&clock)), clock, settings })
+    }
+}
+
+/// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a 403.
+///
+/// # Errors
+/// The issuer's keys cannot be read. API Gateway then refuses the connection with a 500.
+pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>) -> Result<Value, Error> {
+    let LambdaEvent { payload, context } = event;
+    let invocation = authorizer.recorder.invocation(&context.env_config.function_name, &context.request_id);
+    let token = payload.query_string_parameters.unwrap_or_default().remove(TOKEN).unwrap_or_default();
+    let verified = token::verify(&token, &authorizer.keys, &authorizer.settings, authorizer.clock.now()).await;
+    let response = match verified {
+        Ok(claim) => policy("Allow", &payload.method_arn, Some(&claim)),
+        Err(Refused::Keys(error)) => return Err(error.into()),
+        Err(refused) => {
+            info!(request_id = context.request_id, reason = %refused, "connection refused");
+            policy("Deny", &payload.method_arn, None)
+        }
+    };
+    invocation.worked(1, 0);
+    Ok(response)
+}
+
+fn policy(effect: &str, method: &str, claim: Option<&str>) -> Value {
+    let mut response = json!({
+        "principalId": claim.unwrap_or("nobody"),
+        "policyDocument": {
+            "Version": "2012-10-17",
+            "Statement": [{ "Action": "execute-api:Invoke", "Effect": effect, "Resource": method }],
+        },
+    });
+    if let Some(claim) = claim {
+        response["context"] = json!({ CLAIM: claim });
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

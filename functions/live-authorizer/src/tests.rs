@@ -1,0 +1,165 @@
+//! Tokens of an issuer that serves its keys on this machine.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use axum::{Json, Router, routing::get};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use lambda_runtime::{Context, LambdaEvent};
+use serde_json::{Value, json};
+use tidemark::{
+    AuthorizerSettings,
+    domain::Timestamp,
+    ports::{Clock, Line, Metrics},
+};
+
+use super::*;
+
+const NOW: u64 = 1_800_000_000;
+
+struct Set(AtomicU64);
+
+impl Clock for Set {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.0.load(Ordering::Relaxed) * 1_000)
+    }
+}
+
+struct Silent;
+
+impl Metrics for Silent {
+    fn write(&self, _: &Line) {}
+}
+
+struct Issuer {
+    url: String,
+    pem: String,
+    clock: Arc<Set>,
+    /// How often the keys were read.
+    reads: Arc<AtomicU64>,
+}
+
+impl Issuer {
+    async fn start() -> Self {
+        let pair = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+        let key = EncodingKey::from_rsa_pem(pair.serialize_pem().as_bytes()).unwrap();
+        let mut jwk = jsonwebtoken::jwk::Jwk::from_encoding_key(&key, Algorithm::RS256).unwrap();
+        jwk.common.key_id = Some("k1".to_owned());
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (keys, reads) = (json!({ "keys": [jwk] }), Arc::new(AtomicU64::new(0)));
+        let configuration = json!({ "issuer": url, "jwks_uri": format!("{url}keys") });
+        let count = Arc::clone(&reads);
+        let serve_keys = async move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Json(keys.clone())
+        };
+        let app = Router::new()
+            .route("/.well-known/openid-configuration", get(async move || Json(configuration.clone())))
+            .route("/keys", get(serve_keys));
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { url, pem: pair.serialize_pem(), clock: Arc::new(Set(AtomicU64::new(NOW))), reads }
+    }
+
+    fn authorizer(&self, scope: Option<&str>) -> Authorizer {
+        let settings = AuthorizerSettings {
+            issuer: self.url.clone(),
+            audiences: vec!["tidemark".to_owned()],
+            scope: scope.map(str::to_owned),
+            user_claim: "sub".to_owned(),
+            metrics_namespace: "Tidemark".to_owned(),
+        };
+        Authorizer::new(settings, self.clock.clone(), Arc::new(Silent)).unwrap()
+    }
+
+    fn claims(&self) -> Value {
+        json!({ "iss": self.url, "aud": ["tidemark"], "sub": "7", "exp": NOW + 600, "iat": NOW, "scope": "feed other" })
+    }
+
+    fn token(&self, kid: &str, claims: &Value) -> String {
+        let header = Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::RS256) };
+        encode(&header, claims, &EncodingKey::from_rsa_pem(self.pem.as_bytes()).unwrap()).unwrap()
+    }
+}
+
+/// The effect of the policy, and the claim.
+async fn asked(authorizer: &Authorizer, token: &str) -> (String, Value) {
+    let event = json!({ "type": "REQUEST", "methodArn": "arn:x/live/$connect", "queryStringParameters": { "token": token } });
+    let event = LambdaEvent::new(serde_json::from_value(event).unwrap(), Context::default());
+    let response = handle(authorizer, event).await.unwrap();
+    let statement = &response["policyDocument"]["Statement"][0];
+    assert_eq!(statement["Resource"], "arn:x/live/$connect");
+    (statement["Effect"].as_str().unwrap().to_owned(), response["context"]["claim"].clone())
+}
+
+fn denied() -> (String, Value) {
+    ("Deny".to_owned(), Value::Null)
+}
+
+fn changed(claims: &Value, name: &str, value: Value) -> Value {
+    let mut claims = claims.clone();
+    claims[name] = value;
+    claims
+}
+
+#[tokio::test]
+async fn a_token_of_the_issuer_is_allowed_and_every_wrong_one_is_denied() {
+    let issuer = Issuer::start().await;
+    let (authorizer, claims) = (issuer.authorizer(Some("feed")), issuer.claims());
+    let good = issuer.token("k1", &claims);
+    assert_eq!(asked(&authorizer, &good).await, ("Allow".to_owned(), json!("7")));
+    let client = changed(&changed(&claims, "aud", Value::Null), "client_id", json!("tidemark"));
+    let mut client = client;
+    client.as_object_mut().unwrap().remove("aud");
+    assert_eq!(asked(&authorizer, &issuer.token("k1", &client)).await.0, "Allow");
+    for (name, value) in [
+        ("iss", json!("http://127.0.0.1:1/")),
+        ("aud", json!("other")),
+        ("aud", Value::Null),
+        ("exp", json!(NOW - 61)),
+        ("exp", Value::Null),
+        ("nbf", json!(NOW + 61)),
+        ("iat", json!(NOW + 61)),
+        ("scope", json!("feeds")),
+        ("sub", Value::Null),
+    ] {
+        assert_eq!(asked(&authorizer, &issuer.token("k1", &changed(&claims, name, value))).await, denied(), "{name}");
+    }
+    let other = Issuer::start().await;
+    assert_eq!(asked(&authorizer, &other.token("k1", &claims)).await, denied(), "signed by another key");
+    let secret = EncodingKey::from_secret(issuer.pem.as_bytes());
+    let hmac = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) };
+    assert_eq!(asked(&authorizer, &encode(&hmac, &claims, &secret).unwrap()).await, denied(), "HMAC");
+    for wrong in ["", "7", "a.b.c", &good[..good.len() - 2]] {
+        assert_eq!(asked(&authorizer, wrong).await, denied(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn keys_are_read_once_and_again_for_an_unknown_key_or_after_an_hour() {
+    let issuer = Issuer::start().await;
+    let (authorizer, claims) = (issuer.authorizer(None), changed(&issuer.claims(), "exp", json!(NOW + 100_000)));
+    let (known, unknown) = (issuer.token("k1", &claims), issuer.token("k2", &claims));
+    for _ in 0..3 {
+        assert_eq!(asked(&authorizer, &known).await.0, "Allow");
+        assert_eq!(asked(&authorizer, &unknown).await, denied());
+    }
+    assert_eq!(issuer.reads.load(Ordering::Relaxed), 1, "an unknown key alone does not read them again at once");
+    issuer.clock.0.fetch_add(31, Ordering::Relaxed);
+    assert_eq!(asked(&authorizer, &unknown).await, denied());
+    assert_eq!(issuer.reads.load(Ordering::Relaxed), 2);
+    issuer.clock.0.fetch_add(3_600, Ordering::Relaxed);
+    assert_eq!(asked(&authorizer, &known).await.0, "Allow");
+    assert_eq!(issuer.reads.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn without_the_keys_nobody_is_allowed_and_the_failure_is_visible() {
+    let issuer = Issuer::start().await;
+    let settings = AuthorizerSettings { issuer: "http://127.0.0.1:1/".to_owned(), ..issuer.authorizer(None).settings };
+    let authorizer = Authorizer::new(settings, issuer.clock.clone(), Arc::new(Silent)).unwrap();
+    let event = json!({ "methodArn": "arn:x", "queryStringParameters": { "token": issuer.token("k1", &issuer.claims()) } });
+    assert!(handle(&authorizer, LambdaEvent::new(serde_json::from_value(event).unwrap(), Context::default())).await.is_err());
+}

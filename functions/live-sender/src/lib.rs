@@ -1,0 +1,131 @@
+//! Posts messages to live connections. It runs outside of the VPC and reads no store.
+//!
+//! A message that was not posted is never repeated here: counts that are newer may have been told meanwhile. The function
+//! `live` gets a task instead, and tells the counts as they are then.
+
+mod connections;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use futures::{FutureExt, StreamExt, stream};
+use lambda_runtime::{Error, LambdaEvent};
+use tidemark::{
+    Recorder, SenderSettings, SystemClock, aws_config,
+    domain::UserId,
+    http::live::ServerMessage,
+    ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError},
+    queue::{SqsLive, decode_posts},
+};
+use tracing::{error, warn};
+
+use connections::{Connections, Posted};
+
+/// Messages that are posted at a time.
+const PARALLEL: usize = 50;
+
+/// The delay of a task for connections that were not told.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest time of one attempt at a service, and of all attempts. A slow connection must not hold the others.
+const TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(4)];
+
+/// The clients of the function.
+pub struct Sender {
+    connections: Connections,
+    queue: SqsLive,
+    recorder: Recorder,
+}
+
+impl Sender {
+    pub async fn connect(settings: SenderSettings, metrics: Arc<dyn Metrics>) -> Self {
+        let config = aws_config(&settings.aws, TIMEOUTS).await;
+        let mut sqs = aws_sdk_sqs::config::Builder::from(&config);
+        if let Some(endpoint) = &settings.aws.sqs_endpoint {
+            sqs = sqs.endpoint_url(endpoint);
+        }
+        let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
+        Self {
+            connections: Connections::new(&config, settings.aws.connections_endpoint.unwrap_or(settings.live_endpoint)),
+            queue: SqsLive::new(sqs, settings.live_queue_url, settings.live_posts_queue_url),
+            recorder: Recorder::new(metrics, Arc::new(SystemClock)),
+        }
+    }
+}
+
+/// Posts the messages of one event. It never returns an error: it reports each failed message.
+pub async fn handle(sender: &Sender, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
+    let invocation = sender.recorder.invocation(&event.context.env_config.function_name, &event.context.request_id);
+    let records = event.payload.records.len();
+    let work = event.payload.records.into_iter().map(|message| work(sender, message));
+    let failed: Vec<Option<BatchItemFailure>> = futures::future::join_all(work).await;
+    let mut response = SqsBatchResponse::default();
+    response.batch_item_failures = failed.into_iter().flatten().collect();
+    invocation.worked(records, response.batch_item_failures.len());
+    Ok(response)
+}
+
+async fn work(sender: &Sender, message: SqsMessage) -> Option<BatchItemFailure> {
+    let id = message.message_id.clone().unwrap_or_default();
+    let posts = match decode_posts(message.body.as_deref().unwrap_or_default()) {
+        Ok(posts) => posts,
+        Err(error) => {
+            error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
+            return Some(failure(id));
+        }
+    };
+    // An earlier attempt was cut off. What it did not post may be stale by now.
+    let repeated = message.attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1");
+    let done = if repeated { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
+    let error = done.err()?;
+    warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
+    Some(failure(id))
+}
+
+/// Posts messages to their connections, removes those that are gone, and has readers told again whose connections could not
+/// be reached.
+async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
+    let mut work = Vec::new();
+    for post in posts {
+        let text = ServerMessage::from(post).to_json();
+        for connection in &post.connections {
+            let text = text.clone();
+            work.push(async move { (post, connection, sender.connections.post(connection, text).await) }.boxed());
+        }
+    }
+    let posted: Vec<(&LivePost, &String, Posted)> = stream::iter(work).buffer_unordered(PARALLEL).collect().await;
+    let mut gone = Vec::new();
+    let mut unreached: BTreeMap<UserId, &LivePost> = BTreeMap::new();
+    for (post, connection, posted) in posted {
+        match posted {
+            Posted::Done => {}
+            Posted::Gone => gone.push(Connection { user: post.user, connection: connection.clone() }),
+            Posted::Failed => drop(unreached.insert(post.user, post)),
+        }
+    }
+    if !gone.is_empty() {
+        sender.queue.send(&[LiveTask::Gone { connections: gone }], Duration::ZERO).await?;
+    }
+    tell_again(sender, unreached.into_values()).await
+}
+
+/// Has these readers told the counts as they are then.
+async fn tell_again(sender: &Sender, posts: impl Iterator<Item = &LivePost>) -> Result<(), StoreError> {
+    let mut by_tries: BTreeMap<u8, BTreeSet<UserId>> = BTreeMap::new();
+    for post in posts {
+        by_tries.entry(post.tries.saturating_add(1)).or_default().insert(post.user);
+    }
+    let tasks: Vec<LiveTask> =
+        by_tries.into_iter().map(|(tries, users)| LiveTask::Again { users: users.into_iter().collect(), tries }).collect();
+    if tasks.is_empty() { Ok(()) } else { sender.queue.send(&tasks, AGAIN).await }
+}
+
+fn failure(id: String) -> BatchItemFailure {
+    let mut failure = BatchItemFailure::default();
+    failure.item_identifier = id;
+    failure
+}

@@ -1,0 +1,122 @@
+//! The routes of the WebSocket API.
+
+use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
+use serde_json::{Value, json};
+use tidemark::{
+    App, Budget, Refused as gate,
+    domain::UserId,
+    http::live::{CLAIM, ClientMessage, Refusal, ServerMessage},
+    ports::{Store, StoreError},
+};
+use tracing::{info, warn};
+
+/// The response to an event of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Whether Redis was unavailable.
+    pub(crate) degraded: bool,
+    message: Option<ServerMessage>,
+}
+
+impl Answer {
+    fn status(status: u16) -> Self {
+        Self { status, ..Self::default() }
+    }
+
+    fn message(message: ServerMessage) -> Self {
+        Self { status: 200, message: Some(message), ..Self::default() }
+    }
+
+    pub(crate) fn into_response(self) -> Value {
+        match self.message {
+            Some(message) => json!({ "statusCode": self.status, "body": message.to_json() }),
+            None => json!({ "statusCode": self.status }),
+        }
+    }
+}
+
+/// Handles one event of a connection.
+pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) -> Answer {
+    let context = event.request_context;
+    let connection = context.connection_id.unwrap_or_default();
+    // API Gateway keeps what the authorizer returned for the connection, and sends it with each of its events.
+    let claim = context.authorizer.fields.get(CLAIM).and_then(Value::as_str).unwrap_or_default();
+    let user = match app.edge.caller_of(claim).await {
+        Ok(Some(user)) => user,
+        Ok(None) => {
+            info!(connection, "the token names no user");
+            return Answer::status(401);
+        }
+        Err(error) => {
+            warn!(connection, error = &error as &dyn std::error::Error, "the user of a connection is unknown");
+            return unavailable(&error);
+        }
+    };
+    match context.route_key.as_deref() {
+        Some("$connect") => connect(app, user, &connection).await,
+        Some("$disconnect") => {
+            if let Err(error) = app.live.disconnect(user, &connection).await {
+                let error = &error as &dyn std::error::Error;
+                warn!(%user, connection, error, "a closed connection stays registered until it expires");
+            }
+            Answer::status(200)
+        }
+        _ => receive(app, user, &connection, event.body.as_deref().unwrap_or_default()).await,
+    }
+}
+
+/// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the answer to a refused one.
+async fn refused(app: &App, user: UserId) -> Option<Answer> {
+    let refusal = app.edge.gate.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
+    let (status, refusal, detail) = match refusal {
+        gate::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
+        gate::Erased => (403, Refusal::Erased, "the caller has asked to leave"),
+        gate::Unknown(error) => return Some(unavailable(&error)),
+    };
+    Some(Answer { status, message: Some(ServerMessage::error(refusal, detail)), ..Answer::default() })
+}
+
+async fn connect(app: &App, user: UserId, connection: &str) -> Answer {
+    if let Some(refused) = refused(app, user).await {
+        return refused;
+    }
+    match app.live.connect(user, connection).await {
+        Ok(()) => Answer::status(200),
+        Err(error) if error.store() == Store::Views => {
+            // The first ping after Redis is back registers the connection.
+            warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is not registered");
+            Answer { degraded: true, ..Answer::status(200) }
+        }
+        Err(error) => {
+            warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is refused");
+            unavailable(&error)
+        }
+    }
+}
+
+async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Answer {
+    match ClientMessage::parse(text) {
+        Ok(ClientMessage::Ping) => match refused(app, user).await {
+            Some(refused) => Answer { status: 200, ..refused },
+            None => renew(app, user, connection).await,
+        },
+        Err(detail) => Answer::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
+    }
+}
+
+/// A refusal that the client repeats later. `$connect` uses the status, `$default` the message.
+async fn renew(app: &App, user: UserId, connection: &str) -> Answer {
+    match app.live.ping(user, connection).await {
+        Ok(()) => Answer::message(ServerMessage::Pong),
+        Err(error) => {
+            warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is not renewed");
+            unavailable(&error)
+        }
+    }
+}
+
+fn unavailable(error: &StoreError) -> Answer {
+    let message = ServerMessage::error(Refusal::Unavailable, format!("{error}; send the ping again"));
+    Answer { status: 503, degraded: error.store() == Store::Views, message: Some(message) }
+}

@@ -1,0 +1,84 @@
+//! Live connections: registers them, responds to their pings, and builds the messages that tell them the counts.
+//!
+//! It has two kinds of events. The routes of the WebSocket API (`$connect`, `$disconnect`, `$default`) come from API Gateway.
+//! The tasks of the live queue come from workers, from marks and from this function. The messages that it builds go to the
+//! function `live-sender`, because this one runs in the VPC, which has no route to the connections.
+
+mod connections;
+
+use aws_lambda_events::{
+    apigw::ApiGatewayWebsocketProxyRequest,
+    sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage},
+};
+use futures::{StreamExt, stream};
+use lambda_runtime::{Error, LambdaEvent};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidemark::{App, queue};
+use tracing::{error, warn};
+
+/// Messages of one event that are processed concurrently.
+const PARALLEL: usize = 5;
+
+/// An event of the function.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Event {
+    Tasks(SqsEvent),
+    Connection(Box<ApiGatewayWebsocketProxyRequest>),
+}
+
+/// The response to an event.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Response {
+    Tasks(SqsBatchResponse),
+    /// A status, and a message to the client in its body.
+    Connection(Value),
+}
+
+/// Runs the tasks of an event, or handles an event of a connection. It never returns an error.
+pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Error> {
+    let LambdaEvent { payload, context } = event;
+    let invocation = app.invocation(&context);
+    Ok(match payload {
+        Event::Tasks(event) => {
+            let records = event.records.len();
+            let failed = stream::iter(event.records).map(|message| work(app, message)).buffer_unordered(PARALLEL);
+            let mut response = SqsBatchResponse::default();
+            response.batch_item_failures = failed.filter_map(async |failure| failure).collect().await;
+            invocation.worked(records, response.batch_item_failures.len());
+            Response::Tasks(response)
+        }
+        Event::Connection(event) => {
+            let route = event.request_context.route_key.clone().unwrap_or_default();
+            let answer = connections::answer(app, *event).await;
+            invocation.responded(route, answer.status, answer.degraded);
+            Response::Connection(answer.into_response())
+        }
+    })
+}
+
+async fn work(app: &App, message: SqsMessage) -> Option<BatchItemFailure> {
+    let id = message.message_id.unwrap_or_default();
+    let task = match queue::decode_live(message.body.as_deref().unwrap_or_default()) {
+        Ok(task) => task,
+        Err(error) => {
+            error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
+            return Some(failure(id));
+        }
+    };
+    match app.live.run(&task).await {
+        Ok(()) => None,
+        Err(error) => {
+            warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
+            Some(failure(id))
+        }
+    }
+}
+
+fn failure(id: String) -> BatchItemFailure {
+    let mut failure = BatchItemFailure::default();
+    failure.item_identifier = id;
+    failure
+}

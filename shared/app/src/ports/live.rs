@@ -1,0 +1,127 @@
+//! Ports of live updates.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId};
+
+use crate::error::StoreError;
+
+/// What [`LiveViews::notify`] decided for one reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notified {
+    /// The caller sends a task now.
+    Now,
+    /// A message was built less than a second ago. The caller sends a task that is delayed by a second.
+    Later,
+    /// A task that will have this change is on its way.
+    OnItsWay,
+    /// The reader has no connection.
+    Unwatched,
+}
+
+/// What [`LiveViews::claim`] decided for one reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimedUpdate {
+    /// The caller reads the counts and builds the message.
+    Claimed {
+        /// The post that changed last.
+        post: Option<PostId>,
+        /// What the connections were told last.
+        told: Option<CountsDigest>,
+        connections: Vec<String>,
+    },
+    /// The last message was built less than a second ago. The caller sends a task that is delayed by a second.
+    TooEarly,
+    /// The same, and a later task is on its way.
+    OnItsWay,
+    /// The reader has no connection.
+    Unwatched,
+}
+
+/// The live connections of readers. Redis alone has them; the pings of the clients register them again.
+#[async_trait]
+pub trait LiveViews: Send + Sync {
+    /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one. Returns what the
+    /// reader's connections were told last.
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Option<CountsDigest>, StoreError>;
+    /// Removes a connection. May be repeated.
+    async fn unwatch(&self, user: UserId, connection: &str) -> Result<(), StoreError>;
+    /// Notes that counts of these readers have changed, by this post if it is known. Returns one result for each reader,
+    /// in order.
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Vec<Notified>, StoreError>;
+    /// Begins to build the messages for these readers. Returns one result for each reader, in order.
+    async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError>;
+    /// Stores what the connections of these readers are told; `None` if it is unknown what they know. With `first`, it is
+    /// stored only for readers of whom nothing is.
+    async fn told(&self, counts: &[(UserId, Option<CountsDigest>)], first: bool) -> Result<(), StoreError>;
+}
+
+/// A live connection of a reader.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Connection {
+    pub user: UserId,
+    /// The id that API Gateway gave to it.
+    pub connection: String,
+}
+
+/// A message of the live queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum LiveTask {
+    /// Counts of these readers have changed: tell their connections.
+    Changed { users: Vec<UserId> },
+    /// Some connections of these readers were not told: tell all of them what the counts are now.
+    Again {
+        users: Vec<UserId>,
+        /// How often they were not told.
+        tries: u8,
+    },
+    /// These connections do not exist any more.
+    Gone { connections: Vec<Connection> },
+}
+
+/// A message to the connections of one reader.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivePost {
+    pub user: UserId,
+    pub connections: Vec<String>,
+    /// When the counts were read.
+    pub at: Timestamp,
+    pub total: u64,
+    /// The author of the change, if it is known, with the number of the author's unread posts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<UserId>,
+    #[serde(default)]
+    pub unread: u64,
+    /// The number of the author's post.
+    #[serde(default)]
+    pub seq: Seq,
+    /// How often the connections were not told.
+    #[serde(default)]
+    pub tries: u8,
+}
+
+impl LivePost {
+    pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, tries: u8) -> Self {
+        let UnreadChange { at, total, post } = change;
+        let (author, unread, seq) =
+            post.map_or((None, 0, 0), |changed| (Some(changed.post.author), changed.unread, changed.post.seq));
+        Self { user, connections, at, total, author, unread, seq, tries }
+    }
+
+    /// Returns the post that changed, if it is known.
+    pub fn post(&self) -> Option<PostId> {
+        self.author.map(|author| PostId::new(author, self.seq))
+    }
+}
+
+/// The queues of live updates.
+#[async_trait]
+pub trait LiveQueue: Send + Sync {
+    /// Enqueues tasks, with a delay in whole seconds. After an error some of them may be missing.
+    async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError>;
+    /// Enqueues messages for the function that posts them. After an error some of them may be missing.
+    async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError>;
+}

@@ -1,0 +1,97 @@
+//! Live updates: what a reader's connections are told.
+
+use super::{
+    ids::{PostId, UserId},
+    reader_state::ReaderState,
+    time::Timestamp,
+};
+
+/// A change of a reader's unread counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadChange {
+    /// When the counts were read. A later change of the same reader has a later time.
+    pub at: Timestamp,
+    pub total: u64,
+    /// The post that changed last, or a newest unread post; `None` if neither is known.
+    pub post: Option<ChangedPost>,
+}
+
+/// A post, with the unread posts of its author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedPost {
+    pub post: PostId,
+    /// Unread posts of the post's author.
+    pub unread: u64,
+}
+
+impl UnreadChange {
+    /// Returns the change that has led to this state. `last` is the post that changed last; if it is unknown, the newest
+    /// post of the first author with unread posts is taken.
+    pub fn of(state: &ReaderState, last: Option<PostId>, at: Timestamp) -> Self {
+        let newest = || {
+            let (author, _) = *state.unread_authors().first()?;
+            Some(PostId::new(author, state.authors.get(&author)?.newest_delivered()))
+        };
+        let post = last.or_else(newest).map(|post| ChangedPost { post, unread: state.unread_of(post.author) });
+        Self { at, total: state.unread_total(), post }
+    }
+}
+
+/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). If it is the same as the one that was told last,
+/// the reader's connections know the counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountsDigest(pub u64);
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
+impl CountsDigest {
+    pub fn of(state: &ReaderState) -> Self {
+        let unread = |(author, state): (UserId, &super::AuthorState)| (author, state.unread());
+        let mut counts: Vec<(UserId, u64)> = state.heard().map(unread).filter(|(_, unread)| *unread > 0).collect();
+        counts.sort_unstable();
+        let bytes = counts.into_iter().flat_map(|(author, unread)| [author.get(), unread]).flat_map(u64::to_le_bytes);
+        Self(bytes.fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AuthorState;
+
+    fn user(id: u64) -> UserId {
+        UserId::new(id).unwrap()
+    }
+
+    fn state(authors: &[(u64, u64)]) -> ReaderState {
+        let author = |&(id, through): &(u64, u64)| {
+            (user(id), AuthorState { live: true, through, newest_at: Timestamp::from_ms(id), ..AuthorState::default() })
+        };
+        ReaderState { authors: authors.iter().map(author).collect(), ..ReaderState::default() }
+    }
+
+    #[test]
+    fn a_change_names_the_last_post_or_else_the_newest_unread_one() {
+        let at = Timestamp::from_ms(5);
+        let two = state(&[(7, 2), (9, 3)]);
+        let change = UnreadChange::of(&two, Some(PostId::new(user(7), 1)), at);
+        assert_eq!(change.total, 5);
+        assert_eq!(change.post, Some(ChangedPost { post: PostId::new(user(7), 1), unread: 2 }));
+        let newest = UnreadChange::of(&two, None, at).post;
+        assert_eq!(newest, Some(ChangedPost { post: PostId::new(user(9), 3), unread: 3 }));
+        assert_eq!(UnreadChange::of(&state(&[]), None, at), UnreadChange { at, total: 0, post: None });
+    }
+
+    #[test]
+    fn a_digest_depends_on_the_counts_of_the_authors_alone() {
+        let digest = |authors: &[(u64, u64)]| CountsDigest::of(&state(authors));
+        assert_eq!(digest(&[(7, 2), (9, 3)]), digest(&[(9, 3), (7, 2), (8, 0)]));
+        for other in [&[][..], &[(7, 2)], &[(7, 3), (9, 2)], &[(7, 2), (9, 4)]] {
+            assert_ne!(digest(&[(7, 2), (9, 3)]), digest(other));
+        }
+        let mut muted = state(&[(7, 2), (9, 3)]);
+        muted.authors.get_mut(&user(9)).unwrap().muted = true;
+        assert_eq!(CountsDigest::of(&muted), digest(&[(7, 2)]));
+    }
+}

@@ -1,0 +1,120 @@
+//! [`LiveViews`] on Redis.
+
+use async_trait::async_trait;
+use redis::{FromRedisValue, Value};
+use redis_link::{Age, Bundle};
+use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError};
+use tidemark_domain::{CountsDigest, PostId, UserId};
+
+use super::{keys, library::Function, readers::USERS_PER_CALL};
+use crate::connection::{Arg, Redis, fcall, ms};
+
+/// The connections of one reader. A further one takes the place of the one that expires first.
+pub const MOST_CONNECTIONS: u64 = 20;
+
+/// The least time between two messages to a reader's connections, in ms.
+const LEAST_BETWEEN_MS: u64 = 1_000;
+
+#[async_trait]
+impl LiveViews for Redis {
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Option<CountsDigest>, StoreError> {
+        let args = [connection.into(), ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS.into()];
+        let told: Option<Vec<u8>> = self.call(Function::Watch, &own_keys(user), &args).await?;
+        Ok(told.as_deref().and_then(decode_digest))
+    }
+
+    async fn unwatch(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
+        self.call::<u64>(Function::Unwatch, &own_keys(user), &[connection.into()]).await.map(drop)
+    }
+
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Vec<Notified>, StoreError> {
+        let args = [LEAST_BETWEEN_MS.into(), Arg::Bytes(post.map_or_else(Vec::new, encode_post))];
+        let answers = self.for_users::<Vec<u8>>(Function::Notify, (users, USERS_PER_CALL), own_keys, &args).await?;
+        let notified = answers.into_iter().flat_map(|(_, answer)| answer).map(|code| match code {
+            0 => Notified::Now,
+            1 => Notified::Later,
+            2 => Notified::OnItsWay,
+            _ => Notified::Unwatched,
+        });
+        Ok(notified.collect())
+    }
+
+    async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError> {
+        let calls = users.iter().map(|&user| {
+            let command = fcall(Function::Claim, &[keys::connections(user)], &[LEAST_BETWEEN_MS.into()]);
+            Bundle { commands: vec![command], age: Age::Now, bulk: None }
+        });
+        let answers: Vec<Value> = self.each("claim", calls.collect()).await?;
+        answers.into_iter().map(decode_claim).collect()
+    }
+
+    async fn told(&self, counts: &[(UserId, Option<CountsDigest>)], first: bool) -> Result<(), StoreError> {
+        let calls = counts.iter().map(|(user, counts)| {
+            let digest = counts.map_or_else(Vec::new, |CountsDigest(digest)| digest.to_le_bytes().to_vec());
+            fcall(Function::Told, &[keys::connections(*user)], &[Arg::Bytes(digest), u64::from(first).into()])
+        });
+        self.each::<u8>("told", calls.collect()).await.map(drop)
+    }
+}
+
+fn own_keys(user: UserId) -> Vec<String> {
+    vec![keys::connections(user), keys::reader_state(user)]
+}
+
+/// Author and sequence number, little-endian.
+fn encode_post(post: PostId) -> Vec<u8> {
+    [post.author.get(), post.seq].map(u64::to_le_bytes).concat()
+}
+
+fn decode_post(bytes: &[u8]) -> Option<PostId> {
+    let (author, seq) = bytes.split_first_chunk()?;
+    let author = UserId::new(u64::from_le_bytes(*author))?;
+    Some(PostId::new(author, u64::from_le_bytes(seq.try_into().ok()?)))
+}
+
+fn decode_digest(bytes: &[u8]) -> Option<CountsDigest> {
+    Some(CountsDigest(u64::from_le_bytes(bytes.try_into().ok()?)))
+}
+
+fn decode_claim(answer: Value) -> Result<ClaimedUpdate, StoreError> {
+    let damaged = |detail: &str| StoreError::DamagedView { detail: format!("claim: {detail}") };
+    match answer {
+        Value::Nil => Ok(ClaimedUpdate::Unwatched),
+        Value::BulkString(word) if word == b"later" => Ok(ClaimedUpdate::OnItsWay),
+        Value::BulkString(word) if word == b"again" => Ok(ClaimedUpdate::TooEarly),
+        other => {
+            let parts = Vec::<Vec<u8>>::from_redis_value(other).map_err(|_| damaged("unknown response"))?;
+            let [post, told, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };
+            let text = |id: &Vec<u8>| String::from_utf8(id.clone()).map_err(|_| damaged("a connection that is no text"));
+            Ok(ClaimedUpdate::Claimed {
+                post: decode_post(post),
+                told: decode_digest(told),
+                connections: connections.iter().map(text).collect::<Result<_, _>>()?,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_post_round_trips_and_no_post_is_empty() {
+        let post = PostId::new(UserId::new(u64::MAX).unwrap(), u64::from(u32::MAX));
+        assert_eq!(decode_post(&encode_post(post)), Some(post));
+        assert_eq!([decode_post(b""), decode_post(&[0; 16]), decode_post(&[1; 15])], [None; 3]);
+    }
+
+    #[test]
+    fn a_claim_is_decoded() {
+        let bytes = |text: &[u8]| Value::BulkString(text.to_vec());
+        assert_eq!(decode_claim(Value::Nil).unwrap(), ClaimedUpdate::Unwatched);
+        assert_eq!(decode_claim(bytes(b"later")).unwrap(), ClaimedUpdate::OnItsWay);
+        assert_eq!(decode_claim(bytes(b"again")).unwrap(), ClaimedUpdate::TooEarly);
+        let claimed = decode_claim(Value::Array(vec![bytes(b""), bytes(&7_u64.to_le_bytes()), bytes(b"L0abc=")])).unwrap();
+        let expected = ClaimedUpdate::Claimed { post: None, told: Some(CountsDigest(7)), connections: vec!["L0abc=".to_owned()] };
+        assert_eq!(claimed, expected);
+        assert!(decode_claim(Value::Array(vec![bytes(b"")])).is_err());
+    }
+}

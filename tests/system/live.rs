@@ -1,0 +1,314 @@
+//! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncCommands;
+use serde_json::{Value, json};
+use tidemark::{domain::UserId, ports::LiveTask, queue::decode_live, views::keys};
+use tidemark_tests::{World, request_limits, until, world, world_with};
+
+const AUTHOR: u64 = 42;
+const READER: u64 = 7;
+
+/// A reader with a live view who follows the author.
+async fn reader(world: &World) {
+    world.follow([READER], AUTHOR).await;
+    world.user(READER).get("/v1/unread").await.ok();
+    world.idle().await;
+}
+
+fn told(total: u64, unread: u64, post: &str) -> Value {
+    json!({ "type": "unread", "total": total, "author": AUTHOR.to_string(), "unread": unread, "post": post })
+}
+
+/// The number of registered connections.
+async fn registered(world: &World) -> usize {
+    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(UserId::new(READER).unwrap())).await.unwrap();
+    fields.iter().filter(|field| !["@", "="].contains(&field.as_str())).count()
+}
+
+#[tokio::test]
+async fn a_bad_token_is_refused_at_the_handshake() {
+    world(async |world| {
+        for token in [None, Some(""), Some("x"), Some("0"), Some("07"), Some("-1"), Some("18446744073709551616")] {
+            assert_eq!(world.try_live(token).await.err(), Some(401), "{token:?}");
+        }
+        assert_eq!(world.user(READER).get("/v1/live").await.status, 404, "without an upgrade there is no such route");
+    })
+    .await;
+    let scoped =
+        |options: &mut tidemark_local::Options| drop(options.parameters.insert("JwtScope".to_owned(), "feed".to_owned()));
+    world_with(scoped, async |world| {
+        assert_eq!(world.try_live(Some("7")).await.err(), Some(403));
+        world.try_live(Some("7 feed")).await.unwrap().ping().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_post_a_deletion_and_a_mark_of_another_device_reach_every_connection() {
+    world(async |world| {
+        reader(world).await;
+        let (mut phone, mut desk) = (world.live(READER).await, world.live(READER).await);
+        let author = world.user(AUTHOR);
+        let first = author.publish("one").await;
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(1, 1, &first));
+        }
+        let second = author.publish("two").await;
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(2, 2, &second));
+        }
+        world.user(READER).put(&format!("/v1/posts/{first}/read")).await.ok();
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(1, 1, &first));
+        }
+        author.delete(&format!("/v1/posts/{second}")).await;
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(0, 0, &second));
+        }
+        let third = author.publish("three").await;
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(1, 1, &third));
+        }
+        world.user(READER).post("/v1/reads", &json!({ "all": true })).await.ok();
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(0, 0, &third));
+        }
+        world.user(READER).post("/v1/reads", &json!({ "all": true })).await.ok();
+        world.idle().await;
+        assert!(phone.is_silent().await && desk.is_silent().await, "counts that have not changed are not told");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
+    const POSTS: u64 = 30;
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        let author = world.user(AUTHOR);
+        let publish = async {
+            for _ in 0..POSTS {
+                author.publish("one of many").await;
+                tokio::time::sleep(Duration::from_millis(70)).await;
+            }
+        };
+        let listen = async {
+            let (mut arrivals, mut total) = (Vec::new(), 0);
+            while total < POSTS {
+                let message = connection.unread().await;
+                arrivals.push(Instant::now());
+                total = message["total"].as_u64().unwrap();
+                assert_eq!(message["unread"], total);
+            }
+            arrivals
+        };
+        let ((), arrivals) = tokio::join!(publish, listen);
+        let took = arrivals.last().unwrap().duration_since(arrivals[0]);
+        assert!(arrivals.len() >= 2 && arrivals.len() as u64 <= took.as_secs() + 2, "{} in {took:?}", arrivals.len());
+        for pair in arrivals.windows(2) {
+            assert!(pair[1].duration_since(pair[0]) > Duration::from_millis(500), "{:?}", pair[1].duration_since(pair[0]));
+        }
+        world.idle().await;
+        assert!(connection.is_silent().await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
+    world(async |world| {
+        let mut connection = world.live(READER).await;
+        let key = keys::connections(UserId::new(READER).unwrap());
+        let mut redis = world.redis().await;
+        let _: bool = redis.pexpire(&key, 1_000_000).await.unwrap();
+        connection.ping().await;
+        let left: i64 = redis.pttl(&key).await.unwrap();
+        assert!((1..=600_000).contains(&left) && registered(world).await == 1, "{left}");
+        for wrong in ["", "ping", "{}", "[1]", r#"{"type":"pong"}"#, r#"{"type":7}"#] {
+            connection.send(wrong).await;
+            let answer = connection.next().await;
+            assert_eq!((&answer["type"], &answer["error"]), (&json!("error"), &json!("invalid-message")), "{wrong}: {answer}");
+            assert!(answer["detail"].is_string());
+        }
+        connection.ping().await;
+        connection.close().await;
+        until("the closed connection is removed", async || registered(world).await == 0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pings_are_counted_among_the_reads_of_a_user() {
+    world_with(request_limits([0, 0, 0, 0, 2]), async |world| {
+        let mut connection = world.live(READER).await;
+        connection.ping().await;
+        connection.send(r#"{"type":"ping"}"#).await;
+        assert_eq!(connection.next().await["error"], "too-many-requests");
+        assert_eq!(world.try_live(Some("7")).await.err(), Some(429));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_redis_is_silence_until_the_next_ping() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        world.flush_redis().await;
+        let missed = world.user(AUTHOR).publish("in the silence").await;
+        world.idle().await;
+        assert!(connection.is_silent().await);
+        connection.ping().await;
+        assert_eq!(connection.unread().await, told(1, 1, &missed), "the ping tells what was missed");
+        let next = world.user(AUTHOR).publish("after the ping").await;
+        assert_eq!(connection.unread().await, told(2, 2, &next));
+        world.idle().await;
+        connection.ping().await;
+        world.idle().await;
+        assert!(connection.is_silent().await, "a ping alone tells nothing that is known");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_view_that_is_rebuilt_stays_watched() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        let _: u64 = world.redis().await.del(keys::reader_state(UserId::new(READER).unwrap())).await.unwrap();
+        world.user(READER).get("/v1/unread").await.ok();
+        let post = world.user(AUTHOR).publish("after the rebuild").await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_vanishes_is_removed_and_deliveries_go_on() {
+    world(async |world| {
+        reader(world).await;
+        let _connection = world.live(READER).await;
+        assert_eq!(world.stack.drop_live_connections(), 1);
+        assert_eq!(registered(world).await, 1, "nobody has told that it is gone");
+        world.user(AUTHOR).publish("to nobody").await;
+        until("the connection is removed", async || registered(world).await == 0).await;
+        world.idle().await;
+        world.user(AUTHOR).publish("to nobody again").await;
+        world.idle().await;
+        assert_eq!(world.user(READER).get("/v1/unread").await.ok()["total"], 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_waits_tells_the_last_state() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        world.stack.pause("live").await.unwrap();
+        for _ in 0..3 {
+            world.user(AUTHOR).publish("while nobody works").await;
+        }
+        assert!(connection.is_silent().await);
+        world.stack.resume("live").unwrap();
+        assert_eq!(connection.total(3).await["unread"], 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_does_not_lose_the_last_state() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        let (mut posts, author) = (0, world.user(AUTHOR));
+        for function in ["live", "live-sender"] {
+            let started = Instant::now();
+            // An invocation takes milliseconds, so some attempts miss it.
+            'killed: loop {
+                author.publish("while a worker dies").await;
+                posts += 1;
+                let published = Instant::now();
+                while published.elapsed() < Duration::from_millis(500) {
+                    if world.stack.kill_invocations(function) > 0 {
+                        break 'killed;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                assert!(started.elapsed() < tidemark_tests::PATIENCE, "no invocation of {function} was killed");
+            }
+            assert_eq!(connection.total(posts).await["unread"], posts, "{function}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn unwatched_readers_cost_no_message() {
+    world(async |world| {
+        reader(world).await;
+        world.stack.pause("live").await.unwrap();
+        let post = world.user(AUTHOR).publish("unwatched").await;
+        world.user(READER).put(&format!("/v1/posts/{post}/read")).await.ok();
+        world.user(AUTHOR).delete(&format!("/v1/posts/{post}")).await;
+        until("the deliveries are done", async || {
+            let status = world.stack.status().unwrap();
+            status.queues["FanOutQueue"].is_empty() && status.functions["fan-out"].in_flight == 0
+        })
+        .await;
+        let status = world.stack.status().unwrap();
+        assert!(status.queues["LiveQueue"].is_empty() && status.queues["LivePostsQueue"].is_empty());
+        // A watched reader beside it: one message.
+        let _connection = world.live(READER).await;
+        world.user(AUTHOR).publish("watched").await;
+        let sqs = world.sqs().await;
+        let url = &world.stack.queue("LiveQueue").unwrap().url;
+        until("one task", async || {
+            let received = sqs.receive_message().queue_url(url).send().await.unwrap();
+            let bodies: Vec<LiveTask> =
+                received.messages().iter().map(|message| decode_live(message.body().unwrap()).unwrap()).collect();
+            let expected = LiveTask::Changed { users: vec![UserId::new(READER).unwrap()] };
+            assert!(bodies.is_empty() || bodies == [expected], "{bodies:?}");
+            !bodies.is_empty()
+        })
+        .await;
+        sqs.purge_queue().queue_url(url).send().await.ok();
+        world.stack.resume("live").unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mapped_users_are_told() {
+    let mapped =
+        |options: &mut tidemark_local::Options| drop(options.parameters.insert("UserIds".to_owned(), "mapped".to_owned()));
+    world_with(mapped, async |world| {
+        let (alice, bob) = (world.stranger(Some("alice")), world.stranger(Some("bob")));
+        let author = bob.get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned();
+        alice.put(&format!("/v1/following/{author}")).await.ok();
+        let mut connection = world.try_live(Some("alice")).await.unwrap();
+        let post = bob.publish("to alice").await;
+        let expected = json!({ "type": "unread", "total": 1, "author": author, "unread": 1, "post": post });
+        assert_eq!(connection.unread().await, expected);
+        connection.ping().await;
+        connection.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_has_at_most_twenty_connections() {
+    world(async |world| {
+        let mut connections = Vec::new();
+        for _ in 0..22 {
+            connections.push(world.live(READER).await);
+        }
+        assert_eq!(registered(world).await, 20);
+        connections[0].ping().await;
+        assert_eq!(registered(world).await, 20, "a ping registers it again, in place of another");
+    })
+    .await;
+}
