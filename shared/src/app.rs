@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::{AwsOverrides, Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
-    Callers, Following, Gate, Hot, Invocation, Leaving, Lists, Live, People, Publishing, Reading, Stores, ViewSync,
+    AccessCheck, Callers, Following, Hot, Invocation, Leaving, Lists, Live, People, Publishing, Reading, Stores, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -162,7 +162,7 @@ impl App {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
             platforms_claim: settings.platforms_claim.clone(),
-            gate: Some(Gate { stores: stores.clone(), per_minute: settings.limits }),
+            access: Some(AccessCheck { stores: stores.clone(), per_minute: settings.limits }),
         };
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },

@@ -33,6 +33,8 @@ async fn queued(world: &World) -> (usize, usize) {
 async fn a_small_authors_publish_reads_counters_head_and_each_shard_once() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=3, 10).await;
+        // From the first request on, Redis knows for an hour that the author may call.
+        world.user(10).unread_total().await;
         let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
         let seen = Arc::clone(&asked);
         proxy.rule(move |request| {

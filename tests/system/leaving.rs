@@ -10,7 +10,7 @@ use tidemark_tests::{World, until, world};
 const LEAVING: u64 = 777_777_777;
 
 /// The user follows and is followed, publishes, reacts and marks, mutes and blocks, in both directions.
-async fn live(world: &World) {
+pub(crate) async fn live(world: &World) {
     let user = world.user(LEAVING);
     world.follow(1..=5, LEAVING).await;
     for author in [60, 61] {
@@ -49,6 +49,18 @@ async fn live(world: &World) {
     let own = world.user(3).post("/v1/lists", &json!({ "name": "mine" })).await.body["id"].as_str().unwrap().to_owned();
     world.user(3).put(&format!("/v1/lists/{own}/authors/{LEAVING}")).await.ok();
     world.idle().await;
+}
+
+/// Everything that an export and an erasure call.
+pub(crate) async fn leave(world: &World) {
+    live(world).await;
+    let user = world.user(LEAVING);
+    let publisher = world.stranger(Some("9 notices:write"));
+    publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await;
+    user.post("/v1/notices/reads", &json!({ "platform": 3, "through": 1 })).await.ok();
+    user.walk("/v1/me/export", 20).await;
+    user.delete("/v1/me").await.ok();
+    erased(world).await;
 }
 
 async fn erased(world: &World) -> Value {

@@ -3,7 +3,7 @@
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use serde_json::{Value, json};
 use tidemark::{
-    App, Budget, Refused as gate,
+    App, Budget, Refused,
     domain::UserId,
     http::live::{CLAIM, ClientMessage, Refusal, ServerMessage},
     ports::{Store, StoreError},
@@ -68,11 +68,11 @@ pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) ->
 
 /// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the answer to a refused one.
 async fn refused(app: &App, user: UserId) -> Option<Answer> {
-    let refusal = app.edge.gate.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
+    let refusal = app.edge.access.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
     let (status, refusal, detail) = match refusal {
-        gate::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
-        gate::Erased => (403, Refusal::Erased, "the caller has asked to leave"),
-        gate::Unknown(error) => return Some(unavailable(&error)),
+        Refused::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
+        Refused::Erased => (403, Refusal::Erased, "the caller has asked to leave"),
+        Refused::Unknown(error) => return Some(unavailable(&error)),
     };
     Some(Answer { status, message: Some(ServerMessage::error(refusal, detail)), ..Answer::default() })
 }

@@ -22,12 +22,14 @@ routes!(|app: &App, request| [
         leaving::erase(app, &request),
         operation("users", "eraseMe", "Erase the caller")
             .describe("It takes a while. From now on, other calls of the caller return 403 `erased`. The user id stays erased.")
-            .accepted::<Erasure>("The erasure runs, or is done."),
+            .accepted::<Erasure>("The erasure runs, or is done.")
+            .of_erased(),
     ),
     (
         "GET /v1/me/erasure",
         leaving::receipt(app, &request),
         operation("users", "getErasure", "Get the state of the caller's erasure")
+            .of_erased()
             .returns::<Erasure>("The receipt.")
             .responds("404", "NotFound"),
     ),

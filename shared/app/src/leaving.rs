@@ -41,6 +41,16 @@ pub struct Leaving {
     pub fan_outs: FanOuts,
 }
 
+/// What a slice has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing is left.
+    Done,
+    More,
+    /// Another run has stored its progress, and continues.
+    Lost,
+}
+
 /// Tells whether a slice is over.
 type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
 
@@ -97,12 +107,10 @@ impl Leaving {
                 return Ok(());
             }
         }
-        let done = self.relations(user, &mut erasure, out_of_time).await?
-            && self.posts(user, out_of_time).await?
-            && self.reactions(user, out_of_time).await?
-            && self.marks(user, out_of_time).await?;
-        if !done {
-            return self.again(user, &mut erasure, Duration::ZERO).await;
+        match self.remove(user, &mut erasure, out_of_time).await? {
+            Step::Lost => return Ok(()),
+            Step::More => return self.again(user, &mut erasure, Duration::ZERO).await,
+            Step::Done => {}
         }
         self.rest(user).await?;
         let now = stores.clock.now();
@@ -119,6 +127,15 @@ impl Leaving {
             info!(%user, "a user was erased");
         }
         Ok(())
+    }
+
+    /// Removes relations, posts, reactions and marks, in this order.
+    async fn remove(&self, user: UserId, erasure: &mut Erasure, out_of_time: OutOfTime<'_>) -> Result<Step, StoreError> {
+        let step = self.relations(user, erasure, out_of_time).await?;
+        if step != Step::Done || !self.posts(user, out_of_time).await? || !self.reactions(user, out_of_time).await? {
+            return Ok(if step == Step::Lost { Step::Lost } else { Step::More });
+        }
+        self.marks(user, out_of_time).await
     }
 
     /// Stores the progress, and sends a task that continues.
@@ -143,30 +160,31 @@ impl Leaving {
     }
 
     /// Removes follows, mutes and blocks in both directions.
-    async fn relations(&self, user: UserId, erasure: &mut Erasure, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
+    async fn relations(&self, user: UserId, erasure: &mut Erasure, out_of_time: OutOfTime<'_>) -> Result<Step, StoreError> {
         loop {
             if erasure.pairs.is_empty() {
                 erasure.pairs = self.fan_outs.stores.erasures.related(user, STEP).await?;
                 erasure.pairs.retain(|other| *other != user);
                 if erasure.pairs.is_empty() {
-                    return Ok(true);
+                    return Ok(Step::Done);
                 }
                 if !self.save(user, erasure).await? {
-                    return Ok(false);
+                    return Ok(Step::Lost);
                 }
             }
             let pairs = erasure.pairs.iter().map(|&other| self.pair(user, other));
             stream::iter(pairs.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
             erasure.pairs.clear();
             if out_of_time() {
-                return Ok(false);
+                return Ok(Step::More);
             }
         }
     }
 
     async fn pair(&self, user: UserId, other: UserId) -> Result<(), StoreError> {
         let stores = &self.fan_outs.stores;
-        let following = Following { stores: stores.clone(), sync: self.fan_outs.sync.clone() };
+        let sync = &self.fan_outs.sync;
+        let following = Following { stores: stores.clone(), sync: sync.clone() };
         for (one, other) in [(user, other), (other, user)] {
             let Some(edge) = stores.edges.edges(one, &[other]).await?.remove(&other) else { continue };
             if edge.blocked.is_some() {
@@ -176,6 +194,10 @@ impl Leaving {
                 following.hide(one, other, Hiding::Mute, false).await?;
             }
             following.unfollow(one, other).await?;
+            // The views follow from the tombstone, which is removed below. So they must be in line before.
+            let ended = stores.edges.edges(one, &[other]).await?.into_values().collect::<Vec<_>>();
+            let (feed, lists) = futures::join!(sync.readers.sync_edges(one, ended.clone()), sync.relations.apply(&ended));
+            feed.and(lists)?;
         }
         stores.reader_views.forget_marks(&[(user, other), (other, user)]).await?;
         stores.erasures.remove_pair(user, other).await
@@ -236,7 +258,7 @@ impl Leaving {
     }
 
     /// Removes the user's marks, and those of the user's posts.
-    async fn marks(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
+    async fn marks(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<Step, StoreError> {
         let stores = &self.fan_outs.stores;
         loop {
             let (own, others) =
@@ -251,18 +273,19 @@ impl Leaving {
                 break;
             }
             if out_of_time() {
-                return Ok(false);
+                return Ok(Step::More);
             }
         }
         for platform in stores.erasures.read_platforms(user).await? {
             let (_, known) = stores.notices.state(platform, user).await?;
             let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-            if stores.notices.put_reads(user, platform, &known, none).await?.is_none() {
-                return Ok(false);
+            // A request that is still in progress may be first. The next slice sees its marks.
+            let Some(none) = stores.notices.put_reads(user, platform, &known, none).await? else { return Ok(Step::More) };
+            if !stores.erasures.remove_notice_reads(user, platform, none.version).await? {
+                return Ok(Step::More);
             }
-            stores.erasures.remove_notice_reads(user, platform).await?;
         }
-        Ok(true)
+        Ok(Step::Done)
     }
 
     /// Removes the profile, and the views of the user.

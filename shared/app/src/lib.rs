@@ -2,7 +2,7 @@
 //!
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
-//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`Gate`], [`Leaving`],
+//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`AccessCheck`], [`Leaving`],
 //!   [`fan_out`], [`Live`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
@@ -34,7 +34,7 @@ mod view_sync;
 pub use following::{Follow, Following, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place};
-pub use limits::{Budget, Gate, OverLimit, PerMinute, Refusal};
+pub use limits::{AccessCheck, Budget, OverLimit, PerMinute, Refusal};
 pub use lists::{Lists, Membership};
 pub use live::Live;
 pub use people::{Callers, Cards, People};

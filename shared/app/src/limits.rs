@@ -1,4 +1,4 @@
-//! [`Gate`]: who may call, and how many requests of each kind one user may send.
+//! [`AccessCheck`]: who may call, and how many requests of each kind one user may send.
 //!
 //! A limit is a token bucket: a number of requests a minute in the long run, and as many at once. The buckets are in
 //! Redis. While Redis is unavailable, or returns an error, no request is refused for its number.
@@ -53,7 +53,7 @@ pub struct OverLimit {
     pub wait: Duration,
 }
 
-/// Why a request does not pass the gate.
+/// Why a request is refused.
 #[derive(Debug)]
 pub enum Refusal {
     OverLimit(OverLimit),
@@ -65,12 +65,12 @@ pub enum Refusal {
 
 /// Lets requests in: callers who have not asked to leave, within their limits. Clones share the stores.
 #[derive(Clone)]
-pub struct Gate {
+pub struct AccessCheck {
     pub stores: Arc<Stores>,
     pub per_minute: PerMinute,
 }
 
-impl Gate {
+impl AccessCheck {
     /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user who
     /// has asked to leave may send.
     ///
@@ -78,25 +78,27 @@ impl Gate {
     /// The bucket is empty, or the user has asked to leave.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<(), Refusal> {
         let per_minute = self.per_minute[budget as usize];
-        let Spent { wait, access } =
-            self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await.unwrap_or_else(|error| {
-                warn!(%user, error = &error as &dyn std::error::Error, "a request is not counted");
-                Spent::default()
-            });
+        let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
+        let responds = spent.is_ok();
+        let Spent { wait, access } = spent.unwrap_or_else(|error| {
+            warn!(%user, error = &error as &dyn std::error::Error, "a request is not counted");
+            Spent::default()
+        });
         if let Some(wait) = wait {
             return Err(Refusal::OverLimit(OverLimit { budget, per_minute, wait }));
         }
         let may = match access {
             _ if of_erased => true,
             Some(may) => may,
-            None => self.ask(user).await.map_err(Refusal::Unknown)?,
+            None => self.ask(user, responds).await.map_err(Refusal::Unknown)?,
         };
         if may { Ok(()) } else { Err(Refusal::Erased) }
     }
 
-    async fn ask(&self, user: UserId) -> Result<bool, StoreError> {
+    /// Reads the receipt, and stores in Redis what it says if Redis responds.
+    async fn ask(&self, user: UserId, responds: bool) -> Result<bool, StoreError> {
         let may = self.stores.erasures.erasure(user).await?.is_none();
-        if let Err(error) = self.stores.erasure_views.note_access(user, may).await {
+        if responds && let Err(error) = self.stores.erasure_views.note_access(user, may).await {
             warn!(%user, error = &error as &dyn std::error::Error, "access is not stored");
         }
         Ok(may)

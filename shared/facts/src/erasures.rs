@@ -124,7 +124,9 @@ impl Erasures for DynamoFacts {
             let edge = Write::delete(&self.tables.following, schema::edge(one, other));
             // A follow that began since then is ended by a later run.
             let ended = absent(EdgeItem::following).or(is(EdgeItem::following, flag(false)));
-            self.send("remove_pair", edge.when(ended)).await?;
+            // A damaged table may list a follower without an edge.
+            let listed = Write::delete(&self.tables.followers, schema::follower(other, one));
+            self.send_all("remove_pair", vec![edge.when(ended), listed]).await?;
             self.remove_reads(one, other).await?;
             self.remove_empty_reactions(one, other).await?;
         }
@@ -145,6 +147,7 @@ impl Erasures for DynamoFacts {
             |reaction, seqs: Vec<u64>| seqs.into_iter().map(move |seq| schema::reacted(user, reaction, PostId::new(author, seq)));
         let keys = given(Reaction::Like, state.liked.iter().collect())
             .chain(given(Reaction::Favorite, state.favorited.iter().collect()));
+        // The state goes last, because only it lists the posts.
         self.delete_all(&self.tables.reacted, keys.collect()).await?;
         let item = Write::delete(&self.tables.reactions, schema::reaction(user, author));
         self.send("remove_reactions", item.when(still_number(ReactionItem::version, state.version))).await.map(drop)
@@ -169,11 +172,19 @@ impl Erasures for DynamoFacts {
 
     async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         let key = schema::reads(user, author);
-        let [stored] = self.stored("remove_reads", [(&self.tables.reads, vec![key.clone()])]).await?;
-        let Some(item) = stored.into_iter().next() else { return Ok(()) };
-        // The windows come first, because only the item lists them.
-        self.delete_all(&self.tables.reads, self.window_keys(&item)).await?;
-        self.delete_all(&self.tables.reads, vec![key]).await
+        let mut attempts = attempts("remove_reads");
+        loop {
+            attempts.next().await?;
+            let [stored] = self.stored("remove_reads", [(&self.tables.reads, vec![key.clone()])]).await?;
+            let Some(item) = stored.into_iter().next() else { return Ok(()) };
+            // The windows come first, because only the item lists them. A mark in between may have added one.
+            self.delete_all(&self.tables.reads, self.window_keys(&item)).await?;
+            let version: u32 = ReadsItem::version.read(&item)?;
+            let item = Write::delete(&self.tables.reads, key.clone()).when(still_number(ReadsItem::version, version));
+            if self.send("remove_reads", item).await? {
+                return Ok(());
+            }
+        }
     }
 
     async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError> {
@@ -182,9 +193,9 @@ impl Erasures for DynamoFacts {
         items.iter().map(|item| NoticeReadsItem::platform.read(item)).collect()
     }
 
-    async fn remove_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError> {
+    async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool, StoreError> {
         let item = Write::delete(&self.tables.notice_reads, schema::notice_reads(user, platform));
-        self.send("remove_notice_reads", item).await.map(drop)
+        self.send("remove_notice_reads", item.when(still_number(NoticeReadsItem::version, version))).await
     }
 
     async fn remove_profile(&self, user: UserId) -> Result<(), StoreError> {
@@ -208,8 +219,8 @@ impl Erasures for DynamoFacts {
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
         let items = queried("remove_tombstones", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
-        let dead = items.iter().filter(|item| PostItem::tombstone.of(item).is_some());
-        let keys: Vec<Item> = dead.map(schema::windowed_key).collect();
+        // Also posts that the head counts as deleted and that have no tombstone.
+        let keys: Vec<Item> = items.iter().map(schema::windowed_key).collect();
         let found = keys.len();
         self.delete_all(&self.tables.posts, keys).await?;
         Ok(found)

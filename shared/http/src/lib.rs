@@ -22,7 +22,7 @@ use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
 use tidemark_app::{
-    Budget, Callers, Gate, Recorder,
+    AccessCheck, Budget, Callers, Recorder,
     ports::{Source, StoreError},
 };
 use tidemark_domain::UserId;
@@ -43,7 +43,7 @@ pub struct Edge {
     /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
     pub platforms_claim: Option<String>,
     /// Lets callers in; `None` in tests, which let everybody in.
-    pub gate: Option<Gate>,
+    pub access: Option<AccessCheck>,
 }
 
 impl Edge {
@@ -86,9 +86,9 @@ fn begins_with_own_view(request: &Request) -> bool {
 /// The routes of a caller who has asked to leave.
 const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 
-/// Runs the handler if the gate lets the caller in. A request beyond a limit reads no facts.
-async fn within_gate<F>(
-    gate: &Gate,
+/// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts.
+async fn with_access<F>(
+    access: &AccessCheck,
     caller: UserId,
     request: Request,
     handler: impl FnOnce(Request) -> F,
@@ -96,7 +96,7 @@ async fn within_gate<F>(
 where
     F: Future<Output = Result<Answer, Problem>>,
 {
-    let spent = gate.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
+    let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
     if begins_with_own_view(&request) {
         let spent = async { Ok(spent.await?) };
         return try_join(spent, handler(request)).await.map(|((), answer)| answer);
@@ -145,8 +145,8 @@ where
         request.check_query()?;
         handler(request).await
     };
-    match edge.gate.as_ref().zip(request.caller().ok()) {
-        Some((gate, caller)) => within_gate(gate, caller, request, handler).await,
+    match edge.access.as_ref().zip(request.caller().ok()) {
+        Some((access, caller)) => with_access(access, caller, request, handler).await,
         None => handler(request).await,
     }
 }

@@ -39,6 +39,7 @@ pub fn operation(tag: &str, id: &str, summary: &str) -> Operation {
     for (status, response) in [("401", "Unauthorized"), ("429", "TooManyRequests"), ("500", "Internal"), ("503", "Unavailable")] {
         object["responses"][status] = reference("responses", response);
     }
+    object["responses"]["403"] = reference("responses", "Erased");
     let schemas = vec![(GatewayMessage::name().into_owned(), GatewayMessage::schema())];
     Operation { object, parameters: Vec::new(), success: "200", schemas }
 }
@@ -127,7 +128,15 @@ impl Operation {
     pub fn open(mut self) -> Self {
         self.object["security"] = json!([]);
         if let Some(responses) = self.object["responses"].as_object_mut() {
-            responses.retain(|status, _| status != "401" && status != "503");
+            responses.retain(|status, _| !["401", "403", "503"].contains(&status.as_str()));
+        }
+        self
+    }
+
+    /// Also for a caller who has asked to leave.
+    pub fn of_erased(mut self) -> Self {
+        if let Some(responses) = self.object["responses"].as_object_mut() {
+            responses.remove("403");
         }
         self
     }
@@ -142,7 +151,11 @@ impl Operation {
     pub fn refuses(mut self, kind: Kind, reason: &str) -> Self {
         let content = json!({ "application/problem+json": self.schema::<ProblemDetails>() });
         let response = &mut self.object["responses"][kind.status().to_string()];
-        let before = response["description"].as_str().map_or_else(String::new, |text| format!("{text} "));
+        let before = match response["description"].as_str() {
+            Some(text) => format!("{text} "),
+            None if kind.status() == 403 => "`erased`: the caller has asked to leave. ".to_owned(),
+            None => String::new(),
+        };
         *response = json!({ "description": format!("{before}`{}`: {reason}.", kind.slug()), "content": content });
         self
     }

@@ -450,7 +450,7 @@ mod tests {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
         let edge =
-            Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()), gate: None };
+            Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()), access: None };
         Request::new(serde_json::from_value(event).unwrap(), &edge)
     }
 

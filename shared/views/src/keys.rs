@@ -468,7 +468,7 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 20]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 21]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 11]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);

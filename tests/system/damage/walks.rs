@@ -333,7 +333,8 @@ async fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
             scene.update("CountersTable", schema::followings_counter(user), &[("count", n(9))], &[]).await;
         }
         let mut redis = scene.redis();
-        redis.del::<_, ()>(keys::changed(scene.follower())).await.unwrap();
+        let follower = scene.follower();
+        redis.del::<_, ()>([keys::changed(follower), keys::access(follower)].to_vec()).await.unwrap();
         let kinds = async |share: f64| {
             let report = fire(world, json!({ "job": "users", "dry_run": true, "share": share, "settle_ms": 0 })).await;
             report["found"].clone()
@@ -341,7 +342,8 @@ async fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
         assert_eq!(kinds(0.0).await, json!({ "followings-count": 1 }), "only the reader has a view");
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2, "floor-wrong": 1 }));
         // A reader without a key in Redis is found by an edge.
-        redis.del::<_, ()>([keys::reactions(scene.reader()), keys::changed(scene.reader())].to_vec()).await.unwrap();
+        let reader = scene.reader();
+        redis.del::<_, ()>([keys::reactions(reader), keys::changed(reader), keys::access(reader)].to_vec()).await.unwrap();
         scene.without_view().await;
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2 }));
     })

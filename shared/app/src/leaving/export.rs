@@ -137,7 +137,8 @@ impl Leaving {
         let ids: Vec<PostId> = head.listed_seqs(upto, limit).into_iter().map(|seq| PostId::new(user, seq)).collect();
         let mut found = posts.with_texts(&ids).await?;
         let (mut section, mut bytes) = (Vec::new(), 0);
-        for (post, text) in ids.iter().filter_map(|id| found.remove(id)).filter(|(post, _)| !post.deleted) {
+        let live = ids.iter().filter_map(|id| found.remove(id)).filter(|(post, _)| !post.deleted);
+        for (post, text) in live {
             let text = text.unwrap_or_default();
             bytes += text.bytes();
             if bytes > MOST_TEXT && !section.is_empty() {
@@ -146,7 +147,11 @@ impl Leaving {
             let seq = post.id.seq;
             section.push((Exported::Post(Box::new(post), text), [seq, 0, 0]));
         }
-        Ok(section)
+        match ids.last() {
+            // All of them were deleted a moment ago. Older ones may be left.
+            Some(last) if section.is_empty() => Box::pin(self.exported_posts(user, last.seq.saturating_sub(1), limit)).await,
+            _ => Ok(section),
+        }
     }
 
     async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section, StoreError> {

@@ -63,8 +63,8 @@ pub trait Erasures: Send + Sync {
     async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError>;
     /// Returns the platforms of which the user has read notices.
     async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError>;
-    /// Removes a read state of notices. Its counts must have been corrected before.
-    async fn remove_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError>;
+    /// Removes a read state of notices in this version, whose counts have been corrected. Returns false if it has changed.
+    async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool, StoreError>;
     /// Removes the profile and the handle.
     async fn remove_profile(&self, user: UserId) -> Result<(), StoreError>;
     /// Removes at most `limit` tombstones of posts, and returns how many there were.

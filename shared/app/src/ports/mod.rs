@@ -847,7 +847,7 @@ pub struct Progress {
     pub handled: u64,
 }
 
-/// Buckets and access, for [`Gate`](crate::Gate).
+/// Buckets and access, for [`AccessCheck`](crate::AccessCheck).
 #[async_trait]
 pub trait LimitViews: Send + Sync {
     /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket. Also returns whether
