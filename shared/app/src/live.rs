@@ -2,7 +2,7 @@
 //!
 //! A change goes through two queues. A worker or a request calls [`Live::notify`], which sends a [`LiveTask`] if none is on
 //! its way. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state wins, and sends
-//! a [`LivePost`](crate::ports::LivePost). The function that posts it is outside of the VPC, and reads no store.
+//! a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
 //! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that were
 //! told last ([`Live::ping`]).
