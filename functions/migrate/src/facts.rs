@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    num::NonZeroU64,
     ops::Deref,
 };
 
@@ -193,10 +192,7 @@ impl Imports {
     pub async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| reads(user, author)).collect();
         let items = self.get("imported_reads", &self.tables.reads, keys).await?;
-        let imported = |item: &Item| {
-            let author: NonZeroU64 = ReadsItem::author.read(item)?;
-            Ok((author.into(), imported_marks(item)?))
-        };
+        let imported = |item: &Item| Ok((ReadsItem::author.user(item)?, imported_marks(item)?));
         items.iter().map(imported).collect()
     }
 

@@ -176,12 +176,6 @@ impl StoredViews {
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
         self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
-
-    /// Deletes the keys of a view. It is rebuilt when it is needed.
-    pub async fn forget(&self, view: &View) -> Result<(), StoreError> {
-        let keys: Vec<String> = keys::of_view(view).into_iter().map(|(key, _)| key).collect();
-        self.each::<u64>("forget", keys.iter().map(redis::Cmd::unlink).collect()).await.map(|_| ())
-    }
 }
 
 impl StoredViews {

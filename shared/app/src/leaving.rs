@@ -193,11 +193,9 @@ impl Leaving {
             if edge.muted.is_some() {
                 following.hide(one, other, Hiding::Mute, false).await?;
             }
-            following.unfollow(one, other).await?;
+            stores.edges.unfollow(one, other, stores.clock.now()).await?;
             // The views follow from the tombstone, which is removed below. So they must be in line before.
-            let ended = stores.edges.edges(one, &[other]).await?.into_values().collect::<Vec<_>>();
-            let (feed, lists) = futures::join!(sync.readers.sync_edges(one, ended.clone()), sync.relations.apply(&ended));
-            feed.and(lists)?;
+            sync.follows(one, &[other]).await?;
         }
         stores.reader_views.forget_marks(&[(user, other), (other, user)]).await?;
         stores.erasures.remove_pair(user, other).await

@@ -6,6 +6,7 @@ use crate::{Seq, Timestamp, UserId};
 
 /// What an erasure removes, counted when it begins its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Removed {
     /// Live posts of the user.
     pub posts: u64,

@@ -20,6 +20,7 @@ use super::{
     counters::{FollowerShard, HeldUp},
     distinct,
     item::{Attribute, Item, Stored, number, read, string},
+    posts::read_head_of,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
@@ -249,14 +250,14 @@ impl DynamoFacts {
                 let heads = self.get("heads", &self.tables.posts, keys).await?;
                 let erased = |head: &Item| HeadItem::erased.of(head).is_some();
                 for head in heads.iter().filter(|head| erased(head)) {
-                    let author = UserId::from(HeadItem::author.read::<std::num::NonZeroU64>(head)?);
+                    let author = HeadItem::author.user(head)?;
                     outcomes.insert(author, Followed::Erased);
                 }
                 missing.retain(|follow| !outcomes.contains_key(&follow.author));
                 if missing.is_empty() {
                     break;
                 }
-                let heads: HashMap<UserId, AuthorHead> = heads.into_iter().map(read_head).collect::<Result<_, _>>()?;
+                let heads: HashMap<UserId, AuthorHead> = heads.into_iter().map(read_head_of).collect::<Result<_, _>>()?;
                 for follow in &mut missing {
                     let head = heads.get(&follow.author).cloned().unwrap_or_default();
                     *follow = NewFollow::from_now(follow.author, &head, now);
@@ -461,10 +462,6 @@ fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
 
 fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
     items.into_iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
-}
-
-fn read_head(item: Item) -> Result<(UserId, AuthorHead), StoreError> {
-    read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
 }
 
 /// The number of followed authors in a user's counter.

@@ -20,7 +20,7 @@ use super::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
         ReadsItem, RunningItem,
     },
-    write::{Write, absent, below, between, count_queried, is, only, queried, still_number},
+    write::{Write, absent, between, count_queried, is, only, queried, still_number},
 };
 
 /// Items that are deleted concurrently.
@@ -78,8 +78,7 @@ impl Erasures for DynamoFacts {
             let by = is(ReactedItem::user, string(schema::reacted_by(user, reaction)));
             count_queried("count_traces", self.query(&self.tables.reacted, [by]).consistent_read(true)).await
         };
-        let own = [is(ReadsItem::user, number(user.get())), below(ReadsItem::author, schema::reads_end())];
-        let reads = count_queried("count_traces", self.query(&self.tables.reads, own).consistent_read(true));
+        let reads = count_queried("count_traces", self.query_user(&self.tables.reads, user));
         let (heads, follows, followers, likes, favorites, reads, lists, hidden) = futures::try_join!(
             self.heads(&users),
             self.followings(user),
@@ -112,7 +111,7 @@ impl Erasures for DynamoFacts {
         let (followers, own, naming) = futures::try_join!(self.followers_by_time(user, None, limit), own, naming)?;
         let mut found: BTreeSet<UserId> = followers.into_iter().map(|relation| relation.user).collect();
         let ids = |items: Vec<Item>, attribute: Attribute| -> Result<Vec<UserId>, StoreError> {
-            items.iter().map(|item| Ok(UserId::from(attribute.read::<std::num::NonZeroU64>(item)?))).collect()
+            items.iter().map(|item| attribute.user(item)).collect()
         };
         found.extend(ids(own, EdgeItem::author)?);
         found.extend(ids(naming, EdgeItem::user)?);
@@ -154,10 +153,9 @@ impl Erasures for DynamoFacts {
     }
 
     async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
-        let own = [is(ReadsItem::user, number(user.get())), below(ReadsItem::author, schema::reads_end())];
-        let query = only(self.query(&self.tables.reads, own), &[ReadsItem::author]).consistent_read(true);
+        let query = only(self.query_user(&self.tables.reads, user), &[ReadsItem::author]);
         let items = queried("marked_authors", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
-        items.iter().map(|item| Ok(UserId::from(ReadsItem::author.read::<std::num::NonZeroU64>(item)?))).collect()
+        items.iter().map(|item| ReadsItem::author.user(item)).collect()
     }
 
     async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
@@ -167,7 +165,7 @@ impl Erasures for DynamoFacts {
             queried("markers", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
         };
         let items = try_join_all((0..SHARDS).map(of_shard)).await?.into_iter().flatten().take(limit);
-        items.map(|item| Ok(UserId::from(ReadsItem::user.read::<std::num::NonZeroU64>(&item)?))).collect()
+        items.map(|item| ReadsItem::user.user(&item)).collect()
     }
 
     async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {

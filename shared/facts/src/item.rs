@@ -1,7 +1,7 @@
 //! Encodes and decodes items. [`schema`] has their types. An attribute of another type, or the lack of one that is
 //! required, makes a damaged item.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, num::NonZeroU64};
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
@@ -49,6 +49,11 @@ impl Attribute {
     pub fn optional<T: DeserializeOwned>(self, item: &Item) -> Result<Option<T>, StoreError> {
         let value = self.of(item).cloned().map(serde_dynamo::from_attribute_value);
         value.transpose().map_err(|_| self.damaged(item))
+    }
+
+    /// Decodes this attribute as a user id.
+    pub fn user(self, item: &Item) -> Result<UserId, StoreError> {
+        self.read::<NonZeroU64>(item).map(UserId::from)
     }
 
     pub fn damaged(self, item: &Item) -> StoreError {

@@ -18,7 +18,7 @@ pub mod write;
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::{Client, types::KeysAndAttributes};
+use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::KeysAndAttributes};
 use futures::{FutureExt, future::try_join_all};
 use tidemark_app::{
     ports::{IdempotencyKey, Store, StoreError},
@@ -90,9 +90,14 @@ impl DynamoFacts {
 
     /// Reads all items of a user from `following` or `reads`, consistently and with whole sets.
     pub async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>, StoreError> {
-        let items = [is(EdgeItem::user, number(user.get())), below(EdgeItem::author, schema::reads_end())];
-        let items = queried(operation, self.query(table, items).consistent_read(true), usize::MAX).await?;
+        let items = queried(operation, self.query_user(table, user), usize::MAX).await?;
         self.completed(operation, table, items).await
+    }
+
+    /// A consistent query of all items of a user in `following` or `reads`, without windows.
+    pub(crate) fn query_user(&self, table: &str, user: UserId) -> QueryFluentBuilder {
+        let items = [is(EdgeItem::user, number(user.get())), below(EdgeItem::author, schema::reads_end())];
+        self.query(table, items).consistent_read(true)
     }
 
     /// Reads one item, consistently and with whole sets.

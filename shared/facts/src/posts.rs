@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    num::NonZeroU64,
     ops::RangeInclusive,
 };
 
@@ -28,7 +27,7 @@ impl Posts for DynamoFacts {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
         let keys = distinct(authors).into_iter().map(schema::head).collect();
         let items = self.get("heads", &self.tables.posts, keys).await?;
-        items.into_iter().map(|item| read(item, |item: HeadItem| Ok((item.author.into(), item.into())))).collect()
+        items.into_iter().map(read_head_of).collect()
     }
 
     async fn publish(
@@ -491,7 +490,12 @@ impl From<HeadItem> for AuthorHead {
 }
 
 pub fn read_head(item: Item) -> Result<AuthorHead, StoreError> {
-    read(item, |head: HeadItem| Ok(head.into()))
+    read_head_of(item).map(|(_, head)| head)
+}
+
+/// The author and the head.
+pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead), StoreError> {
+    read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
 }
 
 impl TryFrom<PostItem> for Post {
@@ -536,13 +540,13 @@ pub fn read_post(item: Item) -> Result<Post, StoreError> {
 /// The post in the key of a body's item.
 pub fn body_of(item: &Item) -> Result<PostId, StoreError> {
     let seq = schema::body_seq(&BodyItem::item.read::<String>(item)?).ok_or_else(|| BodyItem::item.damaged(item))?;
-    Ok(PostId::new(BodyItem::author.read::<NonZeroU64>(item)?.into(), seq))
+    Ok(PostId::new(BodyItem::author.user(item)?, seq))
 }
 
 /// The post in the key of an item.
 pub fn post_of(item: &Item) -> Result<PostId, StoreError> {
     let seq = schema::post_seq(&PostItem::item.read::<String>(item)?).ok_or_else(|| PostItem::item.damaged(item))?;
-    Ok(PostId::new(PostItem::author.read::<NonZeroU64>(item)?.into(), seq))
+    Ok(PostId::new(PostItem::author.user(item)?, seq))
 }
 
 #[cfg(test)]

@@ -33,21 +33,23 @@ impl ErasureViews for Redis {
     }
 
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError> {
-        self.clear(vec![View::Reactions(user)]).await
+        self.clear(&[View::Reactions(user)]).await
     }
 
     async fn clear_user(&self, user: UserId) -> Result<(), StoreError> {
-        self.clear(keys::of_user(user).into_iter().filter(|view| *view != View::Access(user)).collect()).await
+        let views: Vec<View> = keys::of_user(user).into_iter().filter(|view| *view != View::Access(user)).collect();
+        self.clear(&views).await
     }
 
     async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError> {
-        self.clear(posts.iter().flat_map(|&post| keys::of_post(post)).collect()).await
+        let views: Vec<View> = posts.iter().flat_map(|&post| keys::of_post(post)).collect();
+        self.clear(&views).await
     }
 }
 
 impl Redis {
-    /// Removes these views.
-    pub async fn clear(&self, views: Vec<View>) -> Result<(), StoreError> {
+    /// Deletes the keys of these views. They are rebuilt when they are needed.
+    pub async fn clear(&self, views: &[View]) -> Result<(), StoreError> {
         let keys = views.iter().flat_map(keys::of_view).map(|(key, _)| redis::Cmd::unlink(key));
         self.each::<u64>("clear", keys.collect()).await.map(drop)
     }

@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
-    num::NonZeroU64,
 };
 
 use futures::future::try_join_all;
@@ -55,7 +54,7 @@ impl StoredFacts {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
         let items = self.get("stored_heads", &self.tables.posts, keys).await?;
-        let mut heads = by_key(items, |item| user(HeadItem::author, item), stored_head)?;
+        let mut heads = by_key(items, |item| HeadItem::author.user(item), stored_head)?;
         for author in authors {
             if heads.damaged.iter().all(|(damaged, _)| *damaged != author) {
                 heads.found.entry(author).or_default();
@@ -73,7 +72,7 @@ impl StoredFacts {
     pub async fn blocks(&self, blocks: &[(UserId, UserId)]) -> Result<Vec<StoredBlock>, StoreError> {
         let keys = blocks.iter().map(|&(user, other)| schema::edge(user, other)).collect();
         let items = self.get("blocks", &self.tables.following, keys).await?;
-        let pair = |item: &Item| Ok((user(EdgeItem::user, item)?, user(EdgeItem::author, item)?));
+        let pair = |item: &Item| Ok((EdgeItem::user.user(item)?, EdgeItem::author.user(item)?));
         let pairs = by_key(items, pair, read_edge)?;
         let is_damaged = |pair: &(UserId, UserId)| pairs.damaged.iter().any(|(damaged, _)| damaged == pair);
         // The flags come last. If the pair changes in between, it has another revision in the second look.
@@ -121,7 +120,7 @@ impl StoredFacts {
     pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
         let items = self.get("live_followers", &self.tables.following, keys).await?;
-        let Decoded { found, damaged } = by_key(items, |item| user(EdgeItem::user, item), read_edge)?;
+        let Decoded { found, damaged } = by_key(items, |item| EdgeItem::user.user(item), read_edge)?;
         let live = found.into_iter().filter(|(_, edge)| edge.following).map(|(user, _)| user);
         Ok(Decoded { found: live.collect(), damaged })
     }
@@ -415,11 +414,6 @@ fn stored_head(item: Item) -> Result<StoredHead, StoreError> {
         // A head has a pair of other numbers as its change number.
         Ok(StoredHead { posts: stored_count(head.posts, None), deletions, head: head.into() })
     })
-}
-
-/// The user in an attribute of a key.
-fn user(attribute: Attribute, item: &Item) -> Result<UserId, StoreError> {
-    attribute.read::<NonZeroU64>(item).map(UserId::from)
 }
 
 /// Decodes each item separately. An item that cannot be read is damaged, and the others are found.

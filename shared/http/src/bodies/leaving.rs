@@ -3,28 +3,10 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemark_app::Exported;
-use tidemark_domain::{self as domain, ListId, PostId, Seq, Timestamp, UserId};
+use tidemark_domain::{self as domain, ListId, PostId, Removed, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::values::{NextCursor, raw};
-
-/// What an erasure removes, counted when it began.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({
-    "posts": 3, "follows": 2, "followers": 9, "likes": 1, "favorites": 0, "reads": 2, "lists": 0, "mutes": 0, "blocks": 0,
-})))]
-pub struct Removed {
-    pub posts: u64,
-    pub follows: u64,
-    pub followers: u64,
-    pub likes: u64,
-    pub favorites: u64,
-    /// Authors of whose posts the user had marked some.
-    pub reads: u64,
-    pub lists: u64,
-    pub mutes: u64,
-    pub blocks: u64,
-}
 
 /// The receipt of an erasure.
 #[derive(Debug, Serialize, ToSchema)]
@@ -46,10 +28,6 @@ pub struct Erasure {
 impl From<domain::Erasure> for Erasure {
     fn from(erasure: domain::Erasure) -> Self {
         let domain::Erasure { started_at, finished_at, removed, .. } = erasure;
-        let removed = removed.map(|removed| {
-            let domain::Removed { posts, follows, followers, likes, favorites, reads, lists, mutes, blocks } = removed;
-            Removed { posts, follows, followers, likes, favorites, reads, lists, mutes, blocks }
-        });
         let state = if finished_at.is_some() { "done" } else { "running" };
         Self { state, started_at, finished_at, removed }
     }
