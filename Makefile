@@ -95,6 +95,16 @@ churn: setup ## run reconcile in a loop during traffic; it must repair nothing: 
 	@TIDEMARK_CHURN_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo test -p tidemark-tests --test system -- --exact --nocapture damage::races::reconcile_repairs_nothing_beside_traffic
 
+upgrade-check: setup ## run histories while functions of another release and of this one replace each other: FROM=<commit> [ROUNDS=3]
+	@[ -n '$(FROM)' ] || { echo "usage: make upgrade-check FROM=<commit>" >&2; exit 2; }
+	@rm -rf '$(TARGET)/upgrade/source' && git worktree prune && git worktree add --quiet --detach '$(TARGET)/upgrade/source' '$(FROM)'
+	@echo "== cargo build of $(FROM), in $(TARGET)/upgrade"
+	@cd '$(TARGET)/upgrade/source' && cargo build --bins --target-dir '$(abspath $(TARGET))/upgrade'
+	@echo "== $(build) --bins"
+	@$(build) --bins
+	@TIDEMARK_ROUNDS='$(ROUNDS)' TIDEMARK_OTHER_RELEASE='$(abspath $(TARGET))/upgrade/debug' cargo test --workspace --test system -- \
+		--ignored --exact --nocapture upgrade::histories_agree_with_the_model_while_releases_replace_each_other
+
 demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)
 

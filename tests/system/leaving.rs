@@ -13,6 +13,8 @@ const LEAVING: u64 = 777_777_777;
 pub(crate) async fn live(world: &World) {
     let user = world.user(LEAVING);
     world.follow(1..=5, LEAVING).await;
+    user.put("/v1/following/66").await.ok();
+    user.delete("/v1/following/66").await.ok();
     for author in [60, 61] {
         user.put(&format!("/v1/following/{author}")).await.ok();
         world.follow([1], author).await;
@@ -140,7 +142,11 @@ async fn check_others(world: &World) {
     assert_eq!(reader.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "/problems/not-found"));
     assert!(reader.walk(&format!("/v1/authors/{LEAVING}/posts"), 20).await.is_empty());
     assert_eq!(reader.get("/v1/handles/ada_leaves").await.problem(), (404, "/problems/not-found"));
-    assert_eq!(reader.put(&format!("/v1/following/{LEAVING}")).await.problem(), (404, "/problems/not-found"));
+    for path in ["following", "mutes", "blocks"] {
+        assert_eq!(reader.put(&format!("/v1/{path}/{LEAVING}")).await.problem(), (404, "/problems/not-found"), "{path}");
+    }
+    let through = json!({ "author": LEAVING.to_string(), "through": 2 });
+    assert_eq!(reader.post("/v1/reads", &through).await.ok()["changed"], 0);
     assert_eq!(reader.get(&format!("/v1/users/{LEAVING}")).await.ok()["profile"], Value::Null);
     let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
     assert!(walk.found.is_empty(), "{walk:?}");
@@ -187,6 +193,9 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         world.flush_redis().await;
         assert_eq!(user.get("/v1/me").await.problem(), (403, "/problems/erased"), "the facts know it");
         check_others(world).await;
+        // Requests that name the id leave views of nothing, which expire.
+        let items = traces(world).await.into_iter().filter(|text| !text.starts_with("key ")).count();
+        assert_eq!(items, 2, "the receipt and the head");
     })
     .await;
 }

@@ -275,6 +275,12 @@ impl Stack {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
 
+    /// Replaces the oldest process of a function that handles no invocation, by what the binary is now. Returns the id of
+    /// the ended process; `None` if each is busy.
+    pub fn replace_process(&self, function: &str) -> Option<u32> {
+        self.core.unit(function)?.runner.retire()
+    }
+
     /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
     #[must_use]
     pub fn open_requests(&self) -> OpenRequests {

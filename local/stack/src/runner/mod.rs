@@ -54,6 +54,11 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Replaces the oldest process that is idle. Returns its id; `None` if there is none.
+    fn retire(&self) -> Option<u32> {
+        None
+    }
+
     /// Kills the invocations in flight without a cleanup. Returns their number.
     fn kill(&self) -> usize;
 

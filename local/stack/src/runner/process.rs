@@ -157,6 +157,18 @@ impl Pool {
         workers.len()
     }
 
+    /// Ends the oldest process that handles no invocation. Returns its process id.
+    fn retire(&self) -> Option<u32> {
+        let mut state = self.lock();
+        let is_idle = |worker: &u64| state.live.contains_key(worker) && !state.running.contains_key(worker);
+        let worker = state.ready.iter().copied().filter(is_idle).min()?;
+        // From now on it gets no invocation.
+        let pid = state.live.remove(&worker);
+        self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.sentence.notify_waiters();
+        pid
+    }
+
     fn is_condemned(&self, worker: u64) -> bool {
         let mut condemned = self.condemned.lock().unwrap_or_else(PoisonError::into_inner);
         let before = condemned.len();
@@ -227,6 +239,10 @@ impl Runner for Processes {
 
     fn pids(&self) -> Vec<u32> {
         self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
+    }
+
+    fn retire(&self) -> Option<u32> {
+        self.pool.retire()
     }
 
     fn kill(&self) -> usize {
