@@ -54,16 +54,30 @@ async fn histories_agree_with_the_model_while_releases_replace_each_other() {
                 shared.reached(step * OPERATIONS / steps).await;
                 let name = &both[step / PROCESSES];
                 link(name, release);
-                shared.in_world(async |world| until(name, async || world.stack.replace_process(name).is_some()).await).await;
+                shared
+                    .in_world(async |world| {
+                        let pids = || world.stack.process_ids(name).into_iter();
+                        let replaced = async || {
+                            let pid = pids().find(|pid| release_of(*pid).is_some_and(|of| of != *release));
+                            pid.is_some_and(|pid| world.stack.replace_process(name, pid))
+                        };
+                        until(name, replaced).await;
+                    })
+                    .await;
             }
         };
         world = batch_beside(world, round * TOGETHER, roll).await;
         for pid in both.iter().flat_map(|name| world.stack.process_ids(name)) {
-            assert_eq!(std::fs::read_link(format!("/proc/{pid}/exe")).unwrap().parent(), Some(release.as_path()));
+            assert_eq!(release_of(pid).as_ref(), Some(release));
         }
         println!("{OPERATIONS} operations while the functions became those of {}", release.display());
         let report = json!(world.walk_over_all_users(true, Duration::from_secs(1)).await);
         assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)), "after round {round}");
     }
     world.finish().await;
+}
+
+/// The folder of a process's binary; `None` if the process has ended.
+fn release_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()?.parent().map(Path::to_owned)
 }

@@ -275,10 +275,11 @@ impl Stack {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
 
-    /// Replaces the oldest process of a function that handles no invocation, by what the binary is now. Returns the id of
-    /// the ended process; `None` if each is busy.
-    pub fn replace_process(&self, function: &str) -> Option<u32> {
-        self.core.unit(function)?.runner.retire()
+    /// Replaces a process of a function by one of what its binary is now, unless it handles an invocation. Returns whether
+    /// it did.
+    #[must_use]
+    pub fn replace_process(&self, function: &str, pid: u32) -> bool {
+        self.core.unit(function).is_some_and(|unit| unit.runner.retire(pid))
     }
 
     /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.

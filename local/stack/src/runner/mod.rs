@@ -54,9 +54,9 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Replaces the oldest process that is idle. Returns its id; `None` if there is none.
-    fn retire(&self) -> Option<u32> {
-        None
+    /// Replaces a process if it is idle. Returns whether it was.
+    fn retire(&self, _pid: u32) -> bool {
+        false
     }
 
     /// Kills the invocations in flight without a cleanup. Returns their number.

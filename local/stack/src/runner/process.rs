@@ -157,16 +157,17 @@ impl Pool {
         workers.len()
     }
 
-    /// Ends the oldest process that handles no invocation. Returns its process id.
-    fn retire(&self) -> Option<u32> {
+    /// Ends a process if it is ready and handles no invocation. Returns whether it did.
+    fn retire(&self, pid: u32) -> bool {
         let mut state = self.lock();
-        let is_idle = |worker: &u64| state.live.contains_key(worker) && !state.running.contains_key(worker);
-        let worker = state.ready.iter().copied().filter(is_idle).min()?;
+        let worker = state.live.iter().find(|(_, of)| **of == pid).map(|(worker, _)| *worker);
+        let is_idle = |worker: &u64| state.ready.contains(worker) && !state.running.contains_key(worker);
+        let Some(worker) = worker.filter(is_idle) else { return false };
         // From now on it gets no invocation.
-        let pid = state.live.remove(&worker);
+        state.live.remove(&worker);
         self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         self.sentence.notify_waiters();
-        pid
+        true
     }
 
     fn is_condemned(&self, worker: u64) -> bool {
@@ -241,8 +242,8 @@ impl Runner for Processes {
         self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
     }
 
-    fn retire(&self) -> Option<u32> {
-        self.pool.retire()
+    fn retire(&self, pid: u32) -> bool {
+        self.pool.retire(pid)
     }
 
     fn kill(&self) -> usize {
