@@ -340,7 +340,7 @@ async fn big_author(followers: u64, posts: u64, kills: usize, pause: Duration) {
         let check = |reader: u64| async move {
             let reads = world.user(reader);
             assert_eq!(reads.unread_total().await, published, "{reader}");
-            assert_eq!(reads.get("/v1/users/me/counters").await.ok()["followings"], 1, "{reader}");
+            assert_eq!(reads.get(&format!("/v1/users/{reader}/counters")).await.ok()["followings"], 1, "{reader}");
             let foreign = format!("{}-", other(reader));
             assert!(reads.feed_ids().await.iter().all(|id| id.starts_with(&foreign)), "{reader}");
         };
