@@ -21,7 +21,6 @@ const PROCESSES: usize = 2;
 /// release.
 #[tokio::test]
 #[ignore = "needs the functions of another release: make upgrade-check"]
-#[expect(clippy::disallowed_methods, reason = "only this test uses the variable")]
 async fn histories_agree_with_the_model_while_releases_replace_each_other() {
     let new = killed::binaries();
     let old = PathBuf::from(std::env::var_os("TIDEMARK_OTHER_RELEASE").expect("TIDEMARK_OTHER_RELEASE is a folder"));
