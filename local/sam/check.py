@@ -25,7 +25,7 @@ import containers
 import sam
 import stack
 from bundle import TEMPLATE
-from samples import LEGACY_HOST, judge, prepare, samples
+from samples import judge, prepare, samples
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_DOCKER = 3
@@ -66,7 +66,7 @@ def call_processes(arguments):
 
         def ask(sample):
             event = sample.event()
-            if LEGACY_HOST in event.get("source", ""):
+            if sample.function == "migrate":
                 event["source"] = redis
             return judge(sample, running.invoke(sample.function, event))
 
