@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the functions for Lambda's arm64 on x86-64: `arm64.sh target`. cargo-lambda builds as in `sam build`, with zig as
-# C compiler and linker.
+# Builds the functions for Lambda's arm64 on x86-64: `arm64.sh target`. cargo-lambda builds as in `sam build`, with zig
+# as C compiler and linker.
 #
 # The standard library of the target is rustup's. If rustup is missing or cannot reach its server, or with RUST=debian,
 # Debian's rustc builds, because a standard library belongs to one rustc. Debian's packages are extracted under `target`
