@@ -28,9 +28,9 @@ class Sample:
 
 
 def samples(events):
-    """All samples. Samples that publish notices, set a profile or make a list come first, samples that delete come last."""
+    """All samples. Samples that publish notices, set a profile or make a list come first, samples that delete or retract come last."""
     found = [Sample(path.parent.name, path) for path in events.glob("*/*.json")]
-    return sorted(found, key=lambda s: (s.name.startswith("delete"), (s.function, s.name) not in FIRST, s.function, s.name))
+    return sorted(found, key=lambda s: (s.name.startswith(("delete", "retract")), (s.function, s.name) not in FIRST, s.function, s.name))
 
 
 def prepare(base_url):
