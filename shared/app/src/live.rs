@@ -45,22 +45,22 @@ impl Live {
     /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the connections are told
     /// with the next change, or after the next ping.
     pub async fn notify(&self, users: &[UserId], post: Option<PostId>) {
-        if let Err(error) = self.try_notify(users, post).await {
-            let error = &error as &dyn std::error::Error;
-            warn!(readers = users.len(), error, "connections are told after the next ping");
-        }
+        log_failure(self.try_notify(users, post).await);
+    }
+
+    /// The same for readers whose change is already noted.
+    pub async fn announce(&self, notified: Notified) {
+        log_failure(self.try_announce(notified).await);
     }
 
     async fn try_notify(&self, users: &[UserId], post: Option<PostId>) -> Result<(), StoreError> {
         if users.is_empty() {
             return Ok(());
         }
-        let notified = self.stores.live_views.notify(users, post).await?;
-        let those = |wanted: Notified| {
-            let users = users.iter().zip(&notified).filter(move |(_, notified)| **notified == wanted);
-            users.map(|(user, _)| *user).collect::<Vec<_>>()
-        };
-        let (now, later) = (those(Notified::Now), those(Notified::Later));
+        self.try_announce(self.stores.live_views.notify(users, post).await?).await
+    }
+
+    async fn try_announce(&self, Notified { now, later }: Notified) -> Result<(), StoreError> {
         let (now, later) = futures::join!(self.send(&now, Duration::ZERO), self.send(&later, LEAST_BETWEEN));
         now.and(later)
     }
@@ -167,7 +167,7 @@ impl Live {
         claimed: ClaimedUpdate,
         again: Option<u8>,
     ) -> (UserId, Result<Option<(LivePost, CountsDigest)>, StoreError>) {
-        let ClaimedUpdate::Claimed { post, told, connections } = claimed else { return (user, Ok(None)) };
+        let ClaimedUpdate::Claimed { noted, told, connections } = claimed else { return (user, Ok(None)) };
         // The time comes before the counts: a message with a later time has every change that this one has.
         let at = self.stores.clock.now();
         let snapshot = match self.readers.snapshot(user).await {
@@ -175,11 +175,17 @@ impl Live {
             Err(error) => return (user, Err(error)),
         };
         let counts = CountsDigest::of(&snapshot.state);
-        if connections.is_empty() || (again.is_none() && told == Some(counts)) {
+        if again.is_none() && told == Some(counts) {
             return (user, Ok(None));
         }
-        let change = UnreadChange::of(&snapshot.state, post, at);
+        let change = UnreadChange::of(&snapshot.state, noted, at);
         (user, Ok(Some((LivePost::new(user, connections, change, again.unwrap_or_default()), counts))))
+    }
+}
+
+fn log_failure(result: Result<(), StoreError>) {
+    if let Err(error) = result {
+        warn!(error = &error as &dyn std::error::Error, "connections are told after the next ping");
     }
 }
 

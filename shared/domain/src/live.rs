@@ -12,7 +12,7 @@ pub struct UnreadChange {
     /// When the counts were read. A later change of the same reader has a later time.
     pub at: Timestamp,
     pub total: u64,
-    /// The post that changed last, or a newest unread post; `None` if neither is known.
+    /// The post that changed last; `None` if none is known.
     pub post: Option<ChangedPost>,
 }
 
@@ -25,14 +25,13 @@ pub struct ChangedPost {
 }
 
 impl UnreadChange {
-    /// Returns the change that has led to this state. `last` is the post that changed last; if it is unknown, the newest
-    /// post of the first author with unread posts is taken.
-    pub fn of(state: &ReaderState, last: Option<PostId>, at: Timestamp) -> Self {
-        let newest = || {
-            let (author, _) = *state.unread_authors().first()?;
-            Some(PostId::new(author, state.authors.get(&author)?.newest_delivered()))
-        };
-        let post = last.or_else(newest).map(|post| ChangedPost { post, unread: state.unread_of(post.author) });
+    /// Returns the change that has led to this state. A mark or a deletion was noted with its post and time. A delivery was
+    /// not: the newest post was delivered last, if it is newer.
+    pub fn of(state: &ReaderState, noted: Option<(PostId, Timestamp)>, at: Timestamp) -> Self {
+        let delivered = state.heard().filter(|(_, author)| author.newest_at > Timestamp::default());
+        let newest = delivered.map(|(id, author)| (PostId::new(id, author.newest_delivered()), author.newest_at));
+        let last = noted.into_iter().chain(newest).max_by_key(|(_, at)| *at);
+        let post = last.map(|(post, _)| ChangedPost { post, unread: state.unread_of(post.author) });
         Self { at, total: state.unread_total(), post }
     }
 }
@@ -72,15 +71,22 @@ mod tests {
     }
 
     #[test]
-    fn a_change_names_the_last_post_or_else_the_newest_unread_one() {
-        let at = Timestamp::from_ms(5);
+    fn a_change_names_the_post_that_was_noted_or_delivered_last() {
+        let at = Timestamp::from_ms(50);
         let two = state(&[(7, 2), (9, 3)]);
-        let change = UnreadChange::of(&two, Some(PostId::new(user(7), 1)), at);
-        assert_eq!(change.total, 5);
-        assert_eq!(change.post, Some(ChangedPost { post: PostId::new(user(7), 1), unread: 2 }));
-        let newest = UnreadChange::of(&two, None, at).post;
-        assert_eq!(newest, Some(ChangedPost { post: PostId::new(user(9), 3), unread: 3 }));
+        let named = |noted: Option<u64>| {
+            let noted = noted.map(|at| (PostId::new(user(7), 1), Timestamp::from_ms(at)));
+            let UnreadChange { total, post, .. } = UnreadChange::of(&two, noted, at);
+            assert_eq!(total, 5);
+            post.unwrap()
+        };
+        assert_eq!(named(Some(10)), ChangedPost { post: PostId::new(user(7), 1), unread: 2 });
+        let delivered = ChangedPost { post: PostId::new(user(9), 3), unread: 3 };
+        assert_eq!([named(Some(8)), named(None)], [delivered; 2]);
         assert_eq!(UnreadChange::of(&state(&[]), None, at), UnreadChange { at, total: 0, post: None });
+        let mut before_the_follow = state(&[(7, 2)]);
+        before_the_follow.authors.get_mut(&user(7)).unwrap().newest_at = Timestamp::default();
+        assert_eq!(UnreadChange::of(&before_the_follow, None, at).post, None);
     }
 
     #[test]

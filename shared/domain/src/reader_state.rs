@@ -35,7 +35,8 @@ pub struct ReaderMeta {
     pub watched: bool,
     /// When the lifetimes were last extended.
     pub touched: Timestamp,
-    /// When another process may take over a rebuild.
+    /// During a rebuild, when another process may take it over. Later, from when the last message to the reader's connections
+    /// may be built.
     pub deadline: Timestamp,
     /// The owner of the rebuild.
     pub token: u64,

@@ -2,7 +2,7 @@
 //!
 //! | key | type | content | lifetime | written by | rebuilt from |
 //! |---|---|---|---|---|---|
-//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::author_state) | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch | edges, heads, read facts |
+//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::author_state) | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch, rank, watch, unwatch, notify, claim | edges, heads, read facts |
 //! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, at most 1,128 | an hour longer than the state | deliver, retract, begin, seed, drop, touch | posts |
 //! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, admit, retract, begin, seed, drop, touch | feed, posts, state |
 //! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, admit, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
@@ -24,7 +24,7 @@
 //! | `{bucket}:q:<post>:rank` | string | a task that computes the post's step is enqueued and has not begun | 2 s | outdate; removed by the task | |
 //! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle | steps of posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
-//! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → until when a message is on its way, when one was last built, [post](super::live) that changed last; `=` → digest of the counts that were told; `<connection>` → expiry ms, at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
+//! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → when a change was noted, when a message was last built, [post](super::live) that changed; `=` → digest of the counts that were told; `<connection>` → expiry ms, at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
 //! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [bitmap of posts](super::notices) | 24 h | store | read facts, edges |

@@ -4,16 +4,20 @@ use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
 use redis_link::{Age, Bundle};
 use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError};
-use tidemark_domain::{CountsDigest, PostId, UserId};
+use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
-use super::{keys, library::Function, readers::USERS_PER_CALL};
+use super::{
+    keys,
+    library::Function,
+    readers::{USERS_PER_CALL, at_positions},
+};
 use crate::connection::{Arg, Redis, fcall, ms};
 
 /// The connections of one reader. A further one takes the place of the one that expires first.
 pub const MOST_CONNECTIONS: u64 = 20;
 
 /// The least time between two messages to a reader's connections, in ms.
-const LEAST_BETWEEN_MS: u64 = 1_000;
+pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;
 
 #[async_trait]
 impl LiveViews for Redis {
@@ -27,21 +31,19 @@ impl LiveViews for Redis {
         self.call::<u64>(Function::Unwatch, &own_keys(user), &[connection.into()]).await.map(drop)
     }
 
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Vec<Notified>, StoreError> {
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError> {
         let args = [LEAST_BETWEEN_MS.into(), Arg::Bytes(post.map_or_else(Vec::new, encode_post))];
-        let answers = self.for_users::<Vec<u8>>(Function::Notify, (users, USERS_PER_CALL), own_keys, &args).await?;
-        let notified = answers.into_iter().flat_map(|(_, answer)| answer).map(|code| match code {
-            0 => Notified::Now,
-            1 => Notified::Later,
-            2 => Notified::OnItsWay,
-            _ => Notified::Unwatched,
-        });
-        Ok(notified.collect())
+        let mut notified = Notified::default();
+        for (users, (now, later)) in self.for_users(Function::Notify, (users, USERS_PER_CALL), own_keys, &args).await? {
+            notified.now.extend(at_positions(users, now));
+            notified.later.extend(at_positions(users, later));
+        }
+        Ok(notified)
     }
 
     async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError> {
         let calls = users.iter().map(|&user| {
-            let command = fcall(Function::Claim, &[keys::connections(user)], &[LEAST_BETWEEN_MS.into()]);
+            let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
             Bundle { commands: vec![command], age: Age::Now, bulk: None }
         });
         let answers: Vec<Value> = self.each("claim", calls.collect()).await?;
@@ -84,10 +86,10 @@ fn decode_claim(answer: Value) -> Result<ClaimedUpdate, StoreError> {
         Value::BulkString(word) if word == b"again" => Ok(ClaimedUpdate::TooEarly),
         other => {
             let parts = Vec::<Vec<u8>>::from_redis_value(other).map_err(|_| damaged("unknown response"))?;
-            let [post, told, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };
+            let [post, noted, told, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };
             let text = |id: &Vec<u8>| String::from_utf8(id.clone()).map_err(|_| damaged("a connection that is no text"));
             Ok(ClaimedUpdate::Claimed {
-                post: decode_post(post),
+                noted: decode_post(post).zip(text(noted)?.parse().ok().map(Timestamp::from_ms)),
                 told: decode_digest(told),
                 connections: connections.iter().map(text).collect::<Result<_, _>>()?,
             })
@@ -112,9 +114,14 @@ mod tests {
         assert_eq!(decode_claim(Value::Nil).unwrap(), ClaimedUpdate::Unwatched);
         assert_eq!(decode_claim(bytes(b"later")).unwrap(), ClaimedUpdate::OnItsWay);
         assert_eq!(decode_claim(bytes(b"again")).unwrap(), ClaimedUpdate::TooEarly);
-        let claimed = decode_claim(Value::Array(vec![bytes(b""), bytes(&7_u64.to_le_bytes()), bytes(b"L0abc=")])).unwrap();
-        let expected = ClaimedUpdate::Claimed { post: None, told: Some(CountsDigest(7)), connections: vec!["L0abc=".to_owned()] };
-        assert_eq!(claimed, expected);
+        let claimed = |post: &[u8]| {
+            decode_claim(Value::Array(vec![bytes(post), bytes(b"9"), bytes(&7_u64.to_le_bytes()), bytes(b"L0abc=")])).unwrap()
+        };
+        let expected =
+            |noted| ClaimedUpdate::Claimed { noted, told: Some(CountsDigest(7)), connections: vec!["L0abc=".to_owned()] };
+        let post = PostId::new(UserId::new(3).unwrap(), 4);
+        assert_eq!(claimed(b""), expected(None));
+        assert_eq!(claimed(&encode_post(post)), expected(Some((post, Timestamp::from_ms(9)))));
         assert!(decode_claim(Value::Array(vec![bytes(b"")])).is_err());
     }
 }

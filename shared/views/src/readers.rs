@@ -12,6 +12,7 @@ use tidemark_domain::{
 use super::{
     keys,
     library::Function,
+    live::LEAST_BETWEEN_MS,
     notices::{decode_set, encode_reads},
     record,
 };
@@ -207,15 +208,15 @@ impl ReaderViews for Redis {
             post.entry().into(),
             u64::from(modes.changes).into(),
             modes.pulled.into(),
+            LEAST_BETWEEN_MS.into(),
         ];
         let mut delivered = Delivered::default();
-        for (users, answer) in self.for_users::<Vec<i64>>(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
-            let Some((reached, others)) = answer.split_first() else { continue };
-            delivered.reached += reached.unsigned_abs();
-            for position in others {
-                let list = if *position > 0 { &mut delivered.ranked } else { &mut delivered.watched };
-                list.extend(at_position(users, *position));
-            }
+        for (users, answer) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
+            let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = answer;
+            delivered.reached += reached;
+            delivered.ranked.extend(at_positions(users, ranked));
+            delivered.notified.now.extend(at_positions(users, now));
+            delivered.notified.later.extend(at_positions(users, later));
         }
         Ok(delivered)
     }
@@ -230,10 +231,10 @@ impl ReaderViews for Redis {
             modes.pulled.into(),
         ];
         let mut retracted = Retracted::default();
-        for (users, answer) in self.for_users::<Vec<i64>>(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
-            let Some((reached, watched)) = answer.split_first() else { continue };
-            retracted.reached += reached.unsigned_abs();
-            retracted.watched.extend(watched.iter().filter_map(|position| at_position(users, *position)));
+        for (users, answer) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
+            let (reached, watched): (u64, Vec<usize>) = answer;
+            retracted.reached += reached;
+            retracted.watched.extend(at_positions(users, watched));
         }
         Ok(retracted)
     }
@@ -273,9 +274,9 @@ impl Redis {
     }
 }
 
-/// The user at a position from 1 of a call's users, whatever its sign.
-fn at_position(users: &[UserId], position: i64) -> Option<UserId> {
-    users.get(usize::try_from(position.unsigned_abs()).ok()?.checked_sub(1)?).copied()
+/// The users at positions, which begin at 1, of a call's users.
+pub(crate) fn at_positions(users: &[UserId], positions: Vec<usize>) -> impl Iterator<Item = UserId> {
+    positions.into_iter().filter_map(|position| users.get(position.checked_sub(1)?).copied())
 }
 
 /// State and feed: the keys of one user for a delivery.

@@ -40,7 +40,7 @@ impl FanOuts {
         if !delivered.ranked.is_empty() {
             views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await?;
         }
-        self.live.notify(&delivered.watched, Some(post.id)).await;
+        self.live.announce(delivered.notified).await;
         Ok(())
     }
 

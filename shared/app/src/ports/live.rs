@@ -8,17 +8,14 @@ use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId
 
 use crate::error::StoreError;
 
-/// What [`LiveViews::notify`] decided for one reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notified {
+/// The watched readers for whom the caller of a change sends a task. For the others a task that will have the change is on
+/// its way, or nobody watches.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Notified {
     /// The caller sends a task now.
-    Now,
+    pub now: Vec<UserId>,
     /// A message was built less than a second ago. The caller sends a task that is delayed by a second.
-    Later,
-    /// A task that will have this change is on its way.
-    OnItsWay,
-    /// The reader has no connection.
-    Unwatched,
+    pub later: Vec<UserId>,
 }
 
 /// What [`LiveViews::claim`] decided for one reader.
@@ -26,8 +23,8 @@ pub enum Notified {
 pub enum ClaimedUpdate {
     /// The caller reads the counts and builds the message.
     Claimed {
-        /// The post that changed last.
-        post: Option<PostId>,
+        /// The post that was noted last, and when.
+        noted: Option<(PostId, Timestamp)>,
         /// What the connections were told last.
         told: Option<CountsDigest>,
         connections: Vec<String>,
@@ -48,9 +45,9 @@ pub trait LiveViews: Send + Sync {
     async fn watch(&self, user: UserId, connection: &str) -> Result<Option<CountsDigest>, StoreError>;
     /// Removes a connection. May be repeated.
     async fn unwatch(&self, user: UserId, connection: &str) -> Result<(), StoreError>;
-    /// Notes that counts of these readers have changed, by this post if it is known. Returns one result for each reader,
-    /// in order.
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Vec<Notified>, StoreError>;
+    /// Notes that counts of these readers have changed, by this post if it is known. A delivery notes this itself
+    /// ([`Delivered::notified`](super::Delivered)).
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError>;
     /// Begins to build the messages for these readers. Returns one result for each reader, in order.
     async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError>;
     /// Stores what the connections of these readers are told; `None` if it is unknown what they know. With `first`, it is

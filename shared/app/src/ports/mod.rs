@@ -619,8 +619,8 @@ pub struct Delivered {
     pub reached: u64,
     /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
-    /// Those of them who are watched: their live connections are told.
-    pub watched: Vec<UserId>,
+    /// Those of them whose live connections the caller has told.
+    pub notified: Notified,
 }
 
 /// The result of [`ReaderViews::retract`].

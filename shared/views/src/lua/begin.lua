@@ -11,7 +11,7 @@ local function begin(keys, argv, epoch)
   local meta = meta_of(keys[1], epoch)
   if meta and argv[5] ~= '1' then
     if not has_flag(meta, BUILDING) then return 'ready' end
-    if struct.unpack('<I6', meta, 8) >= tonumber(argv[1]) then return 'building' end
+    if struct.unpack('<I6', meta, DEADLINE) >= tonumber(argv[1]) then return 'building' end
   end
   local flags, newest, low = BUILDING, 0, ''
   if meta and argv[5] ~= '1' then

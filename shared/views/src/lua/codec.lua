@@ -2,8 +2,8 @@
 
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
--- Positions in the meta: the newest entry's time, the epoch, and the end of the fixed part.
-local NEWEST, EPOCH, META_BYTES = 22, 28, 31
+-- Positions in the meta: the deadline, the token, the newest entry's time, the epoch, and the end of the fixed part.
+local DEADLINE, TOKEN, NEWEST, EPOCH, META_BYTES = 8, 14, 22, 28, 31
 
 local LIVE, OPENING, BITMAPS, MODES, OLDER, MUTED, LISTS, PREFERENCE = 1, 2, 4, 8, 16, 32, 64, 128
 local AUTHOR = '<BI4I4I4I4I4I4I6'
@@ -230,15 +230,39 @@ local function half_life_of(marker)
   return (struct.unpack(MARKER, marker))
 end
 
--- The hash of a reader's connections: `@` -> until when a message to them is on its way, when one was last built (ms), and
--- the bytes of the post that changed last; `=` -> digest of the counts that they were told; a connection -> its expiry (ms).
-local SCHEDULE, SCHEDULE_BYTES, TOLD = '<I6I6', 12, '='
+-- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built (ms), and the bytes
+-- of the post that changed; `=` -> digest of the counts that they were told; a connection -> its expiry (ms).
+local NOTES, NOTES_BYTES, TOLD = '<I6I6', 12, '='
 
--- The numbers of a schedule, and the bytes of the post; zeros if it is damaged.
-local function schedule_of(value)
-  if not value or #value < SCHEDULE_BYTES then return 0, 0, '' end
-  local on_its_way, built = struct.unpack(SCHEDULE, value)
-  return on_its_way, built, string.sub(value, SCHEDULE_BYTES + 1)
+-- The times of the notes, and the bytes of the post; zeros if they are damaged.
+local function notes_of(value)
+  if not value or #value < NOTES_BYTES then return 0, 0, '' end
+  local noted, built = struct.unpack(NOTES, value)
+  return noted, built, string.sub(value, NOTES_BYTES + 1)
+end
+
+-- Who sends the message that tells a watched reader's connections of a change: the caller, at once or delayed by the least
+-- time, or nobody, because one is on its way.
+local NOW, LATER, ON_ITS_WAY = 1, 2, 3
+
+-- Whether a message of a complete view is built later than now, so that it will have every change until now. The deadline
+-- says from when the last message may be built. One beyond the least time was written by a server whose clock was ahead.
+local function is_on_its_way(meta, now, least)
+  local from = has_flag(meta, BUILDING) and 0 or struct.unpack('<I6', meta, DEADLINE)
+  return from > now and from <= now + least
+end
+
+local function with_deadline(meta, deadline)
+  return string.sub(meta, 1, DEADLINE - 1) .. struct.pack('<I6', deadline) .. string.sub(meta, TOKEN)
+end
+
+-- Decides who sends the message that tells a change of counts. Returns the decision, and the meta after it. A message for a
+-- later time is sent once. A view that is being rebuilt remembers no message.
+local function announce(meta, now, least)
+  if has_flag(meta, BUILDING) then return LATER, meta end
+  if is_on_its_way(meta, now, least) then return ON_ITS_WAY, meta end
+  if struct.unpack('<I6', meta, DEADLINE) <= now - least then return NOW, with_deadline(meta, now) end
+  return LATER, with_deadline(meta, now + least)
 end
 
 -- Forgets that a reader is watched, in the meta of the view.
@@ -250,6 +274,10 @@ end
 local function now_us()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+local function now_ms()
+  return math.floor(now_us() / 1000)
 end
 
 -- A stamp for a move: the server's time in microseconds, and later than every stamp before.

@@ -2,10 +2,10 @@
 --
 -- KEYS     for each user: state hash, feed
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry
---          [8] changes and [9] pulled, the author's modes
--- Returns  the number of users whose view follows the author; then the positions (from 1) of those of them who have a
---          ranked feed, into which the caller puts the post with `rank`; then, with a minus sign, the positions of those who
---          are watched, whom the caller notes with `notify`
+--          [8] changes and [9] pulled, the author's modes  [10] the least time between two messages to connections, ms
+-- Returns  the number of users whose view follows the author; the positions (from 1) of those of them who have a ranked feed,
+--          into which the caller puts the post with `rank`; those of them whose connections the caller has told now, and
+--          those after the least time
 -- Keeps    V3, V4: a repeated or reordered call gives the same view.
 --          V8: a view of another epoch counts as missing.
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
@@ -44,17 +44,16 @@ local function note(value, seq, at, changes, pulled)
   return dirty and pack_author(bounded(e)) or value, shown
 end
 
--- The general case: any post, in any order.
-local function deliver_one(state, feed, before, value, argv, cap)
+-- The general case: any post, in any order. `known` is the meta in Redis.
+local function deliver_one(state, feed, known, meta, value, argv, cap)
   local after, shown = note(value, tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[8]), tonumber(argv[9]))
-  local meta = before
   if shown and not (#meta > META_BYTES and less(argv[7], low_of(meta))) then
     meta = stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
   end
   if not meta then
     -- Without its feed the whole view is lost. The next read rebuilds it.
     redis.call('DEL', state, feed)
-  elseif meta ~= before then
+  elseif meta ~= known then
     redis.call('HSET', state, META, meta, argv[4], after)
   elseif after ~= value then
     redis.call('HSET', state, argv[4], after)
@@ -76,7 +75,8 @@ local function deliver(keys, argv, epoch)
   -- Local copies, because a fan-out spends the server's time in this loop.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
-  local pushed_alone, newest, result, reached = argv[8] == '0', pack_numbers('<I6', at), {}, 0
+  local now, ranked, announced = nil, {}, { {}, {}, {} }
+  local pushed_alone, newest, reached = argv[8] == '0', pack_numbers('<I6', at), 0
   for first = 1, #keys, 2 do
     local state, feed = keys[first], keys[first + 1]
     local values = call('HMGET', state, META, author)
@@ -84,11 +84,16 @@ local function deliver(keys, argv, epoch)
     local flags = meta and value and byte(value) or 0
     if flags % 2 == LIVE and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
-      local kind = byte(meta)
+      local known, kind = meta, byte(meta)
       if kind >= RANKED then
         -- One comparison for readers who have neither a ranked feed nor a connection.
-        if kind % WATCHED >= RANKED then result[#result + 1] = (first + 1) / 2 end
-        if kind >= WATCHED then result[#result + 1] = -(first + 1) / 2 end
+        if kind % WATCHED >= RANKED then ranked[#ranked + 1] = (first + 1) / 2 end
+        if kind >= WATCHED then
+          local decision
+          now = now or now_ms()
+          decision, meta = announce(meta, now, tonumber(argv[10]))
+          table.insert(announced[decision], (first + 1) / 2)
+        end
       end
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
       if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, flags, seq) then
@@ -106,10 +111,9 @@ local function deliver(keys, argv, epoch)
           call('DEL', state, feed)
         end
       else
-        deliver_one(state, feed, meta, value, argv, cap)
+        deliver_one(state, feed, known, meta, value, argv, cap)
       end
     end
   end
-  table.insert(result, 1, reached)
-  return result
+  return { reached, ranked, announced[NOW], announced[LATER] }
 end

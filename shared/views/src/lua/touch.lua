@@ -9,7 +9,7 @@ local function touch(keys, argv, epoch)
   local meta = meta_of(state, epoch)
   if not meta or has_flag(meta, BUILDING) or not has_flag(meta, FEED) then return false end
   if redis.call('LLEN', feed) > cap then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
-  redis.call('HSET', state, META, struct.pack('<BI6', string.byte(meta, 1), tonumber(argv[1])) .. string.sub(meta, 8))
+  redis.call('HSET', state, META, struct.pack('<BI6', string.byte(meta, 1), tonumber(argv[1])) .. string.sub(meta, DEADLINE))
   redis.call('PEXPIRE', feed, argv[3])
   if argv[6] == '1' then
     redis.call('PEXPIRE', keys[3], argv[3])

@@ -5,7 +5,7 @@
 -- Returns  the digest of the counts that the connections were told last; false if they were told none
 -- Keeps    The hash lives as long as its last connection. Of too many connections, the one that expires first is removed.
 local function watch(keys, argv, epoch)
-  local now = math.floor(now_us() / 1000)
+  local now = now_ms()
   local fields, expiries, others, first = redis.call('HGETALL', keys[1]), {}, 0, nil
   for f = 1, #fields, 2 do
     local name = fields[f]
@@ -21,7 +21,7 @@ local function watch(keys, argv, epoch)
   end
   if others >= tonumber(argv[3]) then redis.call('HDEL', keys[1], first) end
   redis.call('HSET', keys[1], argv[1], struct.pack('<I6', now + tonumber(argv[2])))
-  redis.call('HSETNX', keys[1], META, struct.pack(SCHEDULE, 0, 0))
+  redis.call('HSETNX', keys[1], META, struct.pack(NOTES, 0, 0))
   redis.call('PEXPIRE', keys[1], argv[2])
   local meta = meta_of(keys[2], epoch)
   if meta and not has_flag(meta, WATCHED) then redis.call('HSET', keys[2], META, with_flag(meta, WATCHED)) end
