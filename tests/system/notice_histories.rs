@@ -28,7 +28,7 @@ use crate::{
 };
 
 #[derive(Clone)]
-struct TestClock(Arc<AtomicU64>);
+pub(crate) struct TestClock(pub Arc<AtomicU64>);
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {

@@ -1,17 +1,21 @@
 //! Interrupted fan-outs: lost messages, lost progress, and a publish that died after its transaction.
 
+use std::sync::{Arc, atomic::AtomicU64};
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tidemark::{
+    Stores,
     domain::{NewPost, PostId, Timestamp, UserId},
     facts::schema,
+    fan_out::FanOuts,
     ports::Published,
 };
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{World, world};
 
-use crate::delivery::resend;
+use crate::{delivery::resend, notice_histories::TestClock};
 
 /// The number of waiting messages.
 async fn waiting(world: &World) -> usize {
@@ -302,6 +306,29 @@ async fn pages_that_were_never_sent_do_not_wait_until_the_queue_is_empty() {
         world.idle().await;
         assert_eq!(world.user(1).feed_ids().await, [post, waits]);
         assert_eq!(reconcile(world).await["unfinished"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_runs_of_the_same_millisecond_send_each_page_once() {
+    world(async |world| {
+        world.follow(1..=4, 99).await;
+        world.stack.pause("fan-out").await.unwrap();
+        refuse(world, "SendMessageBatch", "publish");
+        let post: PostId = world.user(99).publish("not sent").await.parse().unwrap();
+        world.stack.faults().clear();
+        let app = world.stack.app("reconcile").unwrap();
+        let clock = TestClock(Arc::new(AtomicU64::new(app.stores.clock.now().ms())));
+        let stores = Arc::new(Stores { clock: Arc::new(clock), ..(*app.stores).clone() });
+        let fan_outs = FanOuts { stores, ..app.fan_outs.clone() };
+        let head = &app.stores.posts.heads(&[post.author]).await.unwrap()[&post.author];
+        let post = &app.stores.posts.posts(&[post]).await.unwrap()[&post];
+        let inspected = fan_outs.inspect(post, head, 8).await.unwrap();
+        let resumed =
+            [fan_outs.resume(post, head, &inspected).await.unwrap(), fan_outs.resume(post, head, &inspected).await.unwrap()];
+        assert_eq!((resumed, waiting(world).await), ([true, false], 1));
+        world.stack.resume("fan-out").unwrap();
     })
     .await;
 }

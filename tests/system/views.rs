@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use redis::AsyncCommands;
 use tidemark::{
     Budget,
-    domain::{AuthorHead, AuthorState, Edge, FeedKey, Modes, PostId, ReadState, Timestamp, UserId, invariants},
+    domain::{AuthorHead, AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, ReadState, Timestamp, UserId, invariants},
     ports::{LimitViews, ReaderViews, Seed, Seeded, View},
-    views::{Redis, RedisOptions},
+    views::{Redis, RedisOptions, keys},
 };
 use tidemark_tests::{World, world};
 
@@ -41,6 +42,81 @@ async fn operations_in_any_order_end_in_the_same_view() {
         let views = patient_views(world);
         for seed in 0..300_u64 {
             history(&*views, seed).await;
+        }
+    })
+    .await;
+}
+
+/// The newest entries of a feed are in the state. Every script that changes the feed finds them.
+#[tokio::test]
+async fn recent_entries_are_part_of_the_feed_for_every_script() {
+    world(async |world| {
+        let (views, mut redis, half_life) = (patient_views(world), world.redis().await, HalfLife::new(Duration::from_secs(3600)));
+        let (author, other) = (UserId::new(900).unwrap(), UserId::new(901).unwrap());
+        let key = |number: u64| {
+            let post = if number % 3 == 0 { PostId::new(other, number / 3) } else { PostId::new(author, number - number / 3) };
+            FeedKey { at: at(number), post }
+        };
+        let between = FeedKey { at: at(1).plus_ms(1), post: PostId::new(author, 400) };
+        for (posts, change) in (1..=20_u64).flat_map(|posts| (0..9).map(move |change| (posts, change))) {
+            let user = UserId::new(posts * 10 + change).unwrap();
+            let edges = [author, other].map(|author| Edge { following: true, rev: 10, ..Edge::never(user, author) });
+            views.begin(user, 1, at(0), false).await.unwrap();
+            views.admit(user, &edges).await.unwrap();
+            views.finish(user, 1, at(0)).await.unwrap();
+            let deliver = async |key| drop(views.deliver(&[user], key, Modes::default()).await.unwrap());
+            for number in 1..=posts {
+                deliver(key(number)).await;
+            }
+            let mut expected: Vec<FeedKey> = (1..=posts).map(key).collect();
+            let view = views.view(user, 100).await.unwrap().unwrap();
+            assert_eq!(view.state.recent.len() as u64, (posts - 1) % 9, "the first goes to the list, and the ninth moves eight");
+            assert!(view.entries.iter().rev().eq(&expected));
+            match change {
+                0 | 1 => {
+                    let retracted = expected.remove(if change == 0 { expected.len() - 1 } else { 0 });
+                    views.retract(&[user], retracted, 1, Modes::default()).await.unwrap();
+                }
+                2 => views.touch(user, at(1), false).await.unwrap(),
+                3 => {
+                    expected.retain(|key| key.post.author == author);
+                    views.drop_author(&edges[1].ended(at(1))).await.unwrap();
+                }
+                4 => {
+                    expected.push(between);
+                    views.seed(user, &Seed { entries: vec![between], ..Seed::default() }).await.unwrap();
+                }
+                5 => {
+                    expected.push(between);
+                    deliver(between).await;
+                }
+                6 => {
+                    let all: Vec<_> = expected.iter().map(|key| (*key, Rank::default())).collect();
+                    views.rank(&[user], half_life, &all, true).await.unwrap();
+                    assert_eq!(views.unranked(user, half_life).await.unwrap(), []);
+                }
+                // The release before this one appends to the list alone.
+                7 => {
+                    let newer = FeedKey { at: at(posts).plus_ms(1), post: PostId::new(author, 300) };
+                    expected.push(newer);
+                    redis.rpush::<_, _, ()>(keys::feed(user), newer.entry()).await.unwrap();
+                }
+                _ => {
+                    redis.del::<_, ()>(keys::feed(user)).await.unwrap();
+                    assert!(views.view(user, 100).await.is_err(), "it is damaged");
+                    for number in posts + 1..=posts + 9 {
+                        deliver(key(number)).await;
+                    }
+                    assert!(views.view(user, 100).await.unwrap().is_none(), "without its list the view is lost");
+                    continue;
+                }
+            }
+            for number in posts + 1..=posts + 12 {
+                deliver(key(number)).await;
+            }
+            expected.extend((posts + 1..=posts + 12).map(key).filter(|key| change != 3 || key.post.author == author));
+            expected.sort_unstable_by(|a, b| b.cmp(a));
+            assert_eq!(views.view(user, 100).await.unwrap().unwrap().entries, expected, "{posts} posts, change {change}");
         }
     })
     .await;

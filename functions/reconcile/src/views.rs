@@ -236,7 +236,11 @@ fn reader(fields: Fields, entries: &[Vec<u8>], feed_outlives: bool, epoch: Epoch
         Err(_) => (Stored::Damaged, false),
     };
     let feed = Stored::read((!entries.is_empty()).then_some(entries), |entries| {
-        entries.iter().map(|entry| FeedKey::from_entry(entry)).collect()
+        let mut feed: Vec<FeedKey> = entries.iter().map(|entry| FeedKey::from_entry(entry)).collect::<Option<_>>()?;
+        if let Stored::Present(state) = &state {
+            feed.extend(&state.recent);
+        }
+        Some(feed)
     });
     StoredReader { state, headless, feed, feed_outlives, ranked: Stored::Absent }
 }

@@ -300,8 +300,8 @@ impl FanOuts {
             Inspected::Moving { pages_done } => posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
             Inspected::UsedUp { .. } => posts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
             Inspected::Missing { pages_done, pages } => {
-                let (before, at) = (post.delivery.sent_at, self.stores.clock.now());
-                if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at }).await? {
+                let (before, at, token) = (post.delivery.sent_at, self.stores.clock.now(), rand::random());
+                if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
                     return Ok(false);
                 }
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
@@ -309,7 +309,7 @@ impl FanOuts {
                 let tasks: Vec<Task> =
                     pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
                 self.stores.queue.send(&tasks).await?;
-                let sent = Look::Sent { at, attempts: post.delivery.attempts.saturating_add(1), pages_done: *pages_done };
+                let sent = Look::Sent { token, attempts: post.delivery.attempts.saturating_add(1), pages_done: *pages_done };
                 posts.note_look(fan_out.kind, post.id, sent).await?;
                 Ok(true)
             }

@@ -9,8 +9,12 @@ use super::{
     time::Timestamp,
 };
 
-/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is an author's id.
+/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is a [recent entry](RECENT_FIELDS) or an
+/// author's id.
 pub const META_FIELD: &str = "@";
+
+/// The fields with the newest entries of the feed, oldest first, which are not in its list yet.
+pub const RECENT_FIELDS: [&str; 8] = ["+1", "+2", "+3", "+4", "+5", "+6", "+7", "+8"];
 
 const META_HEADER: usize = 27;
 /// Bytes of the epoch in which the view was written, after the header. `shared/redis-link/src/epoch.rs` describes it.
@@ -21,7 +25,8 @@ const RANKED: u8 = 4;
 const WATCHED: u8 = 8;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
-/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched), touched, deadline (6 bytes each, ms), token (8
+/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched, and 16 times the
+/// number of recent entries), touched, deadline (6 bytes each, ms), token (8
 /// bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
@@ -55,12 +60,14 @@ pub struct ReaderMeta {
 #[error("damaged reader state: field {0}")]
 pub struct DecodeReaderStateError(String);
 
-/// The meta field, and one [`AuthorState`] for each followed author.
+/// The meta field, one [`AuthorState`] for each followed author, and the recent entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderState {
     pub meta: ReaderMeta,
     /// Followed authors, without tombstones.
     pub authors: HashMap<UserId, AuthorState>,
+    /// The newest entries of the feed, which are not in its list yet, oldest first.
+    pub recent: Vec<FeedKey>,
 }
 
 impl ReaderMeta {
@@ -87,12 +94,15 @@ impl ReaderMeta {
 impl ReaderState {
     /// Decodes a whole hash; `None` if there is no meta field, and thus no view.
     pub fn decode(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Option<Self>, DecodeReaderStateError> {
-        let mut meta = None;
-        let mut authors = HashMap::new();
+        let (mut meta, mut authors, mut recent) = (None, HashMap::new(), Vec::new());
         for (field, value) in fields {
             let damaged = || DecodeReaderStateError(String::from_utf8_lossy(&field).into_owned());
             if field == META_FIELD.as_bytes() {
                 meta = Some(ReaderMeta::decode(&value).ok_or_else(damaged)?);
+                continue;
+            }
+            if RECENT_FIELDS.iter().any(|name| field == name.as_bytes()) {
+                recent.push(FeedKey::from_entry(&value).ok_or_else(damaged)?);
                 continue;
             }
             let author = std::str::from_utf8(&field).ok().and_then(|text| text.parse::<UserId>().ok()).ok_or_else(damaged)?;
@@ -101,7 +111,8 @@ impl ReaderState {
                 authors.insert(author, state);
             }
         }
-        Ok(meta.map(|meta| Self { meta, authors }))
+        recent.sort_unstable();
+        Ok(meta.map(|meta| Self { meta, authors, recent }))
     }
 
     /// Returns whether counts and feed are complete.

@@ -215,21 +215,22 @@ impl Posts for DynamoFacts {
         let update = match look {
             Look::Waiting(at) => update.set(PostItem::sent_at, number(at.ms())),
             Look::Moving(pages_done) => update.set(PostItem::seen_pages, number(pages_done)).set(PostItem::unfinished, open),
-            Look::Sending { before, at } => {
+            Look::Sending { before, at, token } => {
                 let unchanged = match before {
                     Some(before) => is(PostItem::sent_at, number(before.ms())),
                     None => absent(PostItem::sent_at),
                 };
-                // The time is `at` if the response to an earlier attempt of this write was lost.
-                let mine = unchanged.or(is(PostItem::sent_at, number(at.ms())));
-                update.set(PostItem::sent_at, number(at.ms())).set(PostItem::sending, flag(true)).when(mine)
+                // The token is there if the response to an earlier attempt of this write was lost.
+                let mine = unchanged.or(is(PostItem::sent_by, number(token)));
+                let update = update.set(PostItem::sent_at, number(at.ms())).set(PostItem::sent_by, number(token));
+                update.set(PostItem::sending, flag(true)).when(mine)
             }
-            Look::Sent { at, attempts, pages_done } => update
+            Look::Sent { token, attempts, pages_done } => update
                 .set(PostItem::attempts, number(attempts))
                 .set(PostItem::seen_pages, number(pages_done))
                 .set(PostItem::unfinished, open)
                 .remove([PostItem::sending])
-                .when(is(PostItem::sent_at, number(at.ms()))),
+                .when(is(PostItem::sent_by, number(token))),
             Look::Unsent => update.set(PostItem::sent_at, number(Timestamp::default().ms())).remove([PostItem::sending]),
             Look::GivenUp => update.set(PostItem::unfinished, string(schema::given_up_shard(index_shard(post.author)))),
         };
@@ -373,7 +374,14 @@ impl DynamoFacts {
             .set(PostItem::state, variant(post.delivery.state))
             .set(PostItem::retract_pages, number(post.delivery.retraction_pages))
             .set(PostItem::unfinished, string(unfinished_shard(post.id.author)))
-            .remove([PostItem::title, PostItem::attempts, PostItem::seen_pages, PostItem::sent_at, PostItem::sending])
+            .remove([
+                PostItem::title,
+                PostItem::attempts,
+                PostItem::seen_pages,
+                PostItem::sent_at,
+                PostItem::sent_by,
+                PostItem::sending,
+            ])
             .when(present(PostItem::item))
             .when(absent(PostItem::tombstone));
         // The deletion of an archived post leaves the number of deletions unchanged, so both counts are conditions.
@@ -446,6 +454,7 @@ pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
         attempts: None,
         seen_pages: None,
         sent_at: None,
+        sent_by: None,
         sending: None,
         finished_at: finished_at.map(Timestamp::ms),
         unfinished: (state == DeliveryState::Pending).then(|| unfinished_shard(post.id.author)),

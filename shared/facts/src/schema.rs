@@ -11,7 +11,7 @@
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (nobody can follow the author) | publish, delete, erase, migrate |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
@@ -51,7 +51,8 @@
 //! `changes` grows by one with every write that changes the counted items. A repair sets a count only if `changes` is
 //! still the number that it read before it listed the items. For a head's `posts`, the pair of `latest_seq` and
 //! `deletions` serves this purpose. `write_token` tells a publish whether a stored post is its own, and
-//! `step_by` tells a `rank` task whether it made the last change of a post's step.
+//! `step_by` tells a `rank` task whether it made the last change of a post's step. `sent_by` tells a run of reconcile
+//! whether it is the one that sends a fan-out's pages.
 
 mod keys;
 
@@ -158,7 +159,7 @@ items! {
     }
     maybe {
         title: String, time: String, tombstone: bool, pages: u64, retract_pages: u64, delivered: u64, attempts: u32,
-        seen_pages: u64, sent_at: u64, sending: bool, finished_at: u64, unfinished: String, archived: bool, write_token: u64,
+        seen_pages: u64, sent_at: u64, sent_by: u64, sending: bool, finished_at: u64, unfinished: String, archived: bool, write_token: u64,
         revision: u32, edited_at: u64, weight: i8, step: u8, step_changes: u32, step_by: u64
     };
 

@@ -6,7 +6,9 @@ use redis::Value;
 use redis_link::{Age, Bundle, Epoch};
 use tidemark_app::ports::{Ranked, StoreError, View};
 use tidemark_domain::{
-    FeedKey, HalfLife, Rank, RankedPlace, ReaderState, Score, UserId, feed::FEED_CAP, reader_state::META_FIELD,
+    FeedKey, HalfLife, Rank, RankedPlace, ReaderState, Score, UserId,
+    feed::FEED_CAP,
+    reader_state::{META_FIELD, RECENT_FIELDS},
 };
 
 use super::{
@@ -123,13 +125,15 @@ impl Redis {
         let commands = vec![
             redis::cmd("MULTI"),
             redis::cmd("LRANGE").arg(keys::feed(user)).arg(0).arg(-1).clone(),
+            redis::cmd("HMGET").arg(keys::reader_state(user)).arg(&RECENT_FIELDS).clone(),
             redis::cmd("ZRANGE").arg(ranked).arg(0).arg(-1).clone(),
             redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
             redis::cmd("EXEC"),
         ];
-        type All = (Vec<Vec<u8>>, std::collections::HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
-        let ((entries, mut known, [marker]), _): (All, Epoch) =
+        type All = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>, std::collections::HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
+        let ((mut entries, recent, mut known, [marker]), _): (All, Epoch) =
             self.query_in_epoch("unranked", Bundle { commands, age: Age::Now, bulk: None }).await?;
+        entries.extend(recent.into_iter().flatten());
         let moves = Moves::decode(marker.map(|marker| (META_FIELD.as_bytes().to_vec(), marker)));
         let marker = moves.and_then(|moves| moves.marker);
         if marker.is_none_or(|(of, _)| of != half_life.ms()) {

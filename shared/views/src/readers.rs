@@ -54,8 +54,12 @@ impl ReaderViews for Redis {
             return Err(StoreError::DamagedView { detail: "the feed is missing".to_owned() });
         }
         let whole = entries.len() < newest;
-        let entries = entries.iter().rev().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
-        let entries = entries.ok_or_else(|| StoreError::DamagedView { detail: "feed entry".to_owned() })?;
+        let listed = entries.iter().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
+        let mut entries = listed.ok_or_else(|| StoreError::DamagedView { detail: "feed entry".to_owned() })?;
+        if newest > 0 {
+            entries.extend(&state.recent);
+        }
+        entries.sort_unstable_by(|a, b| b.cmp(a));
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }
 

@@ -9,7 +9,7 @@ use tidemark::{
     App,
     domain::{
         AuthorState, FeedKey, Platform, Post, PostId, SeqSet, Timestamp, UserId,
-        reader_state::{META_FIELD, ReaderMeta},
+        reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
     },
     views::keys,
 };
@@ -207,11 +207,17 @@ impl<'w> Scene<'w> {
         self.redis().hset::<_, _, _, ()>(&state, author, field.encode()).await.unwrap();
     }
 
-    /// Changes the entries of the reader's feed, oldest first.
+    /// Changes the entries of the reader's feed, oldest first, which are all in its list then.
     pub(super) async fn feed(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
-        let [_, feed] = self.keys();
+        let [state, feed] = self.keys();
         let lifetime: i64 = self.redis().pttl(&feed).await.unwrap();
         let mut entries: Vec<Vec<u8>> = self.redis().lrange(&feed, 0, -1).await.unwrap();
+        let recent: Vec<Option<Vec<u8>>> = self.redis().hmget(&state, &RECENT_FIELDS).await.unwrap();
+        entries.extend(recent.into_iter().flatten());
+        let mut meta: Vec<u8> = self.redis().hget(&state, META_FIELD).await.unwrap();
+        meta[0] %= 16;
+        self.redis().hset::<_, _, _, ()>(&state, META_FIELD, meta).await.unwrap();
+        self.redis().hdel::<_, _, ()>(&state, &RECENT_FIELDS).await.unwrap();
         change(&mut entries);
         self.redis().del::<_, ()>(&feed).await.unwrap();
         self.redis().rpush::<_, _, ()>(&feed, entries).await.unwrap();

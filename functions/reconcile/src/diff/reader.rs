@@ -328,7 +328,7 @@ mod tests {
         let newest = entries.last().map_or(Timestamp::default(), |key| key.at);
         let meta = ReaderMeta { feed: !entries.is_empty(), newest, ..ReaderMeta::default() };
         let feed = Stored::read((!entries.is_empty()).then_some(()), |()| Some(entries.iter().copied().collect()));
-        let state = Stored::Present(ReaderState { meta, authors: HashMap::from([(author(), field)]) });
+        let state = Stored::Present(ReaderState { meta, authors: HashMap::from([(author(), field)]), recent: Vec::new() });
         let followed = HashMap::from([(author(), Followed { edge, head, reads })]);
         let facts = ReaderFacts { authors: followed, entries, ..ReaderFacts::default() };
         (StoredReader { state, feed, feed_outlives: true, ..StoredReader::default() }, facts)

@@ -134,10 +134,11 @@ pub enum Look {
     Waiting(Timestamp),
     /// This many pages are done, more than before.
     Moving(u64),
-    /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was `before`.
-    Sending { before: Option<Timestamp>, at: Timestamp },
-    /// The pages of [`Look::Sending`] of this time were sent, as attempt `attempts`. This many other pages were done.
-    Sent { at: Timestamp, attempts: u32, pages_done: u64 },
+    /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was `before`. The
+    /// token is the run's own: two runs may have the same time.
+    Sending { before: Option<Timestamp>, at: Timestamp, token: u64 },
+    /// The pages of [`Look::Sending`] with this token were sent, as attempt `attempts`. This many other pages were done.
+    Sent { token: u64, attempts: u32, pages_done: u64 },
     /// Some of its pages are not in the queue, because the queue was unavailable.
     Unsent,
     /// Its pages were sent as often as allowed. It leaves the list of fan-outs that are resumed.

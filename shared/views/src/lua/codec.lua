@@ -2,6 +2,10 @@
 
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
+-- The newest entries of a feed may be in fields of the state hash, oldest first: a delivery writes to that hash anyway. The
+-- flags from 16 on are their number. `flush` moves them to the feed's list.
+local RECENT, MOST_RECENT, RECENT_FIELDS = 16, 8, {}
+for i = 1, MOST_RECENT do RECENT_FIELDS[i] = '+' .. i end
 -- Positions in the meta: the deadline, the token, the newest entry's time, the epoch, and the end of the fixed part.
 local DEADLINE, TOKEN, NEWEST, EPOCH, META_BYTES = 8, 14, 22, 28, 31
 
@@ -214,6 +218,28 @@ local function push_all(feed, entries)
   for from = 1, #entries, 1000 do
     redis.call('RPUSH', feed, unpack(entries, from, math.min(from + 999, #entries)))
   end
+end
+
+-- Moves the recent entries of a feed to its list. Returns the meta; false if the list was lost, and with it the view.
+local function flush(state, feed, meta)
+  local count = math.floor(string.byte(meta) / RECENT)
+  if count == 0 then return meta end
+  local newest, found, entries = redis.call('LINDEX', feed, '-1'), redis.call('HMGET', state, unpack(RECENT_FIELDS, 1, count)), {}
+  for i = 1, count do entries[#entries + 1] = found[i] or nil end
+  if not newest then
+    redis.call('DEL', state)
+    return false
+  end
+  redis.call('HDEL', state, unpack(RECENT_FIELDS, 1, count))
+  meta = string.char(string.byte(meta) % RECENT) .. string.sub(meta, 2)
+  redis.call('HSET', state, META, meta)
+  if entries[1] and less(newest, entries[1]) then
+    redis.call('RPUSH', feed, unpack(entries))
+  else
+    -- A delivery by the release before this one went past the recent entries.
+    for i = 1, #entries do insert(feed, entries[i]) end
+  end
+  return meta
 end
 
 -- Cuts a feed to its cap. Returns the meta with the entry from which the feed is complete.

@@ -48,7 +48,8 @@ end
 local function deliver_one(state, feed, known, meta, value, argv, cap)
   local after, shown = note(value, tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[8]), tonumber(argv[9]))
   if shown and not (#meta > META_BYTES and less(argv[7], low_of(meta))) then
-    meta = stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
+    meta = flush(state, feed, meta)
+    meta = meta and stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
   end
   if not meta then
     -- Without its feed the whole view is lost. The next read rebuilds it.
@@ -74,6 +75,7 @@ end
 local function deliver(keys, argv, epoch)
   -- Local copies, because a fan-out spends the server's time in this loop.
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
+  local char = string.char
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
   local now, ranked, announced = nil, {}, { {}, {}, {} }
   local pushed_alone, newest, reached = argv[8] == '0', pack_numbers('<I6', at), 0
@@ -85,10 +87,10 @@ local function deliver(keys, argv, epoch)
     if flags % 2 == LIVE and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
       local known, kind = meta, byte(meta)
-      if kind >= RANKED then
+      if kind % RECENT >= RANKED then
         -- One comparison for readers who have neither a ranked feed nor a connection.
         if kind % WATCHED >= RANKED then ranked[#ranked + 1] = (first + 1) / 2 end
-        if kind >= WATCHED then
+        if kind % RECENT >= WATCHED then
           local decision
           now = now or now_ms()
           decision, meta = announce(meta, now, tonumber(argv[10]))
@@ -99,16 +101,14 @@ local function deliver(keys, argv, epoch)
       if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, flags, seq) then
         -- The next post in order, and the newest of the feed: two numbers of the value and one of the meta change, and
         -- the feed grows at its end.
-        local length = call('RPUSH', feed, entry)
-        if length > 1 and length <= cap + SLACK then
-          meta = sub(meta, 1, NEWEST - 1) .. newest .. sub(meta, EPOCH)
+        local after = sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest) .. sub(value, AUTHOR_BYTES + 1)
+        if kind % WATCHED == FEED and kind < MOST_RECENT * RECENT then
+          meta = char(kind + RECENT) .. sub(meta, 2, NEWEST - 1) .. newest .. sub(meta, EPOCH)
+          call('HSET', state, META, meta, author, after, RECENT_FIELDS[(kind - kind % RECENT) / RECENT + 1], entry)
         else
-          meta = stored(state, feed, meta, length, argv, cap)
-        end
-        if meta then
-          call('HSET', state, META, meta, author, sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest) .. sub(value, AUTHOR_BYTES + 1))
-        else
-          call('DEL', state, feed)
+          meta = flush(state, feed, meta)
+          meta = meta and stored(state, feed, meta, call('RPUSH', feed, entry), argv, cap)
+          if meta then call('HSET', state, META, meta, author, after) else call('DEL', state, feed) end
         end
       else
         deliver_one(state, feed, known, meta, value, argv, cap)

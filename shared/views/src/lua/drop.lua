@@ -12,6 +12,8 @@ local function drop(keys, argv, epoch)
   local rev = tonumber(argv[2])
   if value and rev_of(value) > rev then return 0 end
   redis.call('HSET', state, argv[1], tombstone(rev))
+  meta = flush(state, feed, meta)
+  if not meta then return false end
   local prefix, kept, removed = argv[3], {}, {}
   local entries = redis.call('LRANGE', feed, 0, -1)
   for i = 1, #entries do

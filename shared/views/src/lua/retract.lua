@@ -34,7 +34,8 @@ local function retract(keys, argv, epoch)
         set_modes(e, changes, pulled)
         redis.call('HSET', state, argv[1], pack_author(bounded(e)))
       end
-      if redis.call('LREM', feed, -1, argv[4]) == 1 then
+      meta = flush(state, feed, meta)
+      if meta and redis.call('LREM', feed, -1, argv[4]) == 1 then
         if has_flag(meta, RANKED) then unrank(keys[first + 2], keys[first + 3], { argv[4] }) end
         if redis.call('EXISTS', feed) == 0 then redis.call('HSET', state, META, without_flag(meta, FEED)) end
       end

@@ -82,6 +82,7 @@ local function seed(keys, argv, epoch)
       redis.call('DEL', state)
       return false
     end
+    meta = flush(state, feed, meta)
     merge_entries(feed, entries)
     meta = reaching(meta, entries[#entries])
     redis.call('PEXPIRE', feed, argv[2])

@@ -8,6 +8,8 @@ local function touch(keys, argv, epoch)
   local state, feed, cap = keys[1], keys[2], tonumber(argv[4])
   local meta = meta_of(state, epoch)
   if not meta or has_flag(meta, BUILDING) or not has_flag(meta, FEED) then return false end
+  meta = flush(state, feed, meta)
+  if not meta then return false end
   if redis.call('LLEN', feed) > cap then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
   redis.call('HSET', state, META, struct.pack('<BI6', string.byte(meta, 1), tonumber(argv[1])) .. string.sub(meta, DEADLINE))
   redis.call('PEXPIRE', feed, argv[3])
