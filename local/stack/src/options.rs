@@ -55,6 +55,10 @@ pub struct Options {
     /// The seed of the weather's randomness. Without it, the stack picks one.
     pub weather_seed: Option<u64>,
     pub dynamodb_threads: usize,
+    /// A DynamoDB to use instead of the stack's own, such as an emulator's. The weather must be calm.
+    pub dynamodb_url: Option<String>,
+    /// An SQS to use instead of the stack's own. The weather must be calm.
+    pub sqs_url: Option<String>,
     /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug log.
     pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
@@ -90,6 +94,8 @@ impl Options {
             weather: Weather::default(),
             weather_seed: None,
             dynamodb_threads: 2,
+            dynamodb_url: None,
+            sqs_url: None,
             lines: None,
             schedules: true,
         }

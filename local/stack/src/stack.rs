@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures::future::try_join_all;
 use rusqlite::Connection;
 use serde_json::Value;
@@ -29,6 +29,7 @@ use crate::{
     core::{Core, Position, Status, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
+    elsewhere,
     gateway::{self, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
@@ -75,7 +76,11 @@ impl Stack {
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let (queue_listener, sqs_endpoint) = sqs::bind().await?;
-        let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
+        check_weather(&options)?;
+        let bindings = Bindings {
+            sqs_endpoint: options.sqs_url.clone().unwrap_or_else(|| sqs_endpoint.clone()),
+            parameters: options.parameters.clone(),
+        };
         let mut template = Template::load(&options.template, &bindings)?;
         check_process_functions(&options, &template)?;
         for function in template.functions.values_mut() {
@@ -100,9 +105,11 @@ impl Stack {
         let metrics = Arc::new(Metrics::new()?);
         let database = data.join("dynamodb.sqlite");
         let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
-        for table in template.tables.values() {
-            dynamodb.ensure(table)?;
-        }
+        let elsewhere = options.dynamodb_url.as_deref().map(elsewhere::Service::dynamodb).transpose()?;
+        let streams_elsewhere = match &elsewhere {
+            Some(service) => service.ensure_all(template.tables.values()).await?,
+            None => template.tables.values().try_for_each(|table| dynamodb.ensure(table)).map(|()| BTreeMap::new())?,
+        };
         let log = Arc::new(dynamodb.streams()?);
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
         let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
@@ -115,8 +122,8 @@ impl Stack {
         ));
 
         let endpoints = Endpoints {
-            dynamodb: dynamodb.endpoint().to_owned(),
-            sqs: sqs_endpoint,
+            dynamodb: elsewhere.as_ref().map_or(dynamodb.endpoint(), elsewhere::Service::url).to_owned(),
+            sqs: bindings.sqs_endpoint,
             gateway: format!("http://{address}"),
             redis: redis.options(),
         };
@@ -150,19 +157,24 @@ impl Stack {
                 None => log.newest(&table.name)?,
             };
             log.consumed(&table.name, &key, sequence);
+            let stream = elsewhere.as_ref().zip(streams_elsewhere.get(&source.table));
             positions.push(Arc::new(Position {
                 function: function.logical_id.clone(),
                 table: source.table.clone(),
                 table_name: table.name.clone(),
-                sequence: AtomicI64::new(sequence),
+                sequence: AtomicI64::new(if stream.is_some() { 0 } else { sequence }),
+                tail: stream.map(|(service, arn)| elsewhere::Tail::new(service.clone(), arn.clone())),
             }));
         }
         dynamodb.keep_tidy(Arc::clone(&log))?;
 
         let core = Arc::new(Core {
+            queues: match &options.sqs_url {
+                Some(url) => sqs::Source::elsewhere(url, &template).await?,
+                None => sqs::Source::Own(queues),
+            },
             template,
             units,
-            queues,
             log,
             store,
             positions,
@@ -184,8 +196,10 @@ impl Stack {
         let stopping = CancellationToken::new().drop_guard();
         let context =
             pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone(), retry_delay: options.retry_delay };
-        let arn = |table: &str| {
-            dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("the template has no table `{table}`"))?)
+        let arn = |table: &str| match streams_elsewhere.get(table) {
+            Some(arn) => Ok(arn.clone()),
+            None => dynamodb
+                .stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("the template has no table `{table}`"))?),
         };
         let mut pollers = pollers::start(&context, options.schedules, arn)?;
         if redis.is_own() {
@@ -278,6 +292,7 @@ impl Stack {
     /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
     #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
+        self.must_own_stores();
         self.core.surroundings.open.clone()
     }
 
@@ -310,21 +325,23 @@ impl Stack {
     /// Changes the weather and starts its randomness from `seed`. In calm weather, messages that failed in other
     /// weather return after the stack's retry delay.
     pub fn set_weather(&self, weather: Weather, seed: u64) {
+        self.must_own_stores();
         self.core.set_weather(weather, seed);
     }
 
     /// The planted faults of requests to DynamoDB and SQS.
     #[must_use]
     pub fn faults(&self) -> &Faults {
+        self.must_own_stores();
         &self.core.surroundings.faults
     }
 
     /// Returns what the stack is doing.
     ///
     /// # Errors
-    /// Fails if the stream records cannot be read.
-    pub fn status(&self) -> Result<Status> {
-        self.core.status().context("cannot read the streams")
+    /// Fails if the stream records or the queues cannot be read.
+    pub async fn status(&self) -> Result<Status> {
+        self.core.status().await.context("cannot read streams or queues")
     }
 
     /// Waits up to a minute until nothing is queued, in flight or unread.
@@ -342,7 +359,7 @@ impl Stack {
     pub async fn idle_within(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
-            let status = self.status()?;
+            let status = self.status().await?;
             if status.idle {
                 return Ok(());
             }
@@ -514,6 +531,11 @@ impl Stack {
         redis
     }
 
+    /// Panics if DynamoDB or SQS is elsewhere: a test that plants faults there would pass without them.
+    fn must_own_stores(&self) {
+        assert!(self.core.owns_stores(), "DynamoDB or SQS elsewhere has neither weather nor planted faults");
+    }
+
     fn unit(&self, function: &str) -> Result<&Unit> {
         self.core.unit(function).ok_or_else(|| anyhow!("the template has no function `{function}`"))
     }
@@ -524,6 +546,13 @@ async fn drain(server: &mut JoinHandle<()>, name: &str) {
         tracing::warn!("{name} still has open requests; the stack ends without them");
         server.abort();
     }
+}
+
+/// Weather exists in the stack's own stores only.
+fn check_weather(options: &Options) -> Result<()> {
+    let elsewhere = options.dynamodb_url.is_some() || options.sqs_url.is_some();
+    ensure!(!elsewhere || options.weather == Weather::Calm, "a DynamoDB or SQS elsewhere has no weather but calm");
+    Ok(())
 }
 
 fn check_process_functions(options: &Options, template: &Template) -> Result<()> {

@@ -29,15 +29,15 @@ pub(super) async fn problem(Path(slug): Path<String>) -> Response {
 }
 
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
-    match gateway.core.status() {
+    match gateway.core.status().await {
         Ok(status) => Json(status).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
     }
 }
 
 /// The stack's metrics in Prometheus' text format.
 pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
-    let text = gateway.core.status().map_err(anyhow::Error::from).and_then(|status| Ok(gateway.core.metrics.text(&status)?));
+    let text = gateway.core.status().await.and_then(|status| Ok(gateway.core.metrics.text(&status)?));
     match text {
         Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -120,6 +120,10 @@ struct Change {
 /// Changes the weather. Without a seed, the stack picks one.
 pub(super) async fn set_weather(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Response {
     match serde_json::from_slice::<Change>(&body) {
+        Ok(_) if !gateway.core.owns_stores() => {
+            let reason = "a DynamoDB or SQS elsewhere has no weather but calm";
+            (StatusCode::CONFLICT, Json(json!({ "error": reason }))).into_response()
+        }
         Ok(change) => {
             gateway.core.set_weather(change.weather, change.seed.unwrap_or_else(any_seed));
             weather(State(gateway)).await

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
-use serde_json::{Map, Value, json};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Context, failed_items};
-use crate::{
-    core::Unit,
-    sqs::{Message, system_attributes},
-    template::{REGION, SqsSource},
-    weather::Weather,
-};
+use crate::{core::Unit, sqs::Received, template::SqsSource, weather::Weather};
 
 /// Concurrent invocations of one source. The limit is the number of cores: more invocations would only wait for each
 /// other and slow down all other requests.
@@ -38,14 +33,14 @@ pub(super) async fn poll(context: Context, function: String, source: SqsSource) 
     }
 }
 
-async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
+async fn gather(context: &Context, source: &SqsSource) -> Vec<Received> {
     let queues = &context.core.queues;
     let deadline = Instant::now() + source.batching_window;
-    let mut batch: Vec<Message> = Vec::new();
+    let mut batch: Vec<Received> = Vec::new();
     loop {
-        match queues.receive_now(&source.queue, source.batch_size - batch.len(), None) {
+        match queues.receive(&source.queue, source.batch_size - batch.len()).await {
             Ok(messages) => batch.extend(messages),
-            Err(error) => tracing::error!(queue = source.queue, %error, "cannot receive"),
+            Err(error) => tracing::error!(queue = source.queue, "cannot receive: {error:#}"),
         }
         let full = batch.is_empty() || batch.len() >= source.batch_size || Instant::now() >= deadline;
         if full || context.stop.is_cancelled() || tokio::time::timeout_at(deadline, queues.arrival(&source.queue)).await.is_err()
@@ -55,12 +50,11 @@ async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
     }
 }
 
-async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Message]) {
+async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Received]) {
     let queues = &context.core.queues;
-    let Ok(definition) = queues.definition(&source.queue) else { return };
-    let records: Vec<Value> = batch.iter().map(|message| record(message, &definition.arn)).collect();
+    let records: Vec<&Value> = batch.iter().map(|message| &message.record).collect();
     let answer = context.core.invoke(unit, json!({ "Records": records })).await;
-    let (done, failed): (Vec<&Message>, Vec<&Message>) = match answer {
+    let (done, failed): (Vec<&Received>, Vec<&Received>) = match answer {
         Err(_) => (Vec::new(), batch.iter().collect()),
         Ok(_) if !source.report_failures => (batch.iter().collect(), Vec::new()),
         Ok(answer) => match failed_items(&answer) {
@@ -85,43 +79,17 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
             "messages failed and will be received again"
         );
     }
-    for message in failed {
-        // This has no effect if the message is already visible again.
-        let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
-        queues.failed(&source.queue, &message.handle, calm.then_some(context.retry_delay.max(Duration::from_millis(1))));
+    let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
+    let delay = calm.then_some(context.retry_delay.max(Duration::from_millis(1)));
+    // This has no effect if a message is already visible again.
+    let returned = failed.iter().map(|message| queues.failed(&source.queue, &message.handle, delay));
+    if let Err(error) = try_join_all(returned).await {
+        tracing::error!(queue = source.queue, "cannot return failed messages: {error:#}");
     }
     let handles: Vec<String> = done.iter().map(|message| message.handle.clone()).collect();
     if !handles.is_empty()
         && let Err(error) = queues.delete(&source.queue, &handles).await
     {
-        tracing::error!(queue = source.queue, %error, "cannot delete handled messages");
+        tracing::error!(queue = source.queue, "cannot delete handled messages: {error:#}");
     }
-}
-
-fn record(message: &Message, arn: &str) -> Value {
-    let attributes: Map<String, Value> = message
-        .attributes
-        .iter()
-        .map(|(name, value)| {
-            use base64::Engine as _;
-            let binary = value.binary_value.as_ref().map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes));
-            let value = json!({
-                "stringValue": value.string_value, "binaryValue": binary, "dataType": value.data_type,
-                "stringListValues": [], "binaryListValues": [],
-            });
-            (name.clone(), value)
-        })
-        .collect();
-    json!({
-        "messageId": message.id,
-        "receiptHandle": message.handle,
-        "body": message.body,
-        "attributes": system_attributes(message),
-        "messageAttributes": attributes,
-        "md5OfBody": md5_of_body(&message.body),
-        "md5OfMessageAttributes": md5_of_message_attributes(&message.attributes),
-        "eventSource": "aws:sqs",
-        "eventSourceARN": arn,
-        "awsRegion": REGION,
-    })
 }
