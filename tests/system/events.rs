@@ -12,6 +12,7 @@ async fn every_function_accepts_its_sample_events() {
         let legacy = LegacyRedis::start().await;
         world.user(1).put("/v1/following/2").await.ok();
         world.user(1).feed_ids().await;
+        world.stack.pause("fan-out").await.unwrap();
         for author in [1, 2] {
             world.user(author).publish("for the samples").await;
         }
