@@ -39,11 +39,11 @@ optimised = $(foreach package,$(layers) tidemark-local $(addprefix tidemark-,$(f
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
 # Every target: none is a file.
-.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(lastword $(MAKEFILE_LIST)))
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' $(lastword $(MAKEFILE_LIST)))
 
 help: ## list the targets
 	@echo "make <target>, with"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
@@ -101,6 +101,16 @@ chaos: setup ## compare random histories in a storm with a model: SECONDS=60 or 
 churn: setup ## run reconcile in a loop during traffic; it must repair nothing: SECONDS=60 or MINUTES=5
 	@TIDEMARK_CHURN_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo test -p tidemark-tests --test system -- --exact --nocapture damage::races::reconcile_repairs_nothing_beside_traffic
+
+upgrade-check: setup ## run histories while functions of another release and of this one replace each other: FROM=<commit> [ROUNDS=3]
+	@[ -n '$(FROM)' ] || { echo "usage: make upgrade-check FROM=<commit>" >&2; exit 2; }
+	@rm -rf '$(TARGET)/upgrade/source' && git worktree prune && git worktree add --quiet --detach '$(TARGET)/upgrade/source' '$(FROM)'
+	@echo "== cargo build of $(FROM), in $(TARGET)/upgrade"
+	@cd '$(TARGET)/upgrade/source' && cargo build --bins --target-dir '$(abspath $(TARGET))/upgrade'
+	@echo "== $(build) --bins"
+	@$(build) --bins
+	@TIDEMARK_ROUNDS='$(ROUNDS)' TIDEMARK_OTHER_RELEASE='$(abspath $(TARGET))/upgrade/debug' cargo test --workspace --test system -- \
+		--ignored --exact --nocapture upgrade::histories_agree_with_the_model_while_releases_replace_each_other
 
 demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)
@@ -220,6 +230,13 @@ binaries: ## measure the functions' binaries: size, cold start with and without 
 	@local/setup.sh sam
 	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
 	@exec python3 local/sam/binaries.py --stack "$(BIN)/tidemark-local" --target "$(TARGET)" $(ARGS)
+
+arm64: ## build the functions for Lambda's arm64, call each with every event under qemu, and check the symbols that they need
+	@local/setup.sh arm64
+	@local/sam/arm64.sh "$(TARGET)"
+	@echo "== cargo build --profile $(PROFILE) -p tidemark-local"
+	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
+	@exec python3 local/sam/arm64.py --built "$(TARGET)/lambda" --root "$(TARGET)/arm64/run" --stack "$(BIN)/tidemark-local"
 
 clean: ## remove cargo's builds; the local stack's data stays
 	@cargo clean

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs redis-server and a C compiler if they are missing: the local stack and the tests need them and Rust. With the
 # argument `python` it also installs Python with venv on Debian; with `sam`, what `make sam-check` and `make binaries`
-# need as well.
+# need as well; with `arm64`, what `make arm64` needs.
 # Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Prints each installation, and nothing if all tools
 # are installed.
 set -eu
@@ -31,6 +31,9 @@ if [ "${1:-}" = sam ]; then
     have openssl || others="$others openssl"
     # The check starts a Docker in Linux namespaces if none runs. Other systems need a running Docker.
     [ "$(uname)" != Linux ] || have ip || others="$others iproute2"
+fi
+if [ "${1:-}" = arm64 ]; then
+    have mmdebstrap || others="$others mmdebstrap debian-archive-keyring"
 fi
 [ -n "$redis$compiler$others" ] || exit 0
 

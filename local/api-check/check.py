@@ -46,6 +46,7 @@ LISTS = {
     "/v1/blocks": "/v1/blocks?limit=1",
     "/v1/lists": "/v1/lists?limit=1",
     "/v1/lists/{list}/authors": "/v1/lists/1-1/authors?limit=1",
+    "/v1/me/export": "/v1/me/export?limit=1",
 }
 
 

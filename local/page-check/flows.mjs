@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Gate } from "./gate.mjs";
 import { until } from "./stack.mjs";
 
 export function flows(size, withPage) {
@@ -31,14 +32,49 @@ export function flows(size, withPage) {
     await reader.getByText("Nothing is unread.").waitFor();
   });
 
-  flow("a mark on another device changes the badge and the post", async ({ stack, view, first, second }) => {
+  flow("what happens elsewhere changes the badge and the feed by live messages alone", async ({ stack, view, first, second }) => {
+    await view.live(0, /^Live$/);
     await stack.follow(first, second);
+    const reads = view.countReads();
     const { id } = await stack.publish(second, "Elsewhere");
     await view.badge(0, 1);
+    await view.shows(0, "Elsewhere");
     await stack.call(first, "PUT", `/v1/posts/${id}/read`);
     await view.badge(0, 0);
     await view.choose(0);
     await view.post(0, "Elsewhere").getByRole("button", { name: "Mark unread" }).waitFor();
+    const later = await stack.publish(second, "Withdrawn");
+    await view.badge(0, 1);
+    await stack.call(second, "DELETE", `/v1/posts/${later.id}`);
+    await view.badge(0, 0);
+    await view.shows(0, "Elsewhere");
+    assert.deepEqual(reads, []);
+  });
+
+  flow("a live connection that is cut is shown as down, and opened again", async ({ stack, view, page, first, second }) => {
+    const gate = await new Gate(stack.url).open();
+    try {
+      await view.settings({ "Live address": gate.live });
+      await view.live(0, /^Live$/);
+      await view.live(1, /^Live$/);
+      await stack.follow(first, second);
+      gate.close();
+      await view.live(0, "Not live. Connecting again…");
+      await view.live(1, "Not live. Connecting again…");
+      assert.equal(await page.locator("#connection").textContent(), "Connected");
+      await stack.publish(second, "Meanwhile");
+      await gate.open();
+      await view.live(0, /^Live$/);
+      await view.live(1, /^Live$/);
+      await view.badge(0, 1);
+      const reads = view.countReads();
+      await stack.publish(second, "Afterwards");
+      await view.badge(0, 2);
+      await view.shows(0, "Afterwards", "Meanwhile");
+      assert.deepEqual(reads, []);
+    } finally {
+      gate.close();
+    }
   });
 
   flow("likes and favorites are pressed buttons, and stay", async ({ stack, view, page, first, second }) => {
@@ -114,6 +150,7 @@ export function flows(size, withPage) {
     for (let index = 1; index <= 65; index += 1) await stack.publish(second, `Post ${index}`);
     const reader = await view.choose(0);
     await view.badge(0, 65);
+    await view.post(0, "Post 65").waitFor();
     await until("the end", async () => {
       await reader.locator(".posts > li").last().scrollIntoViewIfNeeded();
       await page.mouse.wheel(0, 400);
@@ -233,16 +270,13 @@ export function flows(size, withPage) {
     await view.shows(0, "Kept");
   });
 
-  flow("other tokens show other people", async ({ view, page, another }) => {
+  flow("other tokens show other people", async ({ view, another }) => {
     const third = another();
-    await page.getByRole("button", { name: "Settings" }).click();
-    await page.getByLabel("Token of the first person").fill(String(third));
-    await page.getByRole("button", { name: "Use these" }).click();
+    await view.settings({ "Token of the first person": String(third) });
     await view.section(0).locator("h2").filter({ hasText: `User ${third}` }).waitFor({ state: "attached" });
-    await page.getByRole("button", { name: "Settings" }).click();
-    await page.getByLabel("Token of the first person").fill("nobody");
-    await page.getByRole("button", { name: "Use these" }).click();
+    await view.settings({ "Token of the first person": "nobody" });
     await view.says(0, /Authentication is required|Unauthorized/);
+    await view.live(0, /^Not live$/);
   });
 
   flow("a stopped stack is told in words, and the page recovers", async ({ stack, view, page, first, second }) => {

@@ -43,11 +43,18 @@ export function origins(context) {
       const [reader, author] = [client(readerId), client(authorId)];
 
       const { following } = await reader.follow(authorId);
+      const totals = [], end = new AbortController();
+      const onUnread = ({ total }) => totals.push(total);
+      let ended;
+      await new Promise((onState) => (ended = reader.live({ onUnread, onState, signal: end.signal })));
       const { id: published } = await author.publish({ title: "Hello" });
       await author.publish({ title: "Again" });
       let items = [];
       while (items.length < 2) items = await reader.feed().take();
       const feed = items.map(({ id, title }) => [id, title]);
+      while (totals.at(-1) !== 2) await new Promise((done) => setTimeout(done, 50));
+      end.abort();
+      await ended;
       for await (const _ of reader.feed({ limit: 1 }).pages()) break;
       const { link } = headers;
       await reader.unread();
@@ -60,7 +67,7 @@ export function origins(context) {
       let limited;
       while (!limited) limited = await problem(busy.put("/v1/posts/{post}/like", like));
       return {
-        following, published, feed, link, etag,
+        following, published, feed, link, etag, totals,
         self: [self.status, self.slug], unauthorized: [unauthorized.status, unauthorized.slug],
         limited: [limited.status, limited.slug, limited.retryAfter], waits: headers["retry-after"],
       };
@@ -71,6 +78,7 @@ export function origins(context) {
     assert.equal(found.following, true);
     assert.equal(found.published, `${author}-1`);
     assert.deepEqual(found.feed, [[`${author}-2`, "Again"], [`${author}-1`, "Hello"]]);
+    assert.deepEqual([found.totals[0], found.totals.at(-1)], [0, 2]);
     assert.match(found.link, /<.*\/v1\/feed\?.*cursor=.*>; rel="?next"?/);
     assert.match(found.etag, /^(W\/)?".+"$/);
     assert.deepEqual(found.self, [422, "self-follow"]);

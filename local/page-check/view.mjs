@@ -69,7 +69,22 @@ export class View {
   titles = (index) => this.section(index).locator(".posts button.title").allTextContents();
   says = (index, text) => this.section(index).locator(".messages").filter({ hasText: text }).waitFor({ state: "attached" });
   badge = (index, count) => this.section(index).locator(".badge").filter({ hasText: new RegExp(`^${count} unread$`) }).waitFor({ state: "attached" });
+  live = (index, text) => this.section(index).locator("[data-is=live]").filter({ hasText: text }).waitFor({ state: "attached" });
   shows = (index, ...titles) => until(`posts ${titles}`, async () => (await this.titles(index)).join() === titles.join());
+
+  /** Sets the fields of the settings, by their labels. */
+  async settings(values) {
+    await this.page.getByRole("button", { name: "Settings" }).click();
+    for (const [label, value] of Object.entries(values)) await this.page.getByLabel(label).fill(value);
+    await this.page.getByRole("button", { name: "Use these" }).click();
+  }
+
+  /** The requests for unread counts from now on. */
+  countReads() {
+    const reads = [];
+    this.page.on("request", (request) => request.url().endsWith("/v1/unread") && reads.push(request.url()));
+    return reads;
+  }
 
   /** Presses Tab until the element with this label, in this section, has the focus. Every stop must show it. */
   async tabTo(name, index, key = "Tab") {

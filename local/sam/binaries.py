@@ -154,7 +154,7 @@ def prepare_all(base_url):
     """Creates the data that the samples need, and a fan-out that no sample finishes."""
     call(base_url, 0, "POST", "/_local/sources/fan-out/pause")
     prepare(base_url)
-    publish(base_url)
+    publish(base_url, 2)
 
 
 def start(case, environment, api):

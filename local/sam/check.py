@@ -25,7 +25,7 @@ import containers
 import sam
 import stack
 from bundle import TEMPLATE
-from samples import LEGACY_HOST, judge, prepare, samples
+from samples import judge, prepare, samples
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_DOCKER = 3
@@ -38,10 +38,10 @@ def lint(target):
 
 
 class Calls:
-    """A table of calls. Each row is printed after its response."""
+    """A table of calls. Each row is printed after its response. `made` has name, case and response of each."""
 
     def __init__(self, title):
-        self.made, self.wrong = 0, []
+        self.made, self.wrong = [], []
         print(f"== {title}", flush=True)
 
     def call(self, name, case, ask):
@@ -51,22 +51,22 @@ class Calls:
             said, right = ask()
         except (OSError, KeyError, sam.SamError) as error:
             said, right = f"{type(error).__name__}: {error}", False
-        self.made += 1
+        self.made.append((name, case, said))
         print(f"{name:26} {case:44} {said:14} {1000 * (time.monotonic() - since):7.0f} ms{'' if right else '   NOT AS EXPECTED'}", flush=True)
         if not right:
             self.wrong.append(f"{name} {case}: {said}")
 
 
-def call_processes(arguments):
+def call_processes(arguments, template=TEMPLATE):
     """Sends every event to the function's binary through the Runtime API of the local stack."""
     calls = Calls("every function's binary as a process, called through the Runtime API")
-    with stack.running(arguments.stack, TEMPLATE, process_functions_from=arguments.binaries) as running:
+    with stack.running(arguments.stack, template, process_functions_from=arguments.binaries) as running:
         calls.call("local stack", "a follower, a feed and a post", lambda: prepared(running))
         redis = next(iter(running.environment().values()))["REDIS_URL"]
 
         def ask(sample):
             event = sample.event()
-            if LEGACY_HOST in event.get("source", ""):
+            if sample.function == "migrate":
                 event["source"] = redis
             return judge(sample, running.invoke(sample.function, event))
 
@@ -130,7 +130,7 @@ def inside(arguments, folder):
         with place:
             try:
                 invoked, served = call_sam(arguments, folder)
-                found |= {"invoked": invoked.made, "served": served.made, "wrong": invoked.wrong + served.wrong}
+                found |= {"invoked": len(invoked.made), "served": len(served.made), "wrong": invoked.wrong + served.wrong}
             finally:
                 if not own:
                     containers.remove_images()
@@ -187,7 +187,7 @@ def main():
         return 1
 
     wrong = ([] if clean else ["the template: see the lint above"]) + processes.wrong + found["wrong"]
-    done = f"template {'clean' if clean else 'NOT clean'}, {processes.made - 1} events to processes"
+    done = f"template {'clean' if clean else 'NOT clean'}, {len(processes.made) - 1} events to processes"
     if found["missing"] is None:
         done += f", {found['invoked']} through sam local invoke, {found['served']} routes through sam local start-api"
     for line in wrong:

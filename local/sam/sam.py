@@ -93,8 +93,9 @@ def against(stack, venv, build, busybox, folder):
     values = {value for variables in environments.values() for value in variables.values()}
     ports = {port: port for port in loopback_ports(values)}
     redis = urlsplit(next(iter(environments.values()))["REDIS_URL"]).port
+    legacy = {"LEGACY_REDIS_URL": f"redis://{LEGACY_HOST}:{LEGACY_PORT}"}
     reachable = {
-        function: {name: value.replace("://127.0.0.1:", f"://{address}:") for name, value in variables.items()}
+        function: {name: value.replace("://127.0.0.1:", f"://{address}:") for name, value in variables.items()} | legacy
         for function, variables in environments.items()
     }
     file = folder / "environment.json"

@@ -8,6 +8,9 @@ from pathlib import Path
 # The legacy Redis that the samples of `migrate` name. The caller must provide it.
 LEGACY_HOST, LEGACY_PORT = "legacy.example.com", 6379
 
+# Samples that other samples need.
+FIRST = {("notice", "publish"), ("profile", "set"), ("follow", "make-list")}
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -25,21 +28,22 @@ class Sample:
 
 
 def samples(events):
-    """All samples. Samples that publish notices come first, samples that delete come last."""
+    """All samples. Samples that publish notices, set a profile or make a list come first, samples that delete or retract come last."""
     found = [Sample(path.parent.name, path) for path in events.glob("*/*.json")]
-    return sorted(found, key=lambda s: (s.name.startswith("delete"), (s.function, s.name) != ("notice", "publish"), s.function, s.name))
+    return sorted(found, key=lambda s: (s.name.startswith(("delete", "retract")), (s.function, s.name) not in FIRST, s.function, s.name))
 
 
 def prepare(base_url):
-    """Creates the data that the samples need: user 1 follows user 2 and has a live feed, and user 2 has published."""
+    """Creates the data that the samples need: user 1 follows user 2 and has a live feed, and both have published."""
     call(base_url, 1, "PUT", "/v1/following/2")
     call(base_url, 1, "GET", "/v1/feed")
-    publish(base_url)
+    publish(base_url, 1)
+    publish(base_url, 2)
 
 
-def publish(base_url):
-    """Publishes one more post of user 2."""
-    call(base_url, 2, "POST", "/v1/posts", {"title": "for the samples"})
+def publish(base_url, user):
+    """Publishes one more post of a user."""
+    call(base_url, user, "POST", "/v1/posts", {"title": "for the samples"})
 
 
 def call(base_url, user, method, path, body=None):

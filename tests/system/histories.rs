@@ -25,8 +25,11 @@ const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
 };
 
 /// The number of concurrent histories that share a stack, and the operations in each.
-const TOGETHER: u64 = 20;
+pub(crate) const TOGETHER: u64 = 20;
 const LENGTH: usize = 60;
+
+/// The operations of the histories that share a stack.
+pub(crate) const OPERATIONS_TOGETHER: usize = TOGETHER as usize * LENGTH;
 
 const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
@@ -61,7 +64,7 @@ async fn histories(count: u64, pull_threshold: Option<u64>) {
 }
 
 /// State that histories share.
-struct Shared {
+pub(crate) struct Shared {
     /// The disturbance takes the write lock while it stops the stack. Only then the option is empty.
     world: RwLock<Option<World>>,
     /// True if the workers are paused. False after every start.
@@ -72,6 +75,11 @@ struct Shared {
 }
 
 async fn batch(world: World, first: u64) -> World {
+    batch_beside(world, first, async |shared| disturb(shared, first).await).await
+}
+
+/// Runs [`TOGETHER`] histories beside a disturbance, and compares what is left with the model.
+pub(crate) async fn batch_beside(world: World, first: u64, disturbance: impl AsyncFnOnce(&Shared)) -> World {
     let shared = Shared {
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),
@@ -79,7 +87,7 @@ async fn batch(world: World, first: u64) -> World {
         done: AtomicUsize::new(0),
     };
     let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
-    let (models, ()) = futures::join!(histories, disturb(&shared, first));
+    let (models, ()) = futures::join!(histories, disturbance(&shared));
     let world = shared.world.into_inner().unwrap();
     for worker in WORKERS {
         world.stack.resume(worker).unwrap();
@@ -105,18 +113,18 @@ async fn batch(world: World, first: u64) -> World {
 /// stack, or nothing, in turn.
 async fn disturb(shared: &Shared, seed: u64) {
     let mut rng = StdRng::seed_from_u64(!seed);
-    let last = TOGETHER as usize * LENGTH;
+    let last = OPERATIONS_TOGETHER;
     let (stop, start, restart) = (rng.random_range(0..last / 2), rng.random_range(0..last / 2), rng.random_range(0..last));
     let views_survive = rng.random();
     let outage = async {
         if !seed.is_multiple_of(3 * TOGETHER) {
             return;
         }
-        reached(shared, stop).await;
+        shared.reached(stop).await;
         let world = shared.world.write().await;
         *shared.redis_outage.lock().await = Some(world.as_ref().unwrap().redis_outage(views_survive).await);
         drop(world);
-        reached(shared, stop + start / 4).await;
+        shared.reached(stop + start / 4).await;
         let world = shared.world.write().await;
         if let Some(outage) = shared.redis_outage.lock().await.take() {
             outage.end(world.as_ref().unwrap()).await;
@@ -126,7 +134,7 @@ async fn disturb(shared: &Shared, seed: u64) {
         if seed % (3 * TOGETHER) != TOGETHER {
             return;
         }
-        reached(shared, restart).await;
+        shared.reached(restart).await;
         let mut world = shared.world.write().await;
         let old = world.take().unwrap();
         *world = Some(old.restart().await);
@@ -136,9 +144,16 @@ async fn disturb(shared: &Shared, seed: u64) {
     futures::join!(outage, restart);
 }
 
-async fn reached(shared: &Shared, operations: usize) {
-    while shared.done.load(Ordering::Relaxed) < operations {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+impl Shared {
+    /// Waits until the histories have finished this number of operations.
+    pub(crate) async fn reached(&self, operations: usize) {
+        while self.done.load(Ordering::Relaxed) < operations {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub(crate) async fn in_world(&self, act: impl AsyncFnOnce(&World)) {
+        act(self.world.read().await.as_ref().unwrap()).await;
     }
 }
 

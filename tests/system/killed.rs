@@ -51,7 +51,7 @@ async fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
 }
 
 /// The folder of the functions' binaries. `make test` builds them before this test runs.
-fn binaries() -> std::path::PathBuf {
+pub(crate) fn binaries() -> std::path::PathBuf {
     let test = std::env::current_exe().unwrap();
     let dir = test.parent().and_then(|deps| deps.parent()).unwrap().to_owned();
     assert!(dir.join("fan-out").is_file(), "build the function first: cargo build -p tidemark-fan-out");

@@ -1,10 +1,14 @@
 //! Users who leave: the export, and the erasure of every trace.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{World, until, world};
+use tidemark_tests::{World, number_from, until, world};
 
 /// No other id contains these digits.
 const LEAVING: u64 = 777_777_777;
@@ -13,6 +17,8 @@ const LEAVING: u64 = 777_777_777;
 pub(crate) async fn live(world: &World) {
     let user = world.user(LEAVING);
     world.follow(1..=5, LEAVING).await;
+    user.put("/v1/following/66").await.ok();
+    user.delete("/v1/following/66").await.ok();
     for author in [60, 61] {
         user.put(&format!("/v1/following/{author}")).await.ok();
         world.follow([1], author).await;
@@ -140,7 +146,11 @@ async fn check_others(world: &World) {
     assert_eq!(reader.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "/problems/not-found"));
     assert!(reader.walk(&format!("/v1/authors/{LEAVING}/posts"), 20).await.is_empty());
     assert_eq!(reader.get("/v1/handles/ada_leaves").await.problem(), (404, "/problems/not-found"));
-    assert_eq!(reader.put(&format!("/v1/following/{LEAVING}")).await.problem(), (404, "/problems/not-found"));
+    for path in ["following", "mutes", "blocks"] {
+        assert_eq!(reader.put(&format!("/v1/{path}/{LEAVING}")).await.problem(), (404, "/problems/not-found"), "{path}");
+    }
+    let through = json!({ "author": LEAVING.to_string(), "through": 2 });
+    assert_eq!(reader.post("/v1/reads", &through).await.ok()["changed"], 0);
     assert_eq!(reader.get(&format!("/v1/users/{LEAVING}")).await.ok()["profile"], Value::Null);
     let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
     assert!(walk.found.is_empty(), "{walk:?}");
@@ -187,6 +197,9 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         world.flush_redis().await;
         assert_eq!(user.get("/v1/me").await.problem(), (403, "/problems/erased"), "the facts know it");
         check_others(world).await;
+        // Requests that name the id leave views of nothing, which expire.
+        let items = traces(world).await.into_iter().filter(|text| !text.starts_with("key ")).count();
+        assert_eq!(items, 2, "the receipt and the head");
     })
     .await;
 }
@@ -233,6 +246,107 @@ async fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
             assert_eq!(world.user(reader).unread_total().await, 0);
         }
         check_traces(world).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_author_leaves_beside_traffic_kills_and_lost_answers() {
+    big_author(80, 20, 3, Duration::from_millis(200)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes an hour"]
+async fn a_big_author_leaves_beside_traffic_kills_and_lost_answers() {
+    big_author(
+        number_from("TIDEMARK_FOLLOWERS", 100_000),
+        number_from("TIDEMARK_POSTS", 1_000),
+        usize::MAX,
+        Duration::from_secs(5),
+    )
+    .await;
+}
+
+/// Readers follow the user who leaves, and one of three other authors, who go on publishing. A few of them are live.
+async fn big_author(followers: u64, posts: u64, kills: usize, pause: Duration) {
+    const LATE: u64 = 5;
+    const LIVE: u64 = 30;
+    world(async |world| {
+        let (user, started) = (world.user(LEAVING), Instant::now());
+        let other = |reader: u64| 900_001 + reader % 3;
+        for number in 1..=posts - LATE {
+            user.publish(&format!("early {number}")).await;
+        }
+        let follow = |reader: u64| async move {
+            let authors = json!({ "authors": [LEAVING.to_string(), other(reader).to_string()] });
+            world.user(reader).post("/v1/following", &authors).await.ok();
+        };
+        stream::iter(1..=followers).map(follow).buffer_unordered(16).collect::<()>().await;
+        for reader in 1..=LIVE {
+            world.user(reader).feed_ids().await;
+        }
+        for number in 1..=LATE {
+            user.publish(&format!("late {number}")).await;
+        }
+        world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
+        for reader in 1..=LIVE {
+            assert_eq!(world.user(reader).unread_total().await, LATE);
+            world.user(reader).put(&format!("/v1/posts/{LEAVING}-{}/read", posts)).await.ok();
+            world.user(reader).put(&format!("/v1/posts/{LEAVING}-1/like")).await.ok();
+        }
+        let export = user.walk("/v1/me/export", 100).await;
+        let of = |kind: &str| export.iter().filter(|item| item["kind"] == kind).count() as u64;
+        assert_eq!((of("post"), of("follower"), export.len() as u64), (posts, followers, posts + followers));
+        println!("{followers} followers and {posts} posts, exported, after {:?}", started.elapsed());
+
+        let faults = world.stack.faults();
+        for operation in ["TransactWriteItems", "PutItem", "DeleteItem", "UpdateItem"] {
+            for round in 0..100 {
+                faults.add(
+                    Fault::new(operation, FaultAction::LoseAnswer)
+                        .of("fan-out")
+                        .after(round * usize::try_from(followers / 10).unwrap()),
+                );
+            }
+        }
+        let started = Instant::now();
+        user.delete("/v1/me").await.ok();
+        let (mut published, mut killed) = (0, 0);
+        while user.get("/v1/me/erasure").await.ok()["state"] != "done" {
+            assert!(started.elapsed() < Duration::from_secs(3_600), "the erasure ends");
+            for author in 0..3 {
+                world.user(other(author)).publish("beside").await;
+            }
+            published += 1;
+            // After five receives the task would be a dead letter, which reconcile replaces after two minutes.
+            if killed < kills {
+                killed += world.stack.kill_invocations("fan-out");
+            }
+            tokio::time::sleep(pause).await;
+        }
+        faults.clear();
+        println!("erased in {:?}, {killed} invocations killed, {published} posts of each other author", started.elapsed());
+        assert!(killed > 0);
+        world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
+        // Fan-outs of killed workers are resumed by the minute job.
+        world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+        world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
+        check_traces(world).await;
+        for author in 0..3 {
+            let readers = (1..=followers).filter(|reader| other(*reader) == other(author)).count();
+            let counters = world.user(8).get(&format!("/v1/users/{}/counters", other(author))).await.ok();
+            assert_eq!(counters["followers"], readers);
+        }
+        let check = |reader: u64| async move {
+            let reads = world.user(reader);
+            assert_eq!(reads.unread_total().await, published, "{reader}");
+            assert_eq!(reads.get(&format!("/v1/users/{reader}/counters")).await.ok()["followings"], 1, "{reader}");
+            let foreign = format!("{}-", other(reader));
+            assert!(reads.feed_ids().await.iter().all(|id| id.starts_with(&foreign)), "{reader}");
+        };
+        stream::iter(1..=followers).map(check).buffer_unordered(16).collect::<()>().await;
+        let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
+        assert!(walk.found.is_empty(), "{walk:?}");
     })
     .await;
 }

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{domain::UserId, ports::LiveTask, queue::decode_live, views::keys};
-use tidemark_tests::{World, request_limits, until, world, world_with};
+use tidemark_tests::{LiveConnection, World, number_from, request_limits, until, world, world_with};
 
 const AUTHOR: u64 = 42;
 const READER: u64 = 7;
+const AUTHOR_OF_ALL: u64 = 9_000_000;
 
 /// A reader with a live view who follows the author.
 async fn reader(world: &World) {
@@ -309,6 +311,87 @@ async fn a_reader_has_at_most_twenty_connections() {
         assert_eq!(registered(world).await, 20);
         connections[0].ping().await;
         assert_eq!(registered(world).await, 20, "a ping registers it again, in place of another");
+    })
+    .await;
+}
+
+/// Measures the numbers in docs/live.md.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes"]
+async fn the_cost_of_watched_readers() {
+    const ROUNDS: usize = 5;
+    const POSTS: u64 = 4;
+    let (watched, all) = (number_from("TIDEMARK_WATCHED", 1_000), number_from("TIDEMARK_READERS", 11_000));
+    world(async |world| {
+        let make_live = |reader: u64| async move {
+            world.user(reader).put(&format!("/v1/following/{AUTHOR_OF_ALL}")).await.ok();
+            world.user(reader).feed_ids().await;
+        };
+        stream::iter(1..=all).map(make_live).buffer_unordered(16).collect::<()>().await;
+        world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+        let connect = async || -> Vec<LiveConnection> {
+            stream::iter(1..=watched).map(|reader| world.live(reader)).buffer_unordered(16).collect().await
+        };
+        // The functions that deliver: `live` waits meanwhile, because its time is not theirs.
+        let deliver = async || {
+            world.stack.pause("live").await.unwrap();
+            world.forget_redis_calls().await;
+            for _ in 0..POSTS {
+                let post = world.user(AUTHOR_OF_ALL).publish("to all").await;
+                let path = format!("/v1/posts/{post}/delivery");
+                until("it is delivered", async || world.user(AUTHOR_OF_ALL).get(&path).await.ok()["state"] == "done").await;
+            }
+            let micros = world.redis_micros("fcall").await as f64 / (POSTS * all) as f64;
+            world.stack.resume("live").unwrap();
+            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+            micros
+        };
+        let mut ratios = Vec::new();
+        for _ in 0..ROUNDS {
+            let unwatched = deliver().await;
+            let connections = connect().await;
+            let with_some = deliver().await;
+            stream::iter(connections).for_each(LiveConnection::close).await;
+            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+            println!("{unwatched:.2} us of Redis for a reader without connections, {with_some:.2} with {watched} of {all}");
+            ratios.push(with_some / unwatched);
+        }
+        ratios.sort_unstable_by(f64::total_cmp);
+        println!("ratio {:.3} (median of {ROUNDS})", ratios[ROUNDS / 2]);
+
+        let connections = connect().await;
+        let (mut total, mut latencies, mut messages) = (POSTS * 2 * ROUNDS as u64, Vec::new(), 0);
+        let mut connections: Vec<LiveConnection> = connections;
+        for _ in 0..ROUNDS {
+            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            total += 1;
+            let published = Instant::now();
+            world.user(AUTHOR_OF_ALL).publish("to all").await;
+            let told = connections.into_iter().map(|mut connection| async move {
+                let mut messages = 1;
+                while connection.next().await["total"] != total {
+                    messages += 1;
+                }
+                (connection, published.elapsed(), messages)
+            });
+            let told: Vec<_> = futures::future::join_all(told.map(tokio::spawn)).await;
+            connections = Vec::new();
+            for (connection, latency, told) in told.into_iter().map(Result::unwrap) {
+                connections.push(connection);
+                latencies.push(latency);
+                messages += told;
+            }
+        }
+        latencies.sort_unstable();
+        let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
+        println!(
+            "from the publish to the message: p50 {:?}, p99 {:?}; {messages} messages for {} changes",
+            at(0.5),
+            at(0.99),
+            latencies.len()
+        );
+        drop(connections);
     })
     .await;
 }

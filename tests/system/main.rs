@@ -42,6 +42,7 @@ mod rollout;
 mod silence;
 mod storms;
 mod traffic;
+mod upgrade;
 mod views;
 mod warm;
 mod weather;

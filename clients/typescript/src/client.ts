@@ -1,6 +1,7 @@
 import createFetchClient, { type Client, type FetchOptions } from "openapi-fetch";
 import type { FilterKeys, PathsWithMethod, RequiredKeysOf, ResponseObjectMap, SuccessResponse } from "openapi-typescript-helpers";
 
+import { live, type LiveOptions } from "./live.js";
 import { Pager, type Page } from "./pager.js";
 import { TidemarkProblem } from "./problem.js";
 import { RETRIES, addKey, withRetries, type Retries } from "./retry.js";
@@ -12,6 +13,8 @@ export type Token = string | (() => string | Promise<string>);
 export interface Options {
   /** The address of the API without `/v1`. In a browser, the default is the address of the page. */
   baseUrl?: string;
+  /** The address of live updates, if it is not `/v1/live` of the API. A deployment has the output `LiveUrl`. */
+  liveUrl?: string;
   /** A token, or a function that returns one. The function is called for every attempt. */
   token?: Token;
   retries?: Partial<Retries>;
@@ -36,17 +39,24 @@ type Query<P extends PathOf<"get">> = NonNullable<paths[P]["get"]["parameters"][
 /** A client of Tidemark for one user. Every method throws `TidemarkProblem` for a response other than the requested one. */
 export class Tidemark {
   readonly #http: Client<paths>;
+  readonly #liveAddress: () => Promise<string>;
 
   constructor(options: Options = {}) {
     const retries = { ...RETRIES, ...options.retries };
     const send = options.fetch ?? ((request: Request) => globalThis.fetch(request));
     const timeoutMs = options.timeoutMs ?? 30_000;
     const attempt = async (request: Request) => {
-      const token = typeof options.token === "function" ? await options.token() : options.token;
+      const token = await currentToken(options);
       if (token !== undefined) request.headers.set("authorization", `Bearer ${token}`);
       return send(new Request(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(timeoutMs)]) }));
     };
-    this.#http = createFetchClient<paths>({ baseUrl: options.baseUrl ?? globalThis.location?.origin ?? "" });
+    const baseUrl = options.baseUrl ?? globalThis.location?.origin ?? "";
+    this.#liveAddress = async () => {
+      const token = await currentToken(options);
+      const url = options.liveUrl ?? `${baseUrl.replace(/\/+$/, "").replace(/^http/, "ws")}/v1/live`;
+      return token === undefined ? url : `${url}?token=${encodeURIComponent(token)}`;
+    };
+    this.#http = createFetchClient<paths>({ baseUrl });
     this.#http.use({
       onRequest: async ({ request, schemaPath }) => {
         addKey(schemaPath, request);
@@ -117,8 +127,17 @@ export class Tidemark {
     return this.post("/v1/reads", { body });
   }
 
+  /** Tells the unread counts as they change, over a WebSocket that is opened again when it ends. Resolves after `signal`. */
+  live(options: LiveOptions): Promise<void> {
+    return live({ address: this.#liveAddress, unread: (signal) => this.get("/v1/unread", { signal }) }, options);
+  }
+
   async #call<T>(method: Method, path: string, init: readonly unknown[]): Promise<T> {
     const request = this.#http.request as (method: Method, path: string, init?: unknown) => Promise<{ data?: unknown }>;
     return (await request(method, path, init[0])).data as T;
   }
+}
+
+async function currentToken({ token }: Options): Promise<string | undefined> {
+  return typeof token === "function" ? token() : token;
 }

@@ -1,4 +1,5 @@
 export { Tidemark, type Answer, type ListPath, type Options, type Schemas, type Token } from "./client.js";
+export type { LiveOptions, Unread, UnreadChange } from "./live.js";
 export { Pager, type Page } from "./pager.js";
 export { TidemarkProblem } from "./problem.js";
 export type { Retries } from "./retry.js";

@@ -64,7 +64,7 @@ function isRetryable(status: number, repeatable: boolean, keyed: boolean): boole
   return repeatable && (status === 502 || status === 503 || status === 504);
 }
 
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const abort = () => {
       clearTimeout(timer);

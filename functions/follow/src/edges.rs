@@ -1,7 +1,7 @@
 //! `PUT`, `DELETE` and `POST /v1/following…`; `PUT` and `DELETE` of mutes and blocks.
 
 use tidemark::{
-    App, Follow, Hiding,
+    App, Follow, Hide, Hiding,
     http::{
         Answer, Problem, Request,
         bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
@@ -46,13 +46,12 @@ pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: b
     if user == caller {
         return Err(Problem::invalid("user", "must be another user"));
     }
-    if !app.following.hide(caller, user, hiding, hidden).await? {
-        return Err(Problem::hidden_limit(hiding));
+    match (app.following.hide(caller, user, hiding, hidden).await?, hiding) {
+        (Hide::Done, Hiding::Mute) => Ok(Answer::json(200, &Muted { muted: hidden })),
+        (Hide::Done, Hiding::Block) => Ok(Answer::json(200, &Blocked { blocked: hidden })),
+        (Hide::LimitReached, _) => Err(Problem::hidden_limit(hiding)),
+        (Hide::Erased, _) => Err(Problem::not_found("the user has left")),
     }
-    Ok(match hiding {
-        Hiding::Mute => Answer::json(200, &Muted { muted: hidden }),
-        Hiding::Block => Answer::json(200, &Blocked { blocked: hidden }),
-    })
 }
 
 fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {

@@ -30,6 +30,7 @@ routes!(|app: &App, request| [
                 Kind::FollowingLimit,
                 "the caller already follows as many authors as allowed, 500 by default; nothing has changed"
             )
+            .responds("404", "NotFound")
             .link("getRelation", "user", "$request.path.author")
             .link("listAuthorPosts", "author", "$request.path.author")
             .link("unfollow", "author", "$request.path.author"),
@@ -100,6 +101,7 @@ routes!(|app: &App, request| [
                 is; it may also begin or end while the user is muted."
             )
             .returns::<Muted>("The caller mutes the user.")
+            .responds("404", "NotFound")
             .refuses(Kind::MuteLimit, "the caller mutes 1,000 users, the maximum; nothing has changed")
             .link("unmute", "user", "$request.path.user"),
     ),
@@ -128,6 +130,7 @@ routes!(|app: &App, request| [
                 react to the other's posts, and the blocked user cannot read the caller's posts and timeline."
             )
             .returns::<Blocked>("The caller blocks the user.")
+            .responds("404", "NotFound")
             .refuses(Kind::BlockLimit, "the caller blocks 1,000 users, the maximum; nothing has changed")
             .link("unblock", "user", "$request.path.user"),
     ),

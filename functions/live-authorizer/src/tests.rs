@@ -2,10 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use axum::{Json, Router, routing::get};
+use axum::{Json, Router, http::StatusCode, routing::get};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ struct Issuer {
     clock: Arc<Set>,
     /// How often the keys were read.
     reads: Arc<AtomicU64>,
+    is_down: Arc<AtomicBool>,
 }
 
 impl Issuer {
@@ -49,18 +50,20 @@ impl Issuer {
         jwk.common.key_id = Some("k1".to_owned());
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let (keys, reads) = (json!({ "keys": [jwk] }), Arc::new(AtomicU64::new(0)));
+        let odd = json!({ "kty": "of another kind", "kid": "k0" });
+        let (keys, reads) = (json!({ "keys": [odd, jwk] }), Arc::new(AtomicU64::new(0)));
+        let is_down = Arc::new(AtomicBool::new(false));
         let configuration = json!({ "issuer": url, "jwks_uri": format!("{url}keys") });
-        let count = Arc::clone(&reads);
+        let (count, down) = (Arc::clone(&reads), Arc::clone(&is_down));
         let serve_keys = async move || {
             count.fetch_add(1, Ordering::Relaxed);
-            Json(keys.clone())
+            if down.load(Ordering::Relaxed) { Err(StatusCode::BAD_GATEWAY) } else { Ok(Json(keys.clone())) }
         };
         let app = Router::new()
             .route("/.well-known/openid-configuration", get(async move || Json(configuration.clone())))
             .route("/keys", get(serve_keys));
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, pem: pair.serialize_pem(), clock: Arc::new(Set(AtomicU64::new(NOW))), reads }
+        Self { url, pem: pair.serialize_pem(), clock: Arc::new(Set(AtomicU64::new(NOW))), reads, is_down }
     }
 
     fn authorizer(&self, scope: Option<&str>) -> Authorizer {
@@ -84,11 +87,14 @@ impl Issuer {
     }
 }
 
+fn event(token: &str) -> LambdaEvent<ConnectRequest> {
+    let event = json!({ "type": "REQUEST", "methodArn": "arn:x/live/$connect", "queryStringParameters": { "token": token } });
+    LambdaEvent::new(serde_json::from_value(event).unwrap(), Context::default())
+}
+
 /// The effect of the policy, and the claim.
 async fn asked(authorizer: &Authorizer, token: &str) -> (String, Value) {
-    let event = json!({ "type": "REQUEST", "methodArn": "arn:x/live/$connect", "queryStringParameters": { "token": token } });
-    let event = LambdaEvent::new(serde_json::from_value(event).unwrap(), Context::default());
-    let response = handle(authorizer, event).await.unwrap();
+    let response = handle(authorizer, event(token)).await.unwrap();
     let statement = &response["policyDocument"]["Statement"][0];
     assert_eq!(statement["Resource"], "arn:x/live/$connect");
     (statement["Effect"].as_str().unwrap().to_owned(), response["context"]["claim"].clone())
@@ -156,10 +162,16 @@ async fn keys_are_read_once_and_again_for_an_unknown_key_or_after_an_hour() {
 }
 
 #[tokio::test]
-async fn without_the_keys_nobody_is_allowed_and_the_failure_is_visible() {
+async fn without_the_keys_nobody_is_allowed_and_the_issuer_is_asked_every_five_seconds() {
     let issuer = Issuer::start().await;
-    let settings = AuthorizerSettings { issuer: "http://127.0.0.1:1/".to_owned(), ..issuer.authorizer(None).settings };
-    let authorizer = Authorizer::new(settings, issuer.clock.clone(), Arc::new(Silent)).unwrap();
-    let event = json!({ "methodArn": "arn:x", "queryStringParameters": { "token": issuer.token("k1", &issuer.claims()) } });
-    assert!(handle(&authorizer, LambdaEvent::new(serde_json::from_value(event).unwrap(), Context::default())).await.is_err());
+    let (authorizer, good) = (issuer.authorizer(None), issuer.token("k1", &issuer.claims()));
+    issuer.is_down.store(true, Ordering::Relaxed);
+    for seconds in [0, 4, 1] {
+        issuer.clock.0.fetch_add(seconds, Ordering::Relaxed);
+        assert!(handle(&authorizer, event(&good)).await.is_err(), "the failure is visible");
+    }
+    assert_eq!(issuer.reads.load(Ordering::Relaxed), 2);
+    issuer.is_down.store(false, Ordering::Relaxed);
+    issuer.clock.0.fetch_add(5, Ordering::Relaxed);
+    assert_eq!(asked(&authorizer, &good).await.0, "Allow");
 }

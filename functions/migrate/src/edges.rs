@@ -160,6 +160,10 @@ pub(crate) async fn follow(
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
     let mut outcomes: Vec<(Follow, FollowOutcome)> =
         there.into_iter().map(|follow| (follow, FollowOutcome::AlreadyThere)).collect();
+    let erased = run.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
+    let has_left = |follow: &Follow| erased.contains(&user) || erased.contains(&follow.0);
+    let (left, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
+    outcomes.extend(left.into_iter().map(|follow| (follow, FollowOutcome::Refused(Reason::Erased))));
     if missing.is_empty() {
         return Ok(outcomes);
     }
@@ -178,8 +182,8 @@ pub(crate) async fn follow(
             Followed::Created(_) => FollowOutcome::Written,
             Followed::Existing(_) => FollowOutcome::AlreadyThere,
             Followed::LimitReached => FollowOutcome::Refused(Reason::FollowingLimit),
-            // Neither can follow the other any more.
-            Followed::Blocked | Followed::Erased => FollowOutcome::Refused(Reason::Blocked),
+            Followed::Blocked => FollowOutcome::Refused(Reason::Blocked),
+            Followed::Erased => FollowOutcome::Refused(Reason::Erased),
         };
         (*follow, outcome)
     }));

@@ -78,6 +78,8 @@ pub enum Reason {
     FollowingLimit,
     /// One of the two users blocks the other.
     Blocked,
+    /// One of the two users, the owner of the key, or the author, has left.
+    Erased,
     /// The set names a blog without `blog:info`: it has expired, and nothing else is known of the blog.
     NoInfo,
     /// `blog:info` lacks a field, or its `id` is not the key's.

@@ -64,11 +64,14 @@ impl Bitmap<'_> {
         run.has_read(usize::try_from(bits.len()).unwrap_or(usize::MAX));
         let known = run.imports.imported_bits(self.notice, block).await?;
         let new = bits.minus(&known);
-        let readers: Vec<(UserId, Vec<Slot>)> = new.iter().filter_map(UserId::new).map(|user| (user, vec![self.slot])).collect();
-        if bits.contains(0) {
-            tally.refuse(Reason::NotAnId, self.key.as_bytes(), Some(b"0"));
-        }
-        tally.found(bits.len() - u64::from(bits.contains(0)) - readers.len() as u64);
+        let users: Vec<UserId> = new.iter().filter_map(UserId::new).collect();
+        tally.found(bits.len() - u64::from(bits.contains(0)) - users.len() as u64);
+        let erased = run.erased(&users).await?;
+        let refused =
+            erased.iter().map(|user| (Reason::Erased, user.get())).chain(bits.contains(0).then_some((Reason::NotAnId, 0)));
+        refused.for_each(|(reason, bit)| tally.refuse(reason, self.key.as_bytes(), Some(bit.to_string().as_bytes())));
+        let readers = users.into_iter().filter(|user| !erased.contains(user));
+        let readers: Vec<(UserId, Vec<Slot>)> = readers.map(|user| (user, vec![self.slot])).collect();
         if run.dry_run {
             tally.wrote(readers.len() as u64);
             return Ok(());

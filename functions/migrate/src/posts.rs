@@ -100,6 +100,9 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     let authors = mapped.values().map(|post| post.author).chain(by_author.keys().copied());
     settle_leftovers(run, authors.collect()).await?;
     for (author, mut blogs) in by_author {
+        if has_left(run, author, &blogs, tally).await? {
+            continue;
+        }
         blogs.sort_unstable_by_key(Blog::order);
         let import = begin(run, author).await?;
         for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
@@ -136,6 +139,9 @@ pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<Blo
 
 /// Imports blogs of one author until time is up.
 async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+    if has_left(run, author, &blogs, tally).await? {
+        return Ok(Outcome::Done);
+    }
     settle_leftovers(run, BTreeSet::from([author])).await?;
     blogs.sort_unstable_by_key(Blog::order);
     let mut rest = blogs.as_slice();
@@ -154,6 +160,14 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
         run.app.relations.forget_counters(author, None).await?;
     }
     Ok(Outcome::Done)
+}
+
+/// Whether the author has left. Then the blogs are refused.
+async fn has_left(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut Tally) -> Result<bool, MigrateError> {
+    let has_left = run.erased(&[author]).await?.contains(&author);
+    let refused = blogs.iter().filter(|_| has_left);
+    refused.for_each(|blog| tally.refuse(Reason::Erased, Layout::BlogInfo.key(blog.id).as_bytes(), None));
+    Ok(has_left)
 }
 
 /// Begins an import, unless the run is a dry one.
@@ -199,6 +213,9 @@ async fn import_some(
         tally.wrote(blogs.len() as u64);
         return Ok(());
     };
+    if has_left(run, author, blogs, tally).await? {
+        return Ok(());
+    }
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
     let imported = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
     let Some(ImportedPosts { written, head, unsettled }) = imported else {

@@ -57,10 +57,15 @@ pub(crate) async fn mark(
     }
     let ids: Vec<BlogId> = ids.into_iter().collect();
     let known = posts::resolve(run, &ids).await?;
+    let authors: Vec<UserId> = known.values().map(|(author, _)| *author).chain([user]).collect();
+    let erased = run.erased(&authors).await?;
     let mut by_author: BTreeMap<UserId, SeqSet> = BTreeMap::new();
     let mut marked = SeqSet::default();
     for id in ids {
         match known.get(&id) {
+            Some((author, _)) if erased.contains(author) || erased.contains(&user) => {
+                tally.refuse(Reason::Erased, key.as_bytes(), Some(id.to_string().as_bytes()));
+            }
             Some((author, Some(seq))) => {
                 by_author.entry(*author).or_default().insert(*seq);
                 marked.insert(id);

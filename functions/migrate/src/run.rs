@@ -1,7 +1,7 @@
 //! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -80,6 +80,11 @@ impl Run<'_> {
     /// Whether the time or the limit of entries is used up.
     pub(crate) fn is_over(&self) -> bool {
         self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
+    }
+
+    /// Those of these users who have left. Nothing is imported for them.
+    pub(crate) async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>, MigrateError> {
+        Ok(self.app.facts.erased(users).await?)
     }
 
     /// Stores that members of a list are in line with the facts, for later passes.
@@ -278,6 +283,10 @@ async fn members(
         Ok(id) => id,
         Err(reason) => return Ok(Err(reason)),
     };
+    // The first piece alone: what is written for the members is checked again.
+    if layout != Layout::BlogInfo && pending.at.is_none() && run.erased(&[id]).await?.contains(&id) {
+        return Ok(Err(Reason::Erased));
+    }
     let outcome = match layout {
         _ if run.follow => follow::list(run, layout, id, pending, tally).await,
         Layout::AuthorBlogs => posts::author(run, id, pending, tally).await,

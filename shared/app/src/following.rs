@@ -57,6 +57,16 @@ pub enum Follow {
     Erased,
 }
 
+/// The outcome of a request to mute or block a user, or to end that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hide {
+    Done,
+    /// The caller mutes or blocks [`MOST_HIDDEN`] users.
+    LimitReached,
+    /// The user has left.
+    Erased,
+}
+
 impl Follow {
     fn of(edge: &Edge, created: bool) -> Self {
         Self::Following { since: edge.since, created, preference: edge.preference }
@@ -144,15 +154,17 @@ impl Following {
         self.sync.edges(caller, tombstone.as_slice()).await.map(|_| ())
     }
 
-    /// Mutes or blocks a user, or ends that. Returns false, and changes nothing, if the caller mutes or blocks
-    /// [`MOST_HIDDEN`] users. Parallel requests may exceed it.
-    pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<bool, StoreError> {
+    /// Mutes or blocks a user, or ends that. A refused request changes nothing. Parallel requests may exceed the limit.
+    pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<Hide, StoreError> {
         let (edges, now) = (&self.stores.edges, self.stores.clock.now());
         if hidden {
+            if self.stores.erasures.erasure(user).await?.is_some() {
+                return Ok(Hide::Erased);
+            }
             let known = edges.hidden(caller).await?;
             let mut known = known.iter().filter(|edge| hiding.since(edge).is_some());
             if known.clone().count() >= MOST_HIDDEN && known.all(|edge| edge.author != user) {
-                return Ok(false);
+                return Ok(Hide::LimitReached);
             }
         }
         // The views change also if the fact said so before: an earlier request may have ended between its fact and the view.
@@ -172,7 +184,7 @@ impl Following {
                 own.and(reverse)
             }
         };
-        shown.map(|_| true)
+        shown.map(|_| Hide::Done)
     }
 
     /// Returns the users whom the caller mutes or blocks, newest first, below `below`.

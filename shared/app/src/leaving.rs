@@ -112,7 +112,9 @@ impl Leaving {
             Step::More => return self.again(user, &mut erasure, Duration::ZERO).await,
             Step::Done => {}
         }
-        self.rest(user).await?;
+        if !self.rest(user, out_of_time).await? {
+            return self.again(user, &mut erasure, Duration::ZERO).await;
+        }
         let now = stores.clock.now();
         let swept_at = *erasure.swept_at.get_or_insert(now);
         let end = swept_at.plus_ms(GRACE_MS);
@@ -286,12 +288,17 @@ impl Leaving {
         Ok(Step::Done)
     }
 
-    /// Removes the profile, and the views of the user.
-    async fn rest(&self, user: UserId) -> Result<(), StoreError> {
+    /// Removes the profile, the counts and the views of the user.
+    async fn rest(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
         let stores = &self.fan_outs.stores;
         stores.erasures.remove_profile(user).await?;
-        stores.erasures.remove_counts(user).await?;
-        stores.erasure_views.clear_user(user).await
+        while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
+            if out_of_time() {
+                return Ok(false);
+            }
+        }
+        stores.erasures.remove_counters(user).await?;
+        stores.erasure_views.clear_user(user).await.map(|()| true)
     }
 
     /// Removes the views of the posts, then the tombstones.

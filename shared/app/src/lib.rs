@@ -31,7 +31,7 @@ pub mod retry;
 mod stores;
 mod view_sync;
 
-pub use following::{Follow, Following, Hiding, MOST_HIDDEN};
+pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place};
 pub use limits::{AccessCheck, Budget, OverLimit, PerMinute, Refusal};

@@ -106,6 +106,10 @@ impl Reading {
         let pair = self.sync.readers.pair(user, author).await?;
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
         let changed = self.apply(user, author, pair, |flags, reads| {
+            // Nothing can be marked. So no mark names an author who has left.
+            if flags.head().posts == 0 {
+                return None;
+            }
             // At most up to the latest post: a post that arrives later stays unread.
             let seq = seq.min(flags.head().latest_seq);
             let count = if seq < reads.through { 0 } else { flags.unread_upto(seq) };

@@ -1,19 +1,15 @@
 //! [`Erasures`] on DynamoDB.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::{
-    StreamExt, TryStreamExt,
-    future::{try_join, try_join_all},
-    stream,
-};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles, StoreError};
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, attempts, distinct,
     item::{Attribute, Item, Stored as _, encode, flag, number, read, string},
     reactions::read_reactions,
     schema::{
@@ -104,8 +100,7 @@ impl Erasures for DynamoFacts {
 
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
         let most = i32::try_from(limit).unwrap_or(i32::MAX);
-        let own = self.query(&self.tables.following, [is(EdgeItem::user, number(user.get()))]);
-        let own = queried("related", own.index_name(schema::KEPT).consistent_read(true).limit(most), limit);
+        let own = queried("related", self.query_user(&self.tables.following, user).limit(most), limit);
         let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
         let naming = queried("related", naming.index_name(schema::NAMED).limit(most), limit);
         let (followers, own, naming) = futures::try_join!(self.followers_by_time(user, None, limit), own, naming)?;
@@ -224,32 +219,34 @@ impl Erasures for DynamoFacts {
         Ok(found)
     }
 
-    async fn remove_counts(&self, user: UserId) -> Result<(), StoreError> {
+    async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize, StoreError> {
+        let items = self.of_shards("remove_reaction_counts", user, schema::COUNTS, limit).await?;
+        let keys: Vec<Item> = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
+        let found = keys.len();
+        self.delete_all(&self.tables.reactions, keys).await?;
+        Ok(found)
+    }
+
+    async fn remove_counters(&self, user: UserId) -> Result<(), StoreError> {
         let parts = self.follower_parts(user).await?;
         let key = |item: &CounterItem| schema::counter(item.counter.clone());
         let further = parts.iter().flat_map(|parts| parts.iter().skip(1)).map(key).collect();
         let first = parts.iter().filter_map(|parts| parts.first()).map(key);
         let own = first.chain([schema::followings_counter(user), schema::lists(user)]).collect();
-        let counters = async {
-            // The first part says how many there are.
-            self.delete_all(&self.tables.counters, further).await?;
-            self.delete_all(&self.tables.counters, own).await
-        };
-        let reactions = async {
-            loop {
-                let items = self.of_shards("remove_counts", user, schema::COUNTS, 1_000).await?;
-                if items.is_empty() {
-                    return Ok(());
-                }
-                let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
-                self.delete_all(&self.tables.reactions, keys).await?;
-            }
-        };
-        try_join(counters, reactions).await.map(drop)
+        // The first part says how many there are.
+        self.delete_all(&self.tables.counters, further).await?;
+        self.delete_all(&self.tables.counters, own).await
     }
 }
 
 impl DynamoFacts {
+    /// Those of these users who have asked to leave.
+    pub async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>, StoreError> {
+        let keys = distinct(users).into_iter().map(schema::head).collect();
+        let heads = self.get("erased", &self.tables.posts, keys).await?;
+        heads.iter().filter(|head| HeadItem::erased.of(head).is_some()).map(|head| HeadItem::author.user(head)).collect()
+    }
+
     /// An update of the list of erasures that are not finished.
     fn running(&self, change: impl FnOnce(Write) -> Write) -> Write {
         change(Write::update(&self.tables.identities, schema::running_erasures()))

@@ -16,7 +16,7 @@ use tidemark::{
     domain::{Edge, PostId, UserId},
 };
 use tidemark_migrate::{Imports, legacy::Layout};
-use tidemark_tests::{LegacyRedis, World, world};
+use tidemark_tests::{LegacyRedis, World, until, world};
 
 fn id(id: u64) -> UserId {
     UserId::new(id).unwrap()
@@ -252,6 +252,52 @@ async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
         assert_eq!(edge(world, 1, 7).await.unwrap().since.ms(), 1_748_736_000_000);
         assert!(edge(world, 3, 7).await.unwrap().following);
         assert_eq!(world.user(1).get("/v1/users/7/counters").await.ok()["followers"], 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_imported_for_users_who_have_left() {
+    world(async |world| {
+        // The second one is in a bitmap only, which has a bit for each smaller id.
+        let (left, reader, other) = (777_777_777_777, 781, 778);
+        let legacy = LegacyRedis::start().await;
+        let blogs = |first: u64| [Blog { at: THEN, id: first }, Blog { at: THEN + 1_000, id: first + 1 }];
+        let mut commands = [author_blogs(left, &blogs(50)), author_blogs(other, &blogs(60))].concat();
+        commands.push(info(left, &Blog { at: THEN, id: 70 }));
+        commands.push(command(&["SADD", &Layout::UserRead.key(left), "60"]));
+        commands.push(command(&["ZADD", &Layout::BlogRead.key(left), "1", "61"]));
+        for (layout, owner, at, member) in [
+            (Layout::Following, left, THEN, other),
+            (Layout::Following, other, THEN, left),
+            (Layout::UFollow, 779, THEN / 1_000, left),
+            (Layout::Fans, left, THEN, 780),
+            (Layout::Fans, other, THEN, left),
+            (Layout::Feed, left, THEN, 60),
+        ] {
+            commands.push(zadd(layout, owner, at, member));
+        }
+        commands.push(command(&["SETBIT", "notice:1:5", &reader.to_string(), "1"]));
+        commands.push(command(&["SETBIT", "notice:1:5", "779", "1"]));
+        legacy.run(&commands).await;
+        world.stranger(Some("9 notices:write")).post("/v1/notices", &json!({ "platforms": [1], "title": "Notice" })).await.ok();
+        for user in [left, reader].map(|user| world.user(user)) {
+            user.delete("/v1/me").await.ok();
+            until("the erasure is done", async || user.get("/v1/me/erasure").await.ok()["state"] == "done").await;
+        }
+        world.idle().await;
+        let of_left =
+            async || -> Vec<String> { facts(world).await.into_iter().filter(|fact| fact.contains(&left.to_string())).collect() };
+
+        let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": { "1:5": "1-1" } })).await;
+        let erased = |layout: &str| answer["layouts"][layout]["reasons"]["erased"]["count"].as_u64().unwrap_or(0);
+        let layouts = ["author-blogs", "blog-info", "user-read", "blog-read", "following", "u-follow", "fans", "feed", "notices"];
+        assert_eq!(layouts.map(erased), [1, 3, 1, 1, 2, 1, 2, 1, 1], "{answer}");
+        world.idle().await;
+        let left_over = of_left().await;
+        assert!(left_over.len() == 2 && left_over[0].contains("erased#") && left_over[1].contains("head"), "{left_over:#?}");
+        assert_eq!(world.user(1).walk(&format!("/v1/authors/{other}/posts"), 10).await.len(), 2, "others are imported");
+        assert_eq!(world.user(779).get("/v1/notices/unread?platform=1").await.ok()["read"], 1);
     })
     .await;
 }

@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import httpx
 
@@ -17,6 +17,9 @@ from .pager import AsyncPager, Page, Pager
 from .problem import TidemarkProblem
 from .request import Request
 from .retry import Retries, add_key
+
+if TYPE_CHECKING:
+    from .live import AsyncLive, Live
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +52,8 @@ class Tidemark:
     """A client for one user. Every method raises `TidemarkProblem` for a response other than the requested one.
 
     `token` is a token, or a function that returns one and is called for every attempt. `timeout` in seconds is for one
-    attempt. `base_url` is the address of the API without `/v1`.
+    attempt. `base_url` is the address of the API without `/v1`. `live_url` is the address of live updates, if it is not
+    `/v1/live` of the API. A deployment has the output `LiveUrl`.
     """
 
     def __init__(
@@ -57,12 +61,14 @@ class Tidemark:
         base_url: str,
         token: str | Callable[[], str] | None = None,
         *,
+        live_url: str | None = None,
         retries: Retries = Retries(),
         timeout: float = 30.0,
         http: httpx.Client | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._token = token
+        self._live_url = live_url
         self._retries = retries
         self._http = http or httpx.Client(timeout=timeout)
 
@@ -72,7 +78,7 @@ class Tidemark:
         add_key(sent)
         attempt = 0
         while True:
-            token = self._token() if callable(self._token) else self._token
+            token = self._current_token()
             if token is not None:
                 sent.headers["Authorization"] = f"Bearer {token}"
             try:
@@ -122,6 +128,19 @@ class Tidemark:
     def mark_read(self, body: models.MarkPosts | models.MarkThrough | models.MarkAll) -> models.PostsMarked:
         return self.send(api.mark_read(body=body))
 
+    def live(self, on_state: Callable[[bool], None] | None = None, *, ping: float = 60.0) -> Live:
+        """Unread counts as they change: `for unread in reader.live(): print(unread.total)`.
+
+        `on_state` gets True when changes begin to arrive, and False when the connection is lost. It is opened again.
+        `ping` in seconds is the time from a pong to the next ping.
+        """
+        from .live import Live, address
+
+        return Live(lambda: address(self._base_url, self._live_url, self._current_token()), self.unread, on_state, ping)
+
+    def _current_token(self) -> str | None:
+        return self._token() if callable(self._token) else self._token
+
     def close(self) -> None:
         self._http.close()
 
@@ -140,12 +159,14 @@ class AsyncTidemark:
         base_url: str,
         token: str | Callable[[], str | Awaitable[str]] | None = None,
         *,
+        live_url: str | None = None,
         retries: Retries = Retries(),
         timeout: float = 30.0,
         http: httpx.AsyncClient | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._token = token
+        self._live_url = live_url
         self._retries = retries
         self._http = http or httpx.AsyncClient(timeout=timeout)
 
@@ -155,9 +176,7 @@ class AsyncTidemark:
         add_key(sent)
         attempt = 0
         while True:
-            token = self._token() if callable(self._token) else self._token
-            if inspect.isawaitable(token):
-                token = await token
+            token = await self._current_token()
             if token is not None:
                 sent.headers["Authorization"] = f"Bearer {token}"
             try:
@@ -211,6 +230,19 @@ class AsyncTidemark:
 
     async def mark_read(self, body: models.MarkPosts | models.MarkThrough | models.MarkAll) -> models.PostsMarked:
         return await self.send(api.mark_read(body=body))
+
+    def live(self, on_state: Callable[[bool], None] | None = None, *, ping: float = 60.0) -> AsyncLive:
+        """Unread counts as they change: `async for unread in reader.live(): print(unread.total)`."""
+        from .live import AsyncLive, address
+
+        async def with_token() -> str:
+            return address(self._base_url, self._live_url, await self._current_token())
+
+        return AsyncLive(with_token, self.unread, on_state, ping)
+
+    async def _current_token(self) -> str | None:
+        token = self._token() if callable(self._token) else self._token
+        return await token if inspect.isawaitable(token) else token
 
     async def close(self) -> None:
         await self._http.aclose()

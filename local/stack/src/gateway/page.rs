@@ -5,7 +5,7 @@ use http::header;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 12] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -16,6 +16,7 @@ const FILES: [(&str, &str, &str); 12] = [
     ("/notices.js", SCRIPT, include_str!("page/notices.js")),
     ("/people.js", SCRIPT, include_str!("page/people.js")),
     ("/person.js", SCRIPT, include_str!("page/person.js")),
+    ("/poll.js", SCRIPT, include_str!("page/poll.js")),
     ("/posts.js", SCRIPT, include_str!("page/posts.js")),
     ("/system.js", SCRIPT, include_str!("page/system.js")),
 ];

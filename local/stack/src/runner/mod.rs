@@ -54,6 +54,11 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Replaces a process if it is idle. Returns whether it was.
+    fn retire(&self, _pid: u32) -> bool {
+        false
+    }
+
     /// Kills the invocations in flight without a cleanup. Returns their number.
     fn kill(&self) -> usize;
 

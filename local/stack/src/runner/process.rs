@@ -157,6 +157,19 @@ impl Pool {
         workers.len()
     }
 
+    /// Ends a process if it is ready and handles no invocation. Returns whether it did.
+    fn retire(&self, pid: u32) -> bool {
+        let mut state = self.lock();
+        let worker = state.live.iter().find(|(_, of)| **of == pid).map(|(worker, _)| *worker);
+        let is_idle = |worker: &u64| state.ready.contains(worker) && !state.running.contains_key(worker);
+        let Some(worker) = worker.filter(is_idle) else { return false };
+        // From now on it gets no invocation.
+        state.live.remove(&worker);
+        self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.sentence.notify_waiters();
+        true
+    }
+
     fn is_condemned(&self, worker: u64) -> bool {
         let mut condemned = self.condemned.lock().unwrap_or_else(PoisonError::into_inner);
         let before = condemned.len();
@@ -227,6 +240,10 @@ impl Runner for Processes {
 
     fn pids(&self) -> Vec<u32> {
         self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
+    }
+
+    fn retire(&self, pid: u32) -> bool {
+        self.pool.retire(pid)
     }
 
     fn kill(&self) -> usize {

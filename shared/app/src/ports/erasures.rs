@@ -43,8 +43,8 @@ pub trait Erasures: Send + Sync {
     async fn running_erasures(&self) -> Result<Vec<UserId>, StoreError>;
     /// Counts what there is to remove.
     async fn count_traces(&self, user: UserId) -> Result<Removed, StoreError>;
-    /// Returns at most `limit` users whom the user's pairs name, or who have a pair that names the user. A user with a
-    /// tombstone of an ended follow may be left out.
+    /// Returns at most `limit` users whom the user's pairs name, tombstones included, or who have a pair that names the
+    /// user, tombstones excluded.
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError>;
     /// Removes both pairs of two users, who do not follow each other any more, with read states and reactions between
     /// them.
@@ -69,6 +69,8 @@ pub trait Erasures: Send + Sync {
     async fn remove_profile(&self, user: UserId) -> Result<(), StoreError>;
     /// Removes at most `limit` tombstones of posts, and returns how many there were.
     async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize, StoreError>;
-    /// Removes lists, counters and the counts of reactions.
-    async fn remove_counts(&self, user: UserId) -> Result<(), StoreError>;
+    /// Removes at most `limit` counts of reactions in each shard, and returns how many there were.
+    async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize, StoreError>;
+    /// Removes lists and counters.
+    async fn remove_counters(&self, user: UserId) -> Result<(), StoreError>;
 }

@@ -11,7 +11,7 @@ const form = dialog.querySelector("form");
 const KEY = "tidemark";
 let running = [];
 
-const settings = () => ({ base: "", first: "1", second: "2", ...JSON.parse(sessionStorage.getItem(KEY) ?? "{}") });
+const settings = () => ({ base: "", live: "", first: "1", second: "2", ...JSON.parse(sessionStorage.getItem(KEY) ?? "{}") });
 
 /** Adds a panel and its button in the switcher, which narrow windows show. Returns the button's writer. */
 function add(root, text) {
@@ -33,10 +33,10 @@ async function start() {
   for (const part of running) part.stop();
   panels.replaceChildren();
   switcher.replaceChildren();
-  const { base, first, second } = settings();
+  const { base, live, first, second } = settings();
   running = [first, second].map((token, index) => {
     let write = () => {};
-    const person = new Person(base, token, (name, count) => write(name, count));
+    const person = new Person(base, live, token, (name, count) => write(name, count));
     write = add(person.root, `Person ${index + 1}`);
     return person;
   });

@@ -136,11 +136,11 @@ export class Feed {
 
   mark(item, read) {
     return this.change(item, async () => {
-      const done = await this.api[read ? "put" : "delete"](`/v1/posts/${item.id}/read`);
-      const others = this.person.unread.filter((other) => other.author !== item.author);
-      const own = { author: item.author, unread: done.unread.author };
-      this.person.counts(done.unread.total, own.unread ? [own, ...others] : others);
-      return { read: done.read };
+      const { live } = this.person, { heard } = live;
+      const { read: now, unread } = await this.api[read ? "put" : "delete"](`/v1/posts/${item.id}/read`);
+      // A message that came meanwhile may be newer.
+      if (heard === live.heard) this.person.changedCount(unread.total, item.author, unread.author);
+      return { read: now };
     });
   }
 

@@ -1,40 +1,121 @@
-// Live counts. Today each is polled; the WebSocket of the API ("Live updates") can replace this module.
+// Live counts: one WebSocket, which is pinged, and opened again when it ends. docs/live.md describes the messages.
 
-const FAILED_PAUSE = 2000;
+import { wait } from "./api.js";
 
-/**
- * Calls `changed(body)` at the start, after a failure, and whenever the body at `path` changes, while the page is
- * visible. It calls again with the same body if that returned false. Calls `failed(problem)` when a poll fails, and
- * goes on. Returns `{ poke, stop }`; `poke` polls at once.
- */
-export function watch(api, path, interval, changed, failed) {
-  let etag = null, stopped = false, wake = () => {};
+const PING_EVERY = 60_000;
+const ANSWER_WITHIN = 10_000;
+const LONGEST_PAUSE = 10_000;
 
-  const pause = (time) => new Promise((done) => {
-    const timer = setTimeout(() => document.hidden || done(), time);
-    wake = () => (clearTimeout(timer), done());
-  });
-  const visible = () => document.hidden || wake();
-  document.addEventListener("visibilitychange", visible);
+const pause = (failures) => Math.random() * Math.min(LONGEST_PAUSE, 1000 * 2 ** failures);
 
-  (async () => {
-    while (!stopped) {
-      let time = interval;
-      try {
-        const answer = await api.call("GET", path, { headers: etag ? { "If-None-Match": etag } : {} });
-        if (!stopped && answer.status !== 304) {
-          etag = answer.etag;
-          if ((await changed(answer.data)) === false) etag = null;
-        }
-      } catch (problem) {
-        time = Math.max(interval, FAILED_PAUSE);
-        etag = null;
-        if (!stopped) failed(problem);
-      }
-      await pause(time);
+export class Live {
+  /**
+   * Keeps a connection to `url` until `stop`. It calls these functions:
+   * - `read()` returns the counts, and `show(counts)` shows them: at the start of each connection, and when it failed.
+   * - `told(message)` shows the counts of a message that is newer than all before.
+   * - `state("live" | "down" | "refused")` when that changes.
+   * - `failed(problem)` when `read` or `show` fails. A 401 or 403 ends everything.
+   */
+  constructor(url, on) {
+    Object.assign(this, { url, on, state: null, newest: 0, reading: null, stopped: false });
+    /** Grows with each message and each wish to read. Counts that were requested before it grew may be stale. */
+    this.heard = 0;
+    this.run();
+  }
+
+  stop() {
+    this.stopped = true;
+    this.end?.();
+  }
+
+  async run() {
+    for (let failures = 0; !this.stopped; failures += 1) {
+      const began = Date.now();
+      const opened = await this.connection();
+      if (!this.stopped) this.become("down");
+      // A browser does not tell why a handshake failed. The API does.
+      if (!opened && !this.stopped) await this.read();
+      if (Date.now() - began > LONGEST_PAUSE) failures = 0;
+      if (!this.stopped) await wait(pause(failures) / 1000);
     }
-    document.removeEventListener("visibilitychange", visible);
-  })();
+  }
 
-  return { poke: () => wake(), stop: () => ((stopped = true), wake()) };
+  /** Opens a connection and waits until it has ended. Returns whether it was open. */
+  connection() {
+    return new Promise((done) => {
+      const socket = new WebSocket(this.url);
+      let timer, opened = false, failures = 0;
+      const later = (time, action) => (clearTimeout(timer), (timer = setTimeout(action, time)));
+      const ping = () => {
+        socket.send('{"type":"ping"}');
+        later(ANSWER_WITHIN, this.end);
+      };
+      const answered = async (live) => {
+        failures = live ? 0 : failures + 1;
+        later(live ? PING_EVERY : pause(failures), ping);
+        if (live && this.state === "live") return;
+        const read = await this.read();
+        if (read && socket.readyState === WebSocket.OPEN) this.become(live ? "live" : "down");
+      };
+      this.end = () => {
+        clearTimeout(timer);
+        Object.assign(socket, { onopen: null, onmessage: null, onclose: null });
+        socket.close();
+        done(opened);
+      };
+      socket.onopen = () => ((opened = true), ping());
+      socket.onclose = this.end;
+      socket.onmessage = ({ data }) => {
+        const message = JSON.parse(data);
+        if (message.type === "unread") this.receive(message);
+        else answered(message.type === "pong");
+      };
+      later(ANSWER_WITHIN, this.end);
+    });
+  }
+
+  receive(message) {
+    const at = Date.parse(message.at);
+    if (at <= this.newest) return;
+    this.newest = at;
+    this.heard += 1;
+    this.on.told(message);
+  }
+
+  become(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.on.state(state);
+  }
+
+  /** Reads the counts and shows them. Returns whether that succeeded. If not, the connection begins anew. */
+  async read() {
+    this.heard += 1;
+    try {
+      await (this.reading ??= this.latest());
+      return true;
+    } catch (problem) {
+      if (this.stopped) return false;
+      this.on.failed(problem);
+      if ([401, 403].includes(problem.status)) {
+        this.become("refused");
+        this.stop();
+      }
+      this.end();
+      return false;
+    }
+  }
+
+  async latest() {
+    let heard, counts;
+    try {
+      do {
+        heard = this.heard;
+        counts = await this.on.read();
+      } while (heard !== this.heard);
+    } finally {
+      this.reading = null;
+    }
+    if (!this.stopped) await this.on.show(counts);
+  }
 }

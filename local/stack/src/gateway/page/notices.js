@@ -1,7 +1,7 @@
 // Notices of a platform: unread for everyone until read or expired.
 
 import { ago, button, h, show, submit } from "./dom.js";
-import { watch } from "./live.js";
+import { watch } from "./poll.js";
 
 const EVERY = 3000;
 
@@ -16,17 +16,17 @@ export class Notices {
   }
 
   stop() {
-    this.live.stop();
+    this.polling.stop();
   }
 
-  /** Watches the chosen platform. The person's own watch reports failures. */
+  /** Watches the chosen platform. The person's live connection reports failures. */
   watch() {
-    this.live?.stop();
+    this.polling?.stop();
     const counted = ({ unread }) => {
       this.person.count("Notices", unread);
       this.person.run(() => this.refresh());
     };
-    this.live = watch(this.api, `/v1/notices/unread?platform=${this.part.platform.value}`, EVERY, counted, () => {});
+    this.polling = watch(this.api, `/v1/notices/unread?platform=${this.part.platform.value}`, EVERY, counted);
   }
 
   async refresh() {
@@ -69,7 +69,7 @@ export class Notices {
     const through = Math.max(0, ...this.items.map((item) => Number(item.id.split("-")[1])));
     if (!through) return;
     await this.api.post("/v1/notices/reads", { platform: Number(this.part.platform.value), through });
-    this.live.poke();
+    this.polling.poke();
     await this.refresh();
   }
 
@@ -80,7 +80,7 @@ export class Notices {
     await this.api.call("POST", "/v1/notices", { body, token });
     input.value = "";
     this.person.message.say("The notice is published.");
-    this.live.poke();
+    this.polling.poke();
     await this.refresh();
   }
 }

@@ -3,13 +3,15 @@
 import { Api } from "./api.js";
 import { avatar, copy, h, messages, plural, show } from "./dom.js";
 import { Feed } from "./feed.js";
-import { watch } from "./live.js";
+import { Live } from "./live.js";
 import { Notices } from "./notices.js";
 import { People } from "./people.js";
+import { watch } from "./poll.js";
 import { Posts } from "./posts.js";
 
-const UNREAD_EVERY = 1000;
 const COUNTERS_EVERY = 5000;
+
+const STATES = { live: "Live", down: "Not live. Connecting again…", refused: "Not live" };
 
 /** Tabs with the keys that people expect. Returns a function that puts a count on a tab. */
 function tabs(root, bar) {
@@ -45,15 +47,27 @@ function tabs(root, bar) {
 }
 
 export class Person {
-  /** `counted` is called with the name and the unread total whenever one of them changes. */
-  constructor(base, token, counted) {
+  /**
+   * `live` is the address of the WebSocket, if it is not that of the API. `counted` is called with the name and the unread
+   * total whenever one of them changes.
+   */
+  constructor(base, live, token, counted) {
     const { root, part } = copy("person");
     Object.assign(this, { root, part, counted, profiles: {}, id: null, total: 0, unread: [] });
     this.message = messages(part.messages);
     this.api = new Api(base, token, this.message.say);
     this.count = tabs(root, part.tabs);
     this.parts = [new Feed(this), new Posts(this), new People(this), new Notices(this)];
-    this.live = watch(this.api, "/v1/unread", UNREAD_EVERY, (unread) => this.show(unread), (problem) => this.failed(problem));
+    const url = new URL(live || `${this.api.base || location.origin}/v1/live`);
+    url.protocol = url.protocol.replace("http", "ws");
+    url.searchParams.set("token", token);
+    this.live = new Live(url, {
+      read: () => this.api.get("/v1/unread"),
+      show: (unread) => this.show(unread),
+      told: (message) => this.told(message),
+      state: (state) => Object.assign(part.live, { textContent: STATES[state], className: state }),
+      failed: (problem) => this.failed(problem),
+    });
   }
 
   stop() {
@@ -82,8 +96,7 @@ export class Person {
   /** The relations of the person changed: counts, feed and lists have to be read again. */
   async changed(text) {
     this.message.say(text);
-    this.live.poke();
-    await Promise.all([this.identify(), this.tell("refresh")]);
+    await Promise.all([this.live.read(), this.identify(), this.tell("refresh")]);
   }
 
   learn(profiles = {}) {
@@ -98,7 +111,7 @@ export class Person {
     const { id } = await this.api.get("/v1/me");
     this.card(await this.api.get(`/v1/users/${id}`));
     // Counters follow a moment later, and others change them.
-    this.counters ??= watch(this.api, `/v1/users/${id}`, COUNTERS_EVERY, (user) => this.card(user), () => {});
+    this.counters ??= watch(this.api, `/v1/users/${id}`, COUNTERS_EVERY, (user) => this.card(user));
   }
 
   card({ id, profile, counters }) {
@@ -113,21 +126,32 @@ export class Person {
     this.counted(name, this.total);
   }
 
-  /** Shows counts that a poll returned. Reads everything at the first and after a failure, and the feed if they changed. */
-  async show(unread) {
+  /** Shows counts that were read. Reads everything at the first and after a failure, and the feed if the total changed. */
+  async show({ total, authors }) {
     const first = this.id === null || this.lost;
+    const news = total !== this.total;
+    this.counts(total, authors);
+    if (first) await this.identify();
     if (this.lost) this.message.say("Tidemark is reachable again.");
     this.lost = false;
-    if (first && !(await this.run(() => this.identify()))) return false;
-    const news = unread.total !== this.total;
-    this.counts(unread.total, unread.authors);
     if (first) await this.tell("refresh");
     else if (news) await this.tell("arrived");
-    return true;
   }
 
-  /** Shows the unread total, which a poll or the response to a mark told. */
-  counts(total, authors = this.unread) {
+  /** Shows the counts of a message and reads the feed. A message names one author, and others may have changed too. */
+  told({ total, author, unread }) {
+    this.changedCount(total, author, unread);
+    if (this.unread.reduce((sum, one) => sum + one.unread, 0) !== total) this.live.read();
+    if (this.id !== null) this.tell("arrived");
+  }
+
+  /** Shows the total, and the count of one author if it is known. */
+  changedCount(total, author, unread) {
+    const others = this.unread.filter((other) => other.author !== author);
+    this.counts(total, unread ? [{ author, unread }, ...others] : others);
+  }
+
+  counts(total, authors) {
     Object.assign(this, { total, unread: authors });
     this.part.badge.textContent = `${total} unread`;
     this.part.badge.classList.toggle("none", total === 0);

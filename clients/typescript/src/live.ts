@@ -1,0 +1,171 @@
+import { TidemarkProblem } from "./problem.js";
+import { sleep } from "./retry.js";
+import type { components } from "./schema.js";
+
+type UnreadCounts = components["schemas"]["UnreadCounts"];
+
+/** A message of the server: the unread counts have changed. */
+export interface UnreadChange {
+  total: number;
+  /** The author of `post`, and the unread posts of this author. All three are null if it is unknown. */
+  author: string | null;
+  unread: number | null;
+  /** The post that changed last. */
+  post: string | null;
+  /** When the counts were read. */
+  at: string;
+}
+
+/** All counts, or a change of them. Both have `total`, and only all counts have `authors`. */
+export type Unread = UnreadCounts | UnreadChange;
+
+export interface LiveOptions {
+  /** Gets all counts after each connect, and then each change. An error that it throws ends the updates. */
+  onUnread: (unread: Unread) => void;
+  /** Gets true when changes begin to arrive, and false when the connection is lost. */
+  onState?: (live: boolean) => void;
+  /** Ends the updates. */
+  signal?: AbortSignal;
+  /** The time from a pong to the next ping. */
+  pingMs?: number;
+}
+
+/** What a client provides. */
+export interface Source {
+  /** The address with a token, for each connection. */
+  address: () => Promise<string>;
+  unread: (signal: AbortSignal) => Promise<UnreadCounts>;
+}
+
+const PING_MS = 60_000;
+const LONGEST_ANSWER_MS = 10_000;
+const LONGEST_WAIT_MS = 30_000;
+
+/** Keeps a connection until the signal ends it, or until a response is a 401 or a 403, which is thrown. */
+export async function live(source: Source, options: LiveOptions): Promise<void> {
+  await new Live(source, options).run();
+}
+
+/** A random time. Its range doubles with each failure. */
+function wait(failures: number): number {
+  return Math.random() * Math.min(LONGEST_WAIT_MS, 1000 * 2 ** failures);
+}
+
+class Live {
+  readonly #source: Source;
+  readonly #options: LiveOptions;
+  readonly #signal: AbortSignal;
+  #live = false;
+  #newest = -Infinity;
+  #changes = 0;
+
+  constructor(source: Source, options: LiveOptions) {
+    this.#source = source;
+    this.#options = options;
+    this.#signal = options.signal ?? new AbortController().signal;
+  }
+
+  async run(): Promise<void> {
+    for (let failures = 0; !this.#signal.aborted; failures++) {
+      const began = Date.now();
+      // A token that cannot be had now is a failed attempt.
+      const address = await this.#source.address().catch(() => undefined);
+      const opened = address !== undefined && (await this.#connection(address).finally(() => this.#become(false)));
+      // A WebSocket does not tell why the handshake failed. The API does.
+      const counts = opened ? undefined : await this.#counts();
+      if (counts) this.#options.onUnread(counts);
+      if (Date.now() - began > LONGEST_WAIT_MS) failures = 0;
+      await sleep(wait(failures), this.#signal).catch(() => {});
+    }
+  }
+
+  /** Opens a connection and waits until it has ended. Returns whether it was open. */
+  #connection(address: string): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const pingMs = this.#options.pingMs ?? PING_MS;
+      const socket = new WebSocket(address);
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      let [opened, ended, failures] = [false, false, 0];
+
+      const later = (ms: number, action: () => void) => {
+        clearTimeout(timer);
+        if (!ended) timer = setTimeout(action, ms);
+      };
+      const end = () => {
+        ended = true;
+        clearTimeout(timer);
+        this.#signal.removeEventListener("abort", end);
+        socket.onopen = socket.onmessage = socket.onerror = socket.onclose = null;
+        socket.close();
+        resolve(opened);
+      };
+      const ping = () => {
+        socket.send('{"type":"ping"}');
+        later(Math.min(pingMs, LONGEST_ANSWER_MS), end);
+      };
+      /** A pong says that the connection is registered. After any other answer, the ping is sent again soon. */
+      const answered = async (pong: boolean) => {
+        clearTimeout(timer);
+        if (!pong || !this.#live) {
+          const counts = await this.#counts();
+          if (ended) return;
+          if (!counts) return end();
+          this.#options.onUnread(counts);
+          this.#become(pong);
+        }
+        failures = pong ? 0 : failures + 1;
+        later(pong ? pingMs : wait(failures), ping);
+      };
+
+      socket.onopen = () => {
+        opened = true;
+        ping();
+      };
+      socket.onmessage = async ({ data }) => {
+        try {
+          const message = JSON.parse(data as string) as UnreadChange & { type?: string };
+          if (message.type === "unread") this.#changed(message);
+          else await answered(message.type === "pong");
+        } catch (error) {
+          reject(error);
+          end();
+        }
+      };
+      // Node 20 has no close event after a handshake that fails.
+      socket.onerror = socket.onclose = end;
+      this.#signal.addEventListener("abort", end, { once: true });
+      later(LONGEST_ANSWER_MS, end);
+      if (this.#signal.aborted) end();
+    });
+  }
+
+  /** A change with an earlier time than one before it is stale. */
+  #changed({ total, author, unread, post, at }: UnreadChange): void {
+    const time = Date.parse(at);
+    if (time <= this.#newest) return;
+    this.#newest = time;
+    this.#changes++;
+    this.#options.onUnread({ total, author, unread, post, at });
+  }
+
+  /** The counts, read again if a change came meanwhile, which may be newer. Undefined if they cannot be read now. */
+  async #counts(): Promise<UnreadCounts | undefined> {
+    try {
+      for (;;) {
+        const changes = this.#changes;
+        const counts = await this.#source.unread(this.#signal);
+        if (this.#signal.aborted) return undefined;
+        if (changes === this.#changes) return counts;
+      }
+    } catch (error) {
+      if (error instanceof TidemarkProblem && (error.status === 401 || error.status === 403)) throw error;
+      return undefined;
+    }
+  }
+
+  #become(live: boolean): void {
+    if (live === this.#live) return;
+    this.#live = live;
+    this.#options.onState?.(live);
+  }
+}
