@@ -13,7 +13,6 @@ bench big-author binaries: PROFILE = measured
 BIN = $(TARGET)/$(PROFILE)
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
-EMULATOR ?= ministack
 comma := ,
 functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.toml))
 # The stack, and the functions that it runs as processes.
@@ -88,11 +87,11 @@ test-cluster: test ## run all tests on a cluster of three masters
 test-tls: export TIDEMARK_TEST_REDIS := tls
 test-tls: test ## run all tests over TLS
 
-test-elsewhere: setup ## run the tests, and create the template, on emulators that are not ours: EMULATOR=ministack|moto|dynamodb-local
+test-elsewhere: setup ## run tests, and create the template, on an emulator that is not ours: ARGS='routes::feed'
 	@local/venv.sh local/elsewhere/requirements.txt $(TARGET)/elsewhere-venv
 	@echo "== $(build) and the functions"
 	@$(build) $(addprefix --bin ,$(functions))
-	@exec $(TARGET)/elsewhere-venv/bin/python local/elsewhere/run.py --emulator $(EMULATOR) --binaries $(TARGET)/debug --target $(TARGET) $(ARGS)
+	@exec $(TARGET)/elsewhere-venv/bin/python local/elsewhere/run.py --binaries $(TARGET)/debug --logs $(TARGET)/elsewhere $(ARGS)
 
 chaos: setup ## compare random histories in a storm with a model: SECONDS=60 or MINUTES=30, SEED=1
 	@TIDEMARK_CHAOS_SEED='$(SEED)' TIDEMARK_CHAOS_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \

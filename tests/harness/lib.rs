@@ -158,6 +158,7 @@ impl World {
         options.bin_dir = variable("TIDEMARK_TEST_PROCESSES").map(PathBuf::from);
         options.all_processes = options.bin_dir.is_some();
         configure(&mut options);
+        options.all_processes &= options.lines.is_none();
         let emulator = elsewhere::Lease::take(&mut options).await;
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
         Self { stack, options, http: reqwest::Client::new(), data, emulator }
@@ -180,7 +181,8 @@ impl World {
     pub async fn finish(self) {
         self.idle().await;
         self.stack.stop().await.expect("the stack stops");
-        drop((self.data, self.emulator));
+        drop(self.data);
+        drop(self.emulator);
     }
 
     /// A caller with this user id.

@@ -123,16 +123,11 @@ impl Core {
         (self.surroundings.conditions.weather(), self.surroundings.conditions.seed())
     }
 
-    /// True if neither DynamoDB nor SQS is elsewhere. Only then are there weather and planted faults.
-    pub(crate) fn owns_stores(&self) -> bool {
-        matches!(self.queues, Source::Own(_)) && self.positions.iter().all(|position| position.tail.is_none())
-    }
-
     /// Changes the weather. A change to calm also ends the long waits of failed messages.
     pub(crate) fn set_weather(&self, weather: Weather, seed: u64) {
         self.surroundings.conditions.set(weather, seed);
         if weather == Weather::Calm {
-            self.queues.hasten(self.retry_delay);
+            self.queues.own.hasten(self.retry_delay);
         }
     }
 

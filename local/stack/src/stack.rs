@@ -29,7 +29,7 @@ use crate::{
     core::{Core, Position, Status, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
-    elsewhere,
+    elsewhere::{Elsewhere, Tail},
     gateway::{self, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
@@ -76,11 +76,10 @@ impl Stack {
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let (queue_listener, sqs_endpoint) = sqs::bind().await?;
-        check_weather(&options)?;
-        let bindings = Bindings {
-            sqs_endpoint: options.sqs_url.clone().unwrap_or_else(|| sqs_endpoint.clone()),
-            parameters: options.parameters.clone(),
-        };
+        ensure!(options.stores_url.is_none() || options.weather == Weather::Calm, "stores elsewhere have no weather but calm");
+        let elsewhere = options.stores_url.as_deref().map(Elsewhere::new).transpose()?;
+        let sqs_endpoint = elsewhere.as_ref().map_or(sqs_endpoint, |elsewhere| elsewhere.url.clone());
+        let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
         let mut template = Template::load(&options.template, &bindings)?;
         check_process_functions(&options, &template)?;
         for function in template.functions.values_mut() {
@@ -105,11 +104,17 @@ impl Stack {
         let metrics = Arc::new(Metrics::new()?);
         let database = data.join("dynamodb.sqlite");
         let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
-        let elsewhere = options.dynamodb_url.as_deref().map(elsewhere::Service::dynamodb).transpose()?;
-        let streams_elsewhere = match &elsewhere {
-            Some(service) => service.ensure_all(template.tables.values()).await?,
-            None => template.tables.values().try_for_each(|table| dynamodb.ensure(table)).map(|()| BTreeMap::new())?,
-        };
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.ensure_queues(template.queues.values()).await?;
+        }
+        let mut streams = BTreeMap::new();
+        for table in template.tables.values() {
+            let arn = match &elsewhere {
+                Some(elsewhere) => elsewhere.ensure_table(table).await?,
+                None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
+            };
+            streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
+        }
         let log = Arc::new(dynamodb.streams()?);
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
         let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
@@ -122,8 +127,8 @@ impl Stack {
         ));
 
         let endpoints = Endpoints {
-            dynamodb: elsewhere.as_ref().map_or(dynamodb.endpoint(), elsewhere::Service::url).to_owned(),
-            sqs: bindings.sqs_endpoint,
+            dynamodb: elsewhere.as_ref().map_or(dynamodb.endpoint(), |elsewhere| &elsewhere.url).to_owned(),
+            sqs: sqs_endpoint,
             gateway: format!("http://{address}"),
             redis: redis.options(),
         };
@@ -151,30 +156,28 @@ impl Stack {
                 .get(source.table.as_str())
                 .ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
             let key = position_key(&function.logical_id, &source.table);
+            let stream = elsewhere.as_ref().zip(streams.get(&source.table));
             let sequence = match known.get(&key) {
+                _ if stream.is_some() => 0,
                 Some(sequence) => *sequence,
                 None if source.from_oldest => 0,
                 None => log.newest(&table.name)?,
             };
             log.consumed(&table.name, &key, sequence);
-            let stream = elsewhere.as_ref().zip(streams_elsewhere.get(&source.table));
             positions.push(Arc::new(Position {
                 function: function.logical_id.clone(),
                 table: source.table.clone(),
                 table_name: table.name.clone(),
-                sequence: AtomicI64::new(if stream.is_some() { 0 } else { sequence }),
-                tail: stream.map(|(service, arn)| elsewhere::Tail::new(service.clone(), arn.clone())),
+                sequence: AtomicI64::new(sequence),
+                tail: stream.map(|(elsewhere, arn)| Tail::new(elsewhere.clone(), arn.clone())),
             }));
         }
         dynamodb.keep_tidy(Arc::clone(&log))?;
 
         let core = Arc::new(Core {
-            queues: match &options.sqs_url {
-                Some(url) => sqs::Source::elsewhere(url, &template).await?,
-                None => sqs::Source::Own(queues),
-            },
             template,
             units,
+            queues: sqs::Source { own: queues, elsewhere },
             log,
             store,
             positions,
@@ -196,11 +199,7 @@ impl Stack {
         let stopping = CancellationToken::new().drop_guard();
         let context =
             pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone(), retry_delay: options.retry_delay };
-        let arn = |table: &str| match streams_elsewhere.get(table) {
-            Some(arn) => Ok(arn.clone()),
-            None => dynamodb
-                .stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("the template has no table `{table}`"))?),
-        };
+        let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
         let mut pollers = pollers::start(&context, options.schedules, arn)?;
         if redis.is_own() {
             for node in redis.nodes() {
@@ -276,10 +275,15 @@ impl Stack {
         self.core.template.queues.get(logical_id)
     }
 
-    /// The state of a function, by binary name or logical id. `None` if it does not run in this process.
+    /// The state of a function, by binary name or logical id.
+    ///
+    /// # Panics
+    /// Panics if the function runs as processes.
     #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
-        self.core.unit(function)?.runner.app()
+        let app = self.core.unit(function)?.runner.app();
+        assert!(app.is_some(), "`{function}` does not run in this process");
+        app
     }
 
     /// The process ids of a function that runs as processes. If one is killed, its invocation fails and another
@@ -538,9 +542,9 @@ impl Stack {
         redis
     }
 
-    /// Panics if DynamoDB or SQS is elsewhere: a test that plants faults there would pass without them.
+    /// Panics if the stores are elsewhere: a test that plants faults there would pass without them.
     fn must_own_stores(&self) {
-        assert!(self.core.owns_stores(), "DynamoDB or SQS elsewhere has neither weather nor planted faults");
+        assert!(self.core.queues.elsewhere.is_none(), "stores elsewhere have neither weather nor planted faults");
     }
 
     fn unit(&self, function: &str) -> Result<&Unit> {
@@ -553,13 +557,6 @@ async fn drain(server: &mut JoinHandle<()>, name: &str) {
         tracing::warn!("{name} still has open requests; the stack ends without them");
         server.abort();
     }
-}
-
-/// Weather exists in the stack's own stores only.
-fn check_weather(options: &Options) -> Result<()> {
-    let elsewhere = options.dynamodb_url.is_some() || options.sqs_url.is_some();
-    ensure!(!elsewhere || options.weather == Weather::Calm, "a DynamoDB or SQS elsewhere has no weather but calm");
-    Ok(())
 }
 
 fn check_process_functions(options: &Options, template: &Template) -> Result<()> {

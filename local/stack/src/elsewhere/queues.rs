@@ -1,14 +1,14 @@
-//! The queues of the template elsewhere.
+//! The queues of the template elsewhere, by their physical names.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::Service;
+use super::Elsewhere;
 use crate::{
-    sqs::{Counts, Received},
-    template::{Queue, REGION},
+    sqs::{Counts, Message, Returns},
+    template::Queue,
 };
 
 /// How often a poller asks whether a queue has messages.
@@ -16,90 +16,68 @@ const WATCH: Duration = Duration::from_millis(100);
 /// The largest batch of SQS.
 const BATCH: usize = 10;
 
-#[derive(Debug)]
-pub(crate) struct Queues {
-    service: Service,
-    /// By physical name.
-    queues: BTreeMap<String, Queue>,
-}
-
-impl Queues {
+impl Elsewhere {
     /// Creates the queues that do not exist.
-    pub(crate) async fn create(url: &str, queues: impl IntoIterator<Item = Queue>) -> Result<Self> {
-        let queues = queues.into_iter().map(|queue| (queue.name.clone(), queue)).collect();
-        let this = Self { service: Service::new(url, "sqs")?, queues };
+    pub(crate) async fn ensure_queues(&self, queues: impl IntoIterator<Item = &Queue>) -> Result<()> {
         // A dead-letter queue must exist before the queue that names it.
-        let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = this.queues.values().partition(|queue| queue.redrive.is_some());
+        let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.into_iter().partition(|queue| queue.redrive.is_some());
         for queue in targets.into_iter().chain(sources) {
             let request = json!({ "QueueName": queue.name, "Attributes": attributes(queue) });
-            let answer = this.service.call("AmazonSQS.CreateQueue", &request).await?;
-            // Functions know the URL from the template, and their SDK sends to the endpoint, so the path must be the same.
-            let path = |url: &str| url.splitn(4, '/').nth(3).map(str::to_owned);
-            let url = answer["QueueUrl"].as_str().unwrap_or_default();
-            ensure!(path(url) == path(&queue.url), "the URL of `{}` is {url}, not {}", queue.logical_id, queue.url);
+            self.call("AmazonSQS.CreateQueue", &request).await?;
         }
-        Ok(this)
+        Ok(())
     }
 
-    async fn call(&self, operation: &str, name: &str, mut request: Value) -> Result<Value> {
-        let queue = self.queues.get(name).with_context(|| format!("the template has no queue `{name}`"))?;
+    async fn of_queue(&self, operation: &str, queue: &Queue, mut request: Value) -> Result<Value> {
         request["QueueUrl"] = json!(queue.url);
-        self.service.call(&format!("AmazonSQS.{operation}"), &request).await
+        self.call(&format!("AmazonSQS.{operation}"), &request).await
     }
 
     /// Waits until a message is visible.
-    pub(crate) async fn arrival(&self, name: &str) {
+    pub(crate) async fn arrival(&self, queue: &Queue) {
         loop {
-            match self.counts(name).await {
+            match self.counts(queue).await {
                 Ok(counts) if counts.visible > 0 => return,
                 Ok(_) => {}
-                Err(error) => tracing::error!(queue = name, "cannot count: {error:#}"),
+                Err(error) => tracing::error!(queue = queue.name, "cannot count: {error:#}"),
             }
             tokio::time::sleep(WATCH).await;
         }
     }
 
     /// Receives up to `most` messages without waiting.
-    pub(crate) async fn receive(&self, name: &str, most: usize) -> Result<Vec<Received>> {
-        let all = json!(["All"]);
-        let request = json!({
-            "MaxNumberOfMessages": most.min(BATCH), "WaitTimeSeconds": 0,
-            "AttributeNames": all, "MessageSystemAttributeNames": all, "MessageAttributeNames": all,
-        });
-        let answer = self.call("ReceiveMessage", name, request).await?;
-        let arn = self.queues.get(name).map(|queue| queue.arn.as_str()).unwrap_or_default();
-        let messages = answer["Messages"].as_array().into_iter().flatten();
-        let received: Vec<Received> = messages.map(|message| received(message, arn)).collect();
-        if received.is_empty() {
-            // The count was too high, or another poller was faster. A count that stays too high must not spin.
-            tokio::time::sleep(WATCH).await;
-        }
-        Ok(received)
+    pub(crate) async fn receive(&self, queue: &Queue, most: usize) -> Result<Vec<Message>> {
+        let request = json!({ "MaxNumberOfMessages": most.min(BATCH), "WaitTimeSeconds": 0, "AttributeNames": ["All"] });
+        let answer = self.of_queue("ReceiveMessage", queue, request).await?;
+        Ok(answer["Messages"].as_array().into_iter().flatten().map(received).collect())
     }
 
     /// Makes a message visible again.
-    pub(crate) async fn failed(&self, name: &str, handle: &str) -> Result<()> {
-        self.call("ChangeMessageVisibility", name, json!({ "ReceiptHandle": handle, "VisibilityTimeout": 0 })).await.map(drop)
+    pub(crate) async fn failed(&self, queue: &Queue, handle: &str) -> Result<()> {
+        self.of_queue("ChangeMessageVisibility", queue, json!({ "ReceiptHandle": handle, "VisibilityTimeout": 0 }))
+            .await
+            .map(drop)
     }
 
-    pub(crate) async fn delete(&self, name: &str, handles: &[String]) -> Result<()> {
+    pub(crate) async fn delete(&self, queue: &Queue, handles: &[String]) -> Result<()> {
         for batch in handles.chunks(BATCH) {
             let entry = |(index, handle): (usize, &String)| json!({ "Id": index.to_string(), "ReceiptHandle": handle });
             let entries: Vec<Value> = batch.iter().enumerate().map(entry).collect();
-            let answer = self.call("DeleteMessageBatch", name, json!({ "Entries": entries })).await?;
+            let answer = self.of_queue("DeleteMessageBatch", queue, json!({ "Entries": entries })).await?;
             ensure!(answer["Failed"].as_array().is_none_or(Vec::is_empty), "not deleted: {}", answer["Failed"]);
         }
         Ok(())
     }
 
-    pub(crate) async fn send(&self, name: &str, body: &str) -> Result<()> {
-        self.call("SendMessage", name, json!({ "MessageBody": body })).await.map(drop)
+    pub(crate) async fn send(&self, queue: &Queue, body: &str) -> Result<()> {
+        self.of_queue("SendMessage", queue, json!({ "MessageBody": body })).await.map(drop)
     }
 
-    pub(crate) async fn counts(&self, name: &str) -> Result<Counts> {
-        let answer = self.call("GetQueueAttributes", name, json!({ "AttributeNames": ["All"] })).await?;
+    pub(crate) async fn counts(&self, queue: &Queue) -> Result<Counts> {
+        let answer = self.of_queue("GetQueueAttributes", queue, json!({ "AttributeNames": ["All"] })).await?;
         let count = |attribute: &str| -> Result<usize> {
-            let text = answer["Attributes"][attribute].as_str().with_context(|| format!("`{name}` has no {attribute}"))?;
+            let text =
+                answer["Attributes"][attribute].as_str().with_context(|| format!("`{}` has no {attribute}", queue.name))?;
             Ok(text.parse()?)
         };
         Ok(Counts {
@@ -118,41 +96,30 @@ fn attributes(queue: &Queue) -> Value {
         "MaximumMessageSize": queue.maximum_bytes.to_string(),
         "ReceiveMessageWaitTimeSeconds": queue.wait_seconds.to_string(),
     });
-    if let Some(redrive) = &queue.redrive {
-        let target = match queue.arn.rsplit_once(':') {
-            Some((account, _)) => format!("{account}:{}", redrive.target),
-            None => redrive.target.clone(),
-        };
-        let policy = json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives });
-        all["RedrivePolicy"] = json!(policy.to_string());
+    if let (Some(redrive), Some((account, _))) = (&queue.redrive, queue.arn.rsplit_once(':')) {
+        let target = format!("{account}:{}", redrive.target);
+        all["RedrivePolicy"] =
+            json!(json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives }).to_string());
     }
     all
 }
 
-/// Turns a message of `ReceiveMessage` into the record that Lambda makes of it.
-fn received(message: &Value, arn: &str) -> Received {
+/// A message in the form of the stack's own, without attributes that senders set: the functions set none.
+fn received(message: &Value) -> Message {
     let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
-    let attributes = message["MessageAttributes"].as_object().into_iter().flatten();
-    let attributes: Map<String, Value> = attributes
-        .map(|(name, value)| {
-            let value = json!({
-                "stringValue": value["StringValue"], "binaryValue": value["BinaryValue"], "dataType": value["DataType"],
-                "stringListValues": [], "binaryListValues": [],
-            });
-            (name.clone(), value)
-        })
-        .collect();
-    let record = json!({
-        "messageId": text("MessageId"),
-        "receiptHandle": text("ReceiptHandle"),
-        "body": text("Body"),
-        "attributes": message["Attributes"],
-        "messageAttributes": attributes,
-        "md5OfBody": text("MD5OfBody"),
-        "md5OfMessageAttributes": message["MD5OfMessageAttributes"],
-        "eventSource": "aws:sqs",
-        "eventSourceARN": arn,
-        "awsRegion": REGION,
-    });
-    Received { id: text("MessageId"), handle: text("ReceiptHandle"), record }
+    let number = |name: &str| message["Attributes"][name].as_str().and_then(|text| text.parse().ok());
+    let sent_ms = number("SentTimestamp").unwrap_or_default();
+    Message {
+        id: text("MessageId"),
+        body: text("Body"),
+        attributes: HashMap::new(),
+        group: None,
+        sent_ms,
+        due_ms: sent_ms,
+        receives: number("ApproximateReceiveCount").and_then(|count| count.try_into().ok()).unwrap_or_default(),
+        first_received_ms: number("ApproximateFirstReceiveTimestamp"),
+        dead_letter_source: None,
+        handle: text("ReceiptHandle"),
+        returns: Returns::default(),
+    }
 }

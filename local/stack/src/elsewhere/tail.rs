@@ -6,14 +6,12 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::Service;
+use super::Elsewhere;
 use crate::dynamodb::Record;
 
 #[derive(Debug, Default)]
 struct State {
-    /// The shard that is read. `None` before the first.
-    shard: Option<String>,
-    /// `None` if the shard has ended.
+    /// `None` before the first read.
     iterator: Option<String>,
     /// The number of records read so far.
     read: i64,
@@ -21,20 +19,20 @@ struct State {
     records: VecDeque<Record>,
 }
 
-/// A stream, read from its oldest record. A restarted stack therefore repeats the records of the last 24 hours, which
-/// a stream may do at any time.
+/// A stream of one shard, read from its oldest record. A restarted stack therefore repeats the records of the last 24
+/// hours, which a stream may do at any time.
 ///
 /// Sequence numbers elsewhere have up to 40 digits. Here [`Record::sequence`] counts the records instead.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    service: Service,
+    elsewhere: Elsewhere,
     arn: String,
     state: Mutex<State>,
 }
 
 impl Tail {
-    pub(crate) fn new(service: Service, arn: String) -> Self {
-        Self { service, arn, state: Mutex::default() }
+    pub(crate) fn new(elsewhere: Elsewhere, arn: String) -> Self {
+        Self { elsewhere, arn, state: Mutex::default() }
     }
 
     /// Returns up to `most` records after `position`, oldest first, and forgets those up to `position`.
@@ -59,40 +57,32 @@ impl Tail {
     /// Reads up to the end of the stream.
     async fn pull(&self, state: &mut State) -> Result<()> {
         loop {
-            let Some(iterator) = &state.iterator else {
-                match self.next_shard(state.shard.as_deref()).await? {
-                    Some((shard, iterator)) => (state.shard, state.iterator) = (Some(shard), Some(iterator)),
-                    None => return Ok(()),
-                }
-                continue;
+            let iterator = match &state.iterator {
+                Some(iterator) => iterator.clone(),
+                None => self.first_iterator().await?,
             };
-            let page = self.service.call("DynamoDBStreams_20120810.GetRecords", &json!({ "ShardIterator": iterator })).await?;
-            state.iterator = page["NextShardIterator"].as_str().map(str::to_owned);
+            let page = self.stream("GetRecords", &json!({ "ShardIterator": iterator })).await?;
+            state.iterator = Some(text(&page["NextShardIterator"])?);
             let records = page["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
             for record in records {
                 state.read += 1;
                 state.records.push_back(self.record(state.read, record));
             }
-            if records.is_empty() && state.iterator.is_some() {
+            if records.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// Returns the shard after `shard`, or the first one, with an iterator at its beginning. The list of shards is in
-    /// the order of time, because the tables here have one open shard at a time.
-    async fn next_shard(&self, shard: Option<&str>) -> Result<Option<(String, String)>> {
-        let stream = self.service.call("DynamoDBStreams_20120810.DescribeStream", &json!({ "StreamArn": self.arn })).await?;
-        let shards = stream["StreamDescription"]["Shards"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut ids = shards.iter().filter_map(|shard| shard["ShardId"].as_str());
-        if let Some(shard) = shard {
-            ids.find(|id| *id == shard);
-        }
-        let Some(next) = ids.next() else { return Ok(None) };
-        let request = json!({ "StreamArn": self.arn, "ShardId": next, "ShardIteratorType": "TRIM_HORIZON" });
-        let answer = self.service.call("DynamoDBStreams_20120810.GetShardIterator", &request).await?;
-        let iterator = answer["ShardIterator"].as_str().context("GetShardIterator returned no iterator")?;
-        Ok(Some((next.to_owned(), iterator.to_owned())))
+    async fn first_iterator(&self) -> Result<String> {
+        let stream = self.stream("DescribeStream", &json!({ "StreamArn": self.arn })).await?;
+        let shard = &stream["StreamDescription"]["Shards"][0]["ShardId"];
+        let request = json!({ "StreamArn": self.arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON" });
+        text(&self.stream("GetShardIterator", &request).await?["ShardIterator"])
+    }
+
+    async fn stream(&self, operation: &str, request: &Value) -> Result<Value> {
+        self.elsewhere.call(&format!("DynamoDBStreams_20120810.{operation}"), request).await
     }
 
     /// Completes a record as Lambda does.
@@ -103,4 +93,8 @@ impl Tail {
         let created_at = event["dynamodb"]["ApproximateCreationDateTime"].as_f64().unwrap_or_default() as i64;
         Record { sequence, created_at, event }
     }
+}
+
+fn text(iterator: &Value) -> Result<String> {
+    iterator.as_str().map(str::to_owned).context("the stream has no open shard")
 }

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use futures::future::try_join_all;
-use serde_json::{Value, json};
+use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{Context, failed_items};
-use crate::{core::Unit, sqs::Received, template::SqsSource, weather::Weather};
+use crate::{
+    core::Unit,
+    sqs::{Message, system_attributes},
+    template::{REGION, SqsSource},
+    weather::Weather,
+};
 
 /// Concurrent invocations of one source. The limit is the number of cores: more invocations would only wait for each
 /// other and slow down all other requests.
@@ -33,10 +38,10 @@ pub(super) async fn poll(context: Context, function: String, source: SqsSource) 
     }
 }
 
-async fn gather(context: &Context, source: &SqsSource) -> Vec<Received> {
+async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
     let queues = &context.core.queues;
     let deadline = Instant::now() + source.batching_window;
-    let mut batch: Vec<Received> = Vec::new();
+    let mut batch: Vec<Message> = Vec::new();
     loop {
         match queues.receive(&source.queue, source.batch_size - batch.len()).await {
             Ok(messages) => batch.extend(messages),
@@ -50,11 +55,12 @@ async fn gather(context: &Context, source: &SqsSource) -> Vec<Received> {
     }
 }
 
-async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Received]) {
+async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Message]) {
     let queues = &context.core.queues;
-    let records: Vec<&Value> = batch.iter().map(|message| &message.record).collect();
+    let Ok(definition) = queues.own.definition(&source.queue) else { return };
+    let records: Vec<Value> = batch.iter().map(|message| record(message, &definition.arn)).collect();
     let answer = context.core.invoke(unit, json!({ "Records": records })).await;
-    let (done, failed): (Vec<&Received>, Vec<&Received>) = match answer {
+    let (done, failed): (Vec<&Message>, Vec<&Message>) = match answer {
         Err(_) => (Vec::new(), batch.iter().collect()),
         Ok(_) if !source.report_failures => (batch.iter().collect(), Vec::new()),
         Ok(answer) => match failed_items(&answer) {
@@ -79,12 +85,13 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Rec
             "messages failed and will be received again"
         );
     }
-    let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
-    let delay = calm.then_some(context.retry_delay.max(Duration::from_millis(1)));
-    // This has no effect if a message is already visible again.
-    let returned = failed.iter().map(|message| queues.failed(&source.queue, &message.handle, delay));
-    if let Err(error) = try_join_all(returned).await {
-        tracing::error!(queue = source.queue, "cannot return failed messages: {error:#}");
+    for message in failed {
+        // This has no effect if the message is already visible again.
+        let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
+        let delay = calm.then_some(context.retry_delay.max(Duration::from_millis(1)));
+        if let Err(error) = queues.failed(&source.queue, &message.handle, delay).await {
+            tracing::error!(queue = source.queue, "cannot return a failed message: {error:#}");
+        }
     }
     let handles: Vec<String> = done.iter().map(|message| message.handle.clone()).collect();
     if !handles.is_empty()
@@ -92,4 +99,32 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Rec
     {
         tracing::error!(queue = source.queue, "cannot delete handled messages: {error:#}");
     }
+}
+
+fn record(message: &Message, arn: &str) -> Value {
+    let attributes: Map<String, Value> = message
+        .attributes
+        .iter()
+        .map(|(name, value)| {
+            use base64::Engine as _;
+            let binary = value.binary_value.as_ref().map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes));
+            let value = json!({
+                "stringValue": value.string_value, "binaryValue": binary, "dataType": value.data_type,
+                "stringListValues": [], "binaryListValues": [],
+            });
+            (name.clone(), value)
+        })
+        .collect();
+    json!({
+        "messageId": message.id,
+        "receiptHandle": message.handle,
+        "body": message.body,
+        "attributes": system_attributes(message),
+        "messageAttributes": attributes,
+        "md5OfBody": md5_of_body(&message.body),
+        "md5OfMessageAttributes": md5_of_message_attributes(&message.attributes),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": arn,
+        "awsRegion": REGION,
+    })
 }

@@ -131,7 +131,6 @@ fn failure() -> InvokeError {
 
 struct Bench {
     core: Arc<Core>,
-    queues: Arc<Queues>,
     engine: DynamoDb,
     writer: Database,
     stop: CancellationToken,
@@ -171,15 +170,11 @@ impl Bench {
             sequence: AtomicI64::new(sequence),
             tail: None,
         };
-        let queues = Arc::new(Queues::new(
-            template.queues.values().cloned(),
-            Arc::clone(&store),
-            messages,
-            Arc::clone(&surroundings.conditions),
-        ));
+        let queues = template.queues.values().cloned();
+        let queues = Queues::new(queues, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions));
         let core = Arc::new(Core {
             units,
-            queues: Source::Own(Arc::clone(&queues)),
+            queues: Source { own: Arc::new(queues), elsewhere: None },
             log: Arc::new(engine.streams().unwrap()),
             store,
             positions: vec![Arc::new(position)],
@@ -199,12 +194,12 @@ impl Bench {
         let context = Context { core: Arc::clone(&core), stop: stop.clone(), retry_delay: Duration::from_millis(5) };
         let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
         let writer = Database::new(folder.join("dynamodb.sqlite").to_str().unwrap()).unwrap();
-        Self { core, queues, engine, writer, stop, tasks }
+        Self { core, engine, writer, stop, tasks }
     }
 
     async fn send(&self, bodies: &[&str]) {
         let drafts = bodies.iter().map(|body| Draft { body: (*body).to_owned(), ..Draft::default() }).collect();
-        self.queues.send("Jobs", drafts).await.unwrap();
+        self.core.queues.own.send("Jobs", drafts).await.unwrap();
     }
 
     fn write(&self, ids: &[&str]) {
@@ -254,7 +249,7 @@ async fn a_failed_message_returns_alone_until_it_is_a_dead_letter() {
     bench.unit("worker").gate.resume();
     bench.idle().await;
     assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
-    let dead = bench.queues.receive_now("Dead", 10, None).unwrap();
+    let dead = bench.core.queues.own.receive_now("Dead", 10, None).unwrap();
     assert_eq!(dead[0].body, "bad");
     bench.stop().await;
 }
@@ -276,7 +271,7 @@ async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibili
     bench.idle().await;
     assert_eq!(worker.batches().len(), 3);
     assert!(calm.elapsed() < Duration::from_secs(2), "{:?}", calm.elapsed());
-    assert_eq!(bench.queues.counts("Dead").visible, 1, "the template's maxReceiveCount applies");
+    assert_eq!(bench.core.queues.own.counts("Dead").visible, 1, "the template's maxReceiveCount applies");
     bench.stop().await;
 }
 
@@ -292,7 +287,7 @@ async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
     let mut handled: Vec<String> = worker.batches().concat();
     handled.sort();
     assert_eq!(handled, ["a", "a", "a", "b", "b", "b"]);
-    assert!(bench.queues.counts("Dead").is_empty());
+    assert!(bench.core.queues.own.counts("Dead").is_empty());
     bench.stop().await;
 }
 
@@ -310,9 +305,9 @@ async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
     assert!(futures::poll!(pause.as_mut()).is_pending(), "the first invocation is in flight");
     drop(held);
     pause.await;
-    assert!(bench.queues.counts("Jobs").is_empty(), "the message was deleted");
+    assert!(bench.core.queues.own.counts("Jobs").is_empty(), "the message was deleted");
     bench.send(&["second"]).await;
-    assert_eq!((worker.batches().len(), bench.queues.counts("Jobs").visible), (1, 1));
+    assert_eq!((worker.batches().len(), bench.core.queues.own.counts("Jobs").visible), (1, 1));
     gate.resume();
     bench.idle().await;
     assert_eq!(worker.batches(), [["first"], ["second"]]);
@@ -359,7 +354,7 @@ async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
     let expected: [&[&str]; 6] =
         [&["item1", "item2", "item3", "item4"], &["item1", "item2"], &["item3", "item4"], &["item3"], &["item3"], &["item4"]];
     assert_eq!(projector.batches(), expected);
-    let told = bench.queues.receive_now("Failures", 10, None).unwrap();
+    let told = bench.core.queues.own.receive_now("Failures", 10, None).unwrap();
     let told: Value = serde_json::from_str(&told[0].body).unwrap();
     assert_eq!(told["requestContext"]["condition"], "RetryAttemptsExhausted");
     assert_eq!(told["requestContext"]["approximateInvokeCount"], 2);
@@ -379,6 +374,6 @@ async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
     bench.idle().await;
     let expected: [&[&str]; 3] = [&["item1", "item2", "item3", "item4"], &["item3", "item4"], &["item3", "item4"]];
     assert_eq!(projector.batches(), expected);
-    assert!(bench.queues.counts("Failures").is_empty());
+    assert!(bench.core.queues.own.counts("Failures").is_empty());
     bench.stop().await;
 }

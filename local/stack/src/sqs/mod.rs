@@ -29,10 +29,10 @@ use crate::{
     weather::Surroundings,
 };
 pub(crate) use engine::{Draft, Queues, new_id};
-use handler::system_attributes;
+pub(crate) use handler::system_attributes;
 pub use queue::Counts;
-use queue::Message;
-pub(crate) use source::{Received, Source};
+pub(crate) use queue::{Message, Returns};
+pub(crate) use source::Source;
 
 /// Larger than any batch that SQS accepts, escaped and wrapped in JSON.
 const BODY_LIMIT: usize = 8 << 20;

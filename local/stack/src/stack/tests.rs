@@ -166,7 +166,8 @@ async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     assert!(!exists(stack.redis_url(), "lost").await);
     set(stack.redis_url(), "kept").await;
     let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
-    stack.core.queues.send(&dead, "kept".to_owned()).await.unwrap();
+    let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
+    stack.core.queues.own.send(&dead, vec![draft()]).await.unwrap();
     stack.stop().await.unwrap();
 
     let stack = Stack::start(options(folder.path())).await.unwrap();
