@@ -24,7 +24,7 @@ LIST = ROOT / "docs/elsewhere.md"
 NAME = f"ministack {metadata.version('ministack')}"
 SERVES_WITHIN = 60
 # The messages of tests that cannot run so (`Stack::app` and `Stack::faults`).
-NEEDS_ONE_PROCESS = "does not run in this process"
+NEEDS_ONE_PROCESS = "in this process"
 NEEDS_OWN_STORES = "stores elsewhere have"
 
 
@@ -64,7 +64,7 @@ def emulator(log):
 
 
 def cargo(binary, *arguments):
-    return ["cargo", "test", "--quiet", "--workspace", "--test", binary, "--", *arguments]
+    return ["cargo", "test", "--workspace", "--test", binary, "--", *arguments]
 
 
 def tests_of(binary):
@@ -77,13 +77,13 @@ def tests_of(binary):
 
 def run(binary, tests, environment, log):
     """Runs tests. Returns how many passed, and the messages of those that failed."""
-    passed, failed, name = 0, {}, None
+    passed, failed, name, begin = 0, {}, None, time.monotonic()
     with (
         open(log, "w", buffering=1, encoding="utf-8") as file,
         started(cargo(binary, "--exact", *tests), cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as child,
     ):
         for line in child.stdout:
-            file.write(line)
+            file.write(f"{time.monotonic() - begin:6.1f} {line}")
             if found := re.match(r"test result: .* (\d+) passed; (\d+) failed", line):
                 passed = int(found[1])
             elif found := re.match(r"---- (\S+) stdout ----", line):

@@ -156,9 +156,7 @@ impl Stack {
                 .get(source.table.as_str())
                 .ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
             let key = position_key(&function.logical_id, &source.table);
-            let stream = elsewhere.as_ref().zip(streams.get(&source.table));
             let sequence = match known.get(&key) {
-                _ if stream.is_some() => 0,
                 Some(sequence) => *sequence,
                 None if source.from_oldest => 0,
                 None => log.newest(&table.name)?,
@@ -169,7 +167,7 @@ impl Stack {
                 table: source.table.clone(),
                 table_name: table.name.clone(),
                 sequence: AtomicI64::new(sequence),
-                tail: stream.map(|(elsewhere, arn)| Tail::new(elsewhere.clone(), arn.clone())),
+                tail: elsewhere.clone().zip(streams.get(&source.table)).map(|(elsewhere, arn)| Tail::new(elsewhere, arn.clone())),
             }));
         }
         dynamodb.keep_tidy(Arc::clone(&log))?;

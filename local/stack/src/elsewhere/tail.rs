@@ -19,10 +19,8 @@ struct State {
     records: VecDeque<Record>,
 }
 
-/// A stream of one shard, read from its oldest record. A restarted stack therefore repeats the records of the last 24
-/// hours, which a stream may do at any time.
-///
-/// Sequence numbers elsewhere have up to 40 digits. Here [`Record::sequence`] counts the records instead.
+/// A stream of one shard. Sequence numbers elsewhere have up to 40 digits: here [`Record::sequence`] counts the records
+/// from the oldest one, which must not have expired when a stack is restarted.
 #[derive(Debug)]
 pub(crate) struct Tail {
     elsewhere: Elsewhere,

@@ -181,9 +181,6 @@ impl Reader<'_> {
         let core = &self.context.core;
         let key = position_key(&self.unit.function.logical_id, &self.source.table);
         self.position.sequence.fetch_max(sequence, Ordering::SeqCst);
-        if self.position.tail.is_some() {
-            return;
-        }
         core.log.consumed(&self.position.table_name, &key, sequence);
         core.store.post(move |transaction| {
             let mut statement =
