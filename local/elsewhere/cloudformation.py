@@ -23,16 +23,6 @@ from expand import expand  # noqa: E402
 
 STACK, BUCKET = "tidemark", "bucket"
 COMPLETE_WITHIN = 120
-# What the services themselves list after the creation, to compare with what CloudFormation claims.
-LISTED = {
-    "AWS::DynamoDB::Table": ("dynamodb", "list_tables", "TableNames"),
-    "AWS::SQS::Queue": ("sqs", "list_queues", "QueueUrls"),
-    "AWS::Lambda::Function": ("lambda", "list_functions", "Functions"),
-    "AWS::Lambda::EventSourceMapping": ("lambda", "list_event_source_mappings", "EventSourceMappings"),
-    "AWS::IAM::Role": ("iam", "list_roles", "Roles"),
-    "AWS::CloudWatch::Alarm": ("cloudwatch", "describe_alarms", "MetricAlarms"),
-    "AWS::ApiGatewayV2::Api": ("apigatewayv2", "get_apis", "Items"),
-}
 
 
 def without(value, gone):
@@ -99,7 +89,7 @@ def refused_for(reason, resources, gone):
         return {f"{name}.{found[1]}": "unknown attribute" for name, kind in left.items() if kind == found[2]}
     if (found := re.search(r"[Rr]esource (\w+)", reason)) and found[1] in left:
         return {found[1]: " ".join(reason.split("failed: ")[-1].split())}
-    raise SystemExit(f"the stack is refused: {reason}")
+    return {}
 
 
 def report(name, url, template):
@@ -107,21 +97,18 @@ def report(name, url, template):
     resources = {name: part["Type"] for name, part in template["Resources"].items()}
     refused = {}
     while reason := create(url, template, set(refused)):
-        refused |= refused_for(reason, resources, refused)
+        found = refused_for(reason, resources, refused)
+        if not found:
+            raise SystemExit(f"the stack is refused: {reason}")
+        refused |= found
     pages = client(url, "cloudformation").get_paginator("list_stack_resources").paginate(StackName=STACK)
-    made = {part["LogicalResourceId"]: part.get("PhysicalResourceId", "") for page in pages for part in page["StackResourceSummaries"]}
-    kinds = Counter(resources[name] for name in made if name in resources)
+    made = {part["LogicalResourceId"] for page in pages for part in page["StackResourceSummaries"]}
+    kinds = Counter(kind for name, kind in resources.items() if name in made)
     omitted = Counter(kind for name, kind in resources.items() if name not in made and name not in refused)
     reasons = Counter((resources[name.split(".")[0]], reason) for name, reason in refused.items())
     print(f"== {name}: CloudFormation created {kinds.total()} of {len(resources)} resources, omitted {omitted.total()}")
-    for kind, count in sorted(kinds.items()):
-        listed = ""
-        if kind in LISTED:
-            service, operation, key = LISTED[kind]
-            there = json.dumps(getattr(client(url, service), operation)().get(key, []), default=str)
-            listed = f", {sum(made[name].split('/')[-1] in there for name in made if resources.get(name) == kind)} listed by {service}"
-        print(f"created: {count} {kind}{listed}")
-    for kind, count in sorted(omitted.items()):
-        print(f"omitted: {count} {kind}")
+    for verb, counts in (("created", kinds), ("omitted", omitted)):
+        for kind, count in sorted(counts.items()):
+            print(f"{verb}: {count} {kind}")
     for (kind, reason), count in sorted(reasons.items()):
         print(f"refused: {count} {kind}: {reason[:240]}")

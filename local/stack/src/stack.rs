@@ -104,9 +104,6 @@ impl Stack {
         let metrics = Arc::new(Metrics::new()?);
         let database = data.join("dynamodb.sqlite");
         let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
-        if let Some(elsewhere) = &elsewhere {
-            elsewhere.ensure_queues(template.queues.values()).await?;
-        }
         let mut streams = BTreeMap::new();
         for table in template.tables.values() {
             let arn = match &elsewhere {
@@ -126,6 +123,9 @@ impl Stack {
             Arc::clone(&surroundings.conditions),
         ));
 
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.ensure_queues(&queues).await?;
+        }
         let endpoints = Endpoints {
             dynamodb: elsewhere.as_ref().map_or(dynamodb.endpoint(), |elsewhere| &elsewhere.url).to_owned(),
             sqs: sqs_endpoint,

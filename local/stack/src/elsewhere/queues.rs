@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::{Value, json};
 
 use super::Elsewhere;
 use crate::{
-    sqs::{Counts, Message, Returns},
+    sqs::{Counts, Message, Queues, Returns, attributes},
     template::Queue,
 };
 
@@ -15,15 +15,23 @@ use crate::{
 const WATCH: Duration = Duration::from_millis(100);
 /// The largest batch of SQS.
 const BATCH: usize = 10;
+const SETTABLE: [&str; 6] = [
+    "VisibilityTimeout",
+    "MessageRetentionPeriod",
+    "DelaySeconds",
+    "MaximumMessageSize",
+    "ReceiveMessageWaitTimeSeconds",
+    "RedrivePolicy",
+];
 
 impl Elsewhere {
     /// Creates the queues that do not exist.
-    pub(crate) async fn ensure_queues(&self, queues: impl IntoIterator<Item = &Queue>) -> Result<()> {
+    pub(crate) async fn ensure_queues(&self, queues: &Queues) -> Result<()> {
         // A dead-letter queue must exist before the queue that names it.
-        let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.into_iter().partition(|queue| queue.redrive.is_some());
+        let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.definitions().partition(|queue| queue.redrive.is_some());
         for queue in targets.into_iter().chain(sources) {
-            let request = json!({ "QueueName": queue.name, "Attributes": attributes(queue) });
-            self.call("AmazonSQS.CreateQueue", &request).await?;
+            let attributes = attributes(queues, &queue.name, &SETTABLE.map(str::to_owned)).map_err(|error| anyhow!("{error}"))?;
+            self.call("AmazonSQS.CreateQueue", &json!({ "QueueName": queue.name, "Attributes": attributes })).await?;
         }
         Ok(())
     }
@@ -86,22 +94,6 @@ impl Elsewhere {
             delayed: count("ApproximateNumberOfMessagesDelayed")?,
         })
     }
-}
-
-fn attributes(queue: &Queue) -> Value {
-    let mut all = json!({
-        "VisibilityTimeout": queue.visibility_seconds.to_string(),
-        "MessageRetentionPeriod": queue.retention_seconds.to_string(),
-        "DelaySeconds": queue.delay_seconds.to_string(),
-        "MaximumMessageSize": queue.maximum_bytes.to_string(),
-        "ReceiveMessageWaitTimeSeconds": queue.wait_seconds.to_string(),
-    });
-    if let (Some(redrive), Some((account, _))) = (&queue.redrive, queue.arn.rsplit_once(':')) {
-        let target = format!("{account}:{}", redrive.target);
-        all["RedrivePolicy"] =
-            json!(json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives }).to_string());
-    }
-    all
 }
 
 /// A message in the form of the stack's own, without attributes that senders set: the functions set none.

@@ -29,7 +29,7 @@ use crate::{
     weather::Surroundings,
 };
 pub(crate) use engine::{Draft, Queues, new_id};
-pub(crate) use handler::system_attributes;
+pub(crate) use handler::{attributes, system_attributes};
 pub use queue::Counts;
 pub(crate) use queue::{Message, Returns};
 pub(crate) use source::Source;
