@@ -273,15 +273,15 @@ impl Stack {
         self.core.template.queues.get(logical_id)
     }
 
-    /// The state of a function, by binary name or logical id.
+    /// The state of a function, by binary name or logical id. `None` if it has none.
     ///
     /// # Panics
     /// Panics if the function runs as processes.
     #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
-        let app = self.core.unit(function)?.runner.app();
-        assert!(app.is_some(), "`{function}` does not run in this process");
-        app
+        let runner = &self.core.unit(function)?.runner;
+        assert!(runner.pids().is_empty(), "`{function}` does not run in this process");
+        runner.app()
     }
 
     /// The process ids of a function that runs as processes. If one is killed, its invocation fails and another
