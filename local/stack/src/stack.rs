@@ -280,7 +280,7 @@ impl Stack {
     #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
         let runner = &self.core.unit(function)?.runner;
-        assert!(runner.pids().is_empty(), "`{function}` does not run in this process");
+        assert!(!runner.is_processes(), "`{function}` does not run in this process");
         runner.app()
     }
 
