@@ -27,7 +27,7 @@ SERVES_WITHIN = 60
 NEEDS_ONE_PROCESS = "in this process"
 NEEDS_OWN_STORES = "stores elsewhere have"
 # What runs without arguments. The rest of `system` takes much longer.
-SYSTEM = "claims deleted_runs delivery epochs events leaving likes notice_histories notices permissions poison rebuild repeats restart rollout"
+SYSTEM = "claims deleted_runs delivery epochs events leaving likes notice_histories notices poison rebuild repeats restart rollout"
 PARTS = ["cloudformation", "routes::", *(f"system::{module}::" for module in SYSTEM.split())]
 
 
