@@ -105,7 +105,7 @@ def main():
     options.logs.mkdir(exist_ok=True)
     is_wanted = lambda name: any(word in name for word in options.wanted)  # noqa: E731
     excluded = set(re.findall(r"^\| `([\w:]+)` \|", LIST.read_text(encoding="utf-8"), re.MULTILINE))
-    threads, begin, passed, own_stores, failures = os.cpu_count() or 1, time.monotonic(), 0, 0, []
+    threads, begin, passed, own_stores, left_out, failures = os.cpu_count() or 1, time.monotonic(), 0, 0, 0, []
     with contextlib.ExitStack() as running:
         # One for each test, and one because some tests use two stacks.
         urls = [running.enter_context(emulator(options.logs / f"ministack-{number}.log")) for number in range(threads + 1)]
@@ -114,7 +114,9 @@ def main():
         environment = {"TIDEMARK_TEST_STORES": ",".join(urls), "RUST_TEST_THREADS": str(threads)}
         modes = {"processes": {"TIDEMARK_TEST_PROCESSES": str(options.binaries.resolve())}, "one-process": {}}
         for binary in ("routes", "system"):
-            tests = [test for test in tests_of(binary) if is_wanted(f"{binary}::{test}") and f"{binary}::{test}" not in excluded]
+            wanted = [test for test in tests_of(binary) if is_wanted(f"{binary}::{test}")]
+            tests = [test for test in wanted if f"{binary}::{test}" not in excluded]
+            left_out += len(wanted) - len(tests)
             for mode, where in modes.items():
                 if not tests:
                     break
@@ -126,7 +128,8 @@ def main():
                 failures += [f"{binary}::{test}" for test, text in bad.items() if NEEDS_OWN_STORES not in text and test not in tests]
     for name in failures:
         print(f"failed: {name}")
-    print(f"{NAME}: {passed} passed, {len(failures)} failed, {own_stores} need the stack's own stores, in {time.monotonic() - begin:.0f} s")
+    counts = f"{passed} passed, {len(failures)} failed, {own_stores} need the stack's own stores, {left_out} left out"
+    print(f"{NAME}: {counts}, in {time.monotonic() - begin:.0f} s")
     raise SystemExit(bool(failures))
 
 
