@@ -87,6 +87,12 @@ test-cluster: test ## run all tests on a cluster of three masters
 test-tls: export TIDEMARK_TEST_REDIS := tls
 test-tls: test ## run all tests over TLS
 
+test-elsewhere: setup ## run tests, and create the template, on an emulator that is not ours: ARGS='routes::feed'
+	@local/venv.sh local/elsewhere/requirements.txt $(TARGET)/elsewhere-venv
+	@echo "== $(build) and the functions"
+	@$(build) $(addprefix --bin ,$(functions))
+	@exec $(TARGET)/elsewhere-venv/bin/python local/elsewhere/run.py --binaries $(TARGET)/debug --logs $(TARGET)/elsewhere $(ARGS)
+
 chaos: setup ## compare random histories in a storm with a model: SECONDS=60 or MINUTES=30, SEED=1
 	@TIDEMARK_CHAOS_SEED='$(SEED)' TIDEMARK_CHAOS_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo $(optimised) test -p tidemark-tests --test system -- --ignored --exact --nocapture chaos::chaos_for_a_while

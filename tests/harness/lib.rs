@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod api;
+mod elsewhere;
 mod legacy;
 mod live;
 mod model;
@@ -65,6 +66,7 @@ pub struct World {
     options: Options,
     http: reqwest::Client,
     data: TempDir,
+    emulator: Option<elsewhere::Lease>,
 }
 
 /// Runs a test on a new stack. Afterwards asserts that no work is left and that the stack stops cleanly.
@@ -90,13 +92,15 @@ fn log() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
 }
 
-/// Reads a number from an environment variable of the tests, such as the duration of a test.
+/// Reads an environment variable of the tests. An empty one counts as missing.
 #[expect(clippy::disallowed_methods, reason = "only the tests use these variables")]
-pub fn number_from(variable: &str, otherwise: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) if !text.is_empty() => text.parse().expect(variable),
-        _ => otherwise,
-    }
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// Reads a number from an environment variable of the tests, such as the duration of a test.
+pub fn number_from(name: &str, otherwise: u64) -> u64 {
+    variable(name).map_or(otherwise, |text| text.parse().expect(name))
 }
 
 /// Creates a folder, in RAM if the machine has a RAM file system.
@@ -151,9 +155,13 @@ impl World {
         options.redis = redis_setup();
         options.least_timeout_seconds = PATIENCE.as_secs();
         options.environment.extend(PATIENT.map(|(name, ms)| (name.to_owned(), ms.to_owned())));
+        options.bin_dir = variable("TIDEMARK_TEST_PROCESSES").map(PathBuf::from);
+        options.all_processes = options.bin_dir.is_some();
         configure(&mut options);
+        options.all_processes &= options.lines.is_none();
+        let emulator = elsewhere::Lease::take(&mut options).await;
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
-        Self { stack, options, http: reqwest::Client::new(), data }
+        Self { stack, options, http: reqwest::Client::new(), data, emulator }
     }
 
     /// Stops the stack and starts it again on the same data.
@@ -174,6 +182,7 @@ impl World {
         self.idle().await;
         self.stack.stop().await.expect("the stack stops");
         drop(self.data);
+        drop(self.emulator);
     }
 
     /// A caller with this user id.

@@ -233,6 +233,8 @@ impl World {
     }
 
     async fn command_stats(&self, wanted: &str) -> BTreeMap<String, u64> {
+        // Each process of a function opens connections and loads scripts for itself.
+        assert!(!self.options.all_processes, "a count of commands needs functions in this process");
         let mut stats = BTreeMap::new();
         for info in self.redis_info("commandstats").await {
             for (name, values) in info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':')) {

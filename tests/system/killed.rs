@@ -27,7 +27,7 @@ async fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
             let until = Instant::now() + Duration::from_secs(20);
             while killed < 4 && Instant::now() < until {
                 if let Some(pid) = world.stack.process_ids("fan-out").first()
-                    && !world.stack.status().unwrap().idle
+                    && !world.stack.status().await.unwrap().idle
                 {
                     let done = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
                     killed += u32::from(done.success());

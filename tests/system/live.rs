@@ -257,11 +257,11 @@ async fn unwatched_readers_cost_no_message() {
         world.user(READER).put(&format!("/v1/posts/{post}/read")).await.ok();
         world.user(AUTHOR).delete(&format!("/v1/posts/{post}")).await;
         until("the deliveries are done", async || {
-            let status = world.stack.status().unwrap();
+            let status = world.stack.status().await.unwrap();
             status.queues["FanOutQueue"].is_empty() && status.functions["fan-out"].in_flight == 0
         })
         .await;
-        let status = world.stack.status().unwrap();
+        let status = world.stack.status().await.unwrap();
         assert!(status.queues["LiveQueue"].is_empty() && status.queues["LivePostsQueue"].is_empty());
         // A watched reader beside it: one message.
         let _connection = world.live(READER).await;

@@ -220,7 +220,7 @@ async fn marks_of_many_authors_that_missed_the_view_make_one_task() {
             let answer = reader.post("/v1/reads", &json!({ "all": true })).await;
             assert_eq!((answer.header("degraded"), &answer.body["unread"]["total"]), (Some("redis"), &json!(0)));
         }
-        let waiting = world.stack.status().unwrap().queues["FanOutQueue"].visible;
+        let waiting = world.stack.status().await.unwrap().queues["FanOutQueue"].visible;
         assert_eq!(waiting, 3, "a task for each request");
         refusal.end().await;
         world.stack.resume("fan-out").unwrap();
@@ -243,7 +243,7 @@ async fn a_like_that_missed_redis_makes_one_task_and_moves_the_post() {
         world.stack.pause("fan-out").await.unwrap();
         let refusal = world.refuse_redis().await;
         world.user(2).put("/v1/posts/10-1/like").await.ok();
-        assert_eq!(world.stack.status().unwrap().queues["FanOutQueue"].visible, 1);
+        assert_eq!(world.stack.status().await.unwrap().queues["FanOutQueue"].visible, 1);
         refusal.end().await;
         world.stack.resume("fan-out").unwrap();
         world.idle().await;

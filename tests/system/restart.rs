@@ -9,7 +9,7 @@ async fn facts_and_queued_messages_survive_a_restart() {
     world.user(1).feed_ids().await;
     world.stack.pause("fan-out").await.unwrap();
     let post = world.user(2).publish("before").await;
-    assert!(!world.stack.status().unwrap().idle);
+    assert!(!world.stack.status().await.unwrap().idle);
 
     let world = world.restart().await;
     world.idle().await;

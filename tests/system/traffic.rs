@@ -216,7 +216,7 @@ async fn redis_may_stop_hang_and_start_empty_during_traffic() {
             world.redis_is_asked_again().await;
             // The attempts of a task last longer than the hang and the open breaker. A dead letter would be missing
             // below.
-            assert_eq!(world.stack.status().unwrap().queues["FanOutDeadLetters"].visible, 0);
+            assert_eq!(world.stack.status().await.unwrap().queues["FanOutDeadLetters"].visible, 0);
             traffic(world, &mut readers, &writes, pause()).await.report("afterwards", bound);
         },
     )

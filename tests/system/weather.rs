@@ -75,7 +75,7 @@ async fn a_late_write_happens_without_its_caller_and_keeps_the_stack_busy() {
         let given_up = tokio::time::timeout(Duration::from_millis(200), put.send()).await;
         assert!(given_up.is_err());
         assert_eq!(late.fired(), 1);
-        assert!(!world.stack.status().unwrap().idle, "the write has not happened yet");
+        assert!(!world.stack.status().await.unwrap().idle, "the write has not happened yet");
         world.idle().await;
         let get = dynamodb.get_item().table_name("CountersTable").key("counter", text("test#late"));
         assert!(get.send().await.unwrap().item.is_some());
@@ -90,14 +90,14 @@ async fn messages_with_a_lost_response_are_sent_and_refused_ones_are_not() {
     world(async |world| {
         world.follow(1..=3, 99).await;
         world.stack.pause("fan-out").await.unwrap();
-        let waiting = || world.stack.status().unwrap().queues["FanOutQueue"].visible;
+        let waiting = async || world.stack.status().await.unwrap().queues["FanOutQueue"].visible;
         let lost = Fault::new("SendMessageBatch", FaultAction::LoseAnswer).on("FanOutQueue");
         let lost = world.stack.faults().add(lost);
         world.user(99).publish("twice").await;
-        assert_eq!((lost.fired(), waiting()), (1, 2), "sent twice, because the sender got no response");
+        assert_eq!((lost.fired(), waiting().await), (1, 2), "sent twice, because the sender got no response");
         world.stack.faults().add(Fault::new("SendMessageBatch", FaultAction::LeaveUnprocessed).times(20));
         world.user(99).send(reqwest::Method::POST, "/v1/posts", &[], Some(json!({ "title": "unsent" }).to_string())).await;
-        assert_eq!(waiting(), 2);
+        assert_eq!(waiting().await, 2);
         world.stack.faults().clear();
         world.stack.resume("fan-out").unwrap();
         world.idle().await;

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Result;
+use futures::future::try_join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidemark::views::RedisOptions;
@@ -16,11 +18,12 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     dynamodb::StreamLog,
+    elsewhere::Tail,
     gateway::Connections,
     metrics::Metrics,
     pollers::gate::Gate,
     runner::{InvokeError, Runner},
-    sqs::{Counts, Queues, new_id},
+    sqs::{Counts, Source, new_id},
     store::Store,
     template::{EventSource, Function, Template},
     weather::{Surroundings, Weather},
@@ -43,13 +46,15 @@ pub(crate) struct Position {
     /// The physical name of the table.
     pub(crate) table_name: String,
     pub(crate) sequence: AtomicI64,
+    /// The stream, if the table is elsewhere.
+    pub(crate) tail: Option<Tail>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) template: Template,
     pub(crate) units: BTreeMap<String, Unit>,
-    pub(crate) queues: Arc<Queues>,
+    pub(crate) queues: Source,
     pub(crate) log: Arc<StreamLog>,
     pub(crate) store: Arc<Store>,
     pub(crate) positions: Vec<Arc<Position>>,
@@ -122,7 +127,7 @@ impl Core {
     pub(crate) fn set_weather(&self, weather: Weather, seed: u64) {
         self.surroundings.conditions.set(weather, seed);
         if weather == Weather::Calm {
-            self.queues.hasten(self.retry_delay);
+            self.queues.own.hasten(self.retry_delay);
         }
     }
 
@@ -162,7 +167,7 @@ impl Core {
     /// Work can escape all three reads only if an invocation begins in between, and the count of entries shows that.
     /// A delayed request to a store may outlive its invocation, so this method counts open requests before anything
     /// else.
-    pub(crate) fn status(&self) -> rusqlite::Result<Status> {
+    pub(crate) async fn status(&self) -> Result<Status> {
         let entries = self.entries.load(Ordering::SeqCst);
         let open_requests = self.surroundings.open.count();
         let mut streams: BTreeMap<String, Behind> = self
@@ -173,13 +178,20 @@ impl Core {
             .map(|table| (table.logical_id.clone(), Behind { behind: 0 }))
             .collect();
         for position in &self.positions {
-            let behind = self.log.behind(&position.table_name, position.sequence.load(Ordering::SeqCst))?;
+            let sequence = position.sequence.load(Ordering::SeqCst);
+            let behind = match &position.tail {
+                Some(tail) => tail.behind(sequence).await?,
+                None => self.log.behind(&position.table_name, sequence)?,
+            };
             if let Some(stream) = streams.get_mut(&position.table) {
                 stream.behind = stream.behind.max(behind);
             }
         }
-        let queues: BTreeMap<String, Counts> =
-            self.template.queues.values().map(|queue| (queue.logical_id.clone(), self.queues.counts(&queue.name))).collect();
+        let counts = self.template.queues.values().map(async |queue| {
+            let counts = self.queues.counts(&queue.name).await?;
+            anyhow::Ok((queue.logical_id.clone(), counts))
+        });
+        let queues: BTreeMap<String, Counts> = try_join_all(counts).await?.into_iter().collect();
         let functions: BTreeMap<String, FunctionStatus> = self
             .units
             .values()

@@ -11,6 +11,7 @@
 //! | [`template`] | the template, resolved and typed |
 //! | `dynamodb` | `AWS::DynamoDB::Table`, streams, expiry |
 //! | `sqs` | `AWS::SQS::Queue`, dead letters |
+//! | `elsewhere` | both in an emulator that is not this stack's |
 //! | `redis` | ElastiCache |
 //! | `gateway` | `AWS::Serverless::HttpApi`, `/_local/…`, the page at `/` |
 //! | `pollers` | event source mappings and schedules |
@@ -23,6 +24,7 @@ mod clock;
 mod core;
 mod data_dir;
 mod dynamodb;
+mod elsewhere;
 mod gateway;
 mod http_server;
 mod metrics;

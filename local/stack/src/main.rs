@@ -56,6 +56,9 @@ struct Arguments {
     /// Number of processes for each function that runs as processes.
     #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     processes: usize,
+    /// DynamoDB and SQS to use instead of the stack's own, such as an emulator's: http://host:port.
+    #[arg(long, env = "TIDEMARK_STORES_URL")]
+    stores_url: Option<String>,
     /// Weather of the stores: calm, aws (its latencies, limits and timeouts) or storm (faults too).
     #[arg(long, env = "TIDEMARK_WEATHER", default_value = "calm")]
     weather: Weather,
@@ -122,6 +125,7 @@ impl Arguments {
         options.bin_dir = self.bin_dir;
         options.processes = self.processes;
         options.retry_delay = Duration::from_millis(self.retry_delay_ms);
+        options.stores_url = self.stores_url.filter(|url| !url.is_empty());
         options.weather = self.weather;
         options.weather_seed = self.weather_seed;
         let variables =

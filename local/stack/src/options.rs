@@ -55,6 +55,8 @@ pub struct Options {
     /// The seed of the weather's randomness. Without it, the stack picks one.
     pub weather_seed: Option<u64>,
     pub dynamodb_threads: usize,
+    /// The URL of DynamoDB and SQS to use instead of the stack's own. The weather must be calm.
+    pub stores_url: Option<String>,
     /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug log.
     pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
@@ -90,6 +92,7 @@ impl Options {
             weather: Weather::default(),
             weather_seed: None,
             dynamodb_threads: 2,
+            stores_url: None,
             lines: None,
             schedules: true,
         }

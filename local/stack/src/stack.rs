@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures::future::try_join_all;
 use rusqlite::Connection;
 use serde_json::Value;
@@ -29,6 +29,7 @@ use crate::{
     core::{Core, Position, Status, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
+    elsewhere::{Elsewhere, Tail},
     gateway::{self, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
@@ -75,6 +76,9 @@ impl Stack {
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let (queue_listener, sqs_endpoint) = sqs::bind().await?;
+        ensure!(options.stores_url.is_none() || options.weather == Weather::Calm, "stores elsewhere have no weather but calm");
+        let elsewhere = options.stores_url.as_deref().map(Elsewhere::new).transpose()?;
+        let sqs_endpoint = elsewhere.as_ref().map_or(sqs_endpoint, |elsewhere| elsewhere.url.clone());
         let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
         let mut template = Template::load(&options.template, &bindings)?;
         check_process_functions(&options, &template)?;
@@ -100,8 +104,13 @@ impl Stack {
         let metrics = Arc::new(Metrics::new()?);
         let database = data.join("dynamodb.sqlite");
         let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
+        let mut streams = BTreeMap::new();
         for table in template.tables.values() {
-            dynamodb.ensure(table)?;
+            let arn = match &elsewhere {
+                Some(elsewhere) => elsewhere.ensure_table(table).await?,
+                None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
+            };
+            streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
         let log = Arc::new(dynamodb.streams()?);
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
@@ -114,8 +123,11 @@ impl Stack {
             Arc::clone(&surroundings.conditions),
         ));
 
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.ensure_queues(&queues).await?;
+        }
         let endpoints = Endpoints {
-            dynamodb: dynamodb.endpoint().to_owned(),
+            dynamodb: elsewhere.as_ref().map_or(dynamodb.endpoint(), |elsewhere| &elsewhere.url).to_owned(),
             sqs: sqs_endpoint,
             gateway: format!("http://{address}"),
             redis: redis.options(),
@@ -155,6 +167,7 @@ impl Stack {
                 table: source.table.clone(),
                 table_name: table.name.clone(),
                 sequence: AtomicI64::new(sequence),
+                tail: elsewhere.clone().zip(streams.get(&source.table)).map(|(elsewhere, arn)| Tail::new(elsewhere, arn.clone())),
             }));
         }
         dynamodb.keep_tidy(Arc::clone(&log))?;
@@ -162,7 +175,7 @@ impl Stack {
         let core = Arc::new(Core {
             template,
             units,
-            queues,
+            queues: sqs::Source { own: queues, elsewhere },
             log,
             store,
             positions,
@@ -184,9 +197,7 @@ impl Stack {
         let stopping = CancellationToken::new().drop_guard();
         let context =
             pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone(), retry_delay: options.retry_delay };
-        let arn = |table: &str| {
-            dynamodb.stream_arn(core.template.tables.get(table).ok_or_else(|| anyhow!("the template has no table `{table}`"))?)
-        };
+        let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
         let mut pollers = pollers::start(&context, options.schedules, arn)?;
         if redis.is_own() {
             for node in redis.nodes() {
@@ -262,10 +273,15 @@ impl Stack {
         self.core.template.queues.get(logical_id)
     }
 
-    /// The state of a function, by binary name or logical id. `None` if it does not run in this process.
+    /// The state of a function, by binary name or logical id. `None` if it has none.
+    ///
+    /// # Panics
+    /// Panics if the function runs as processes.
     #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
-        self.core.unit(function)?.runner.app()
+        let runner = &self.core.unit(function)?.runner;
+        assert!(!runner.is_processes(), "`{function}` does not run in this process");
+        runner.app()
     }
 
     /// The process ids of a function that runs as processes. If one is killed, its invocation fails and another
@@ -285,6 +301,7 @@ impl Stack {
     /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
     #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
+        self.must_own_stores();
         self.core.surroundings.open.clone()
     }
 
@@ -317,21 +334,23 @@ impl Stack {
     /// Changes the weather and starts its randomness from `seed`. In calm weather, messages that failed in other
     /// weather return after the stack's retry delay.
     pub fn set_weather(&self, weather: Weather, seed: u64) {
+        self.must_own_stores();
         self.core.set_weather(weather, seed);
     }
 
     /// The planted faults of requests to DynamoDB and SQS.
     #[must_use]
     pub fn faults(&self) -> &Faults {
+        self.must_own_stores();
         &self.core.surroundings.faults
     }
 
     /// Returns what the stack is doing.
     ///
     /// # Errors
-    /// Fails if the stream records cannot be read.
-    pub fn status(&self) -> Result<Status> {
-        self.core.status().context("cannot read the streams")
+    /// Fails if the stream records or the queues cannot be read.
+    pub async fn status(&self) -> Result<Status> {
+        self.core.status().await.context("cannot read streams or queues")
     }
 
     /// Waits up to a minute until nothing is queued, in flight or unread.
@@ -349,7 +368,7 @@ impl Stack {
     pub async fn idle_within(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
-            let status = self.status()?;
+            let status = self.status().await?;
             if status.idle {
                 return Ok(());
             }
@@ -519,6 +538,11 @@ impl Stack {
         })
         .await?;
         redis
+    }
+
+    /// Panics if the stores are elsewhere: a test that plants faults there would pass without them.
+    fn must_own_stores(&self) {
+        assert!(self.core.queues.elsewhere.is_none(), "stores elsewhere have neither weather nor planted faults");
     }
 
     fn unit(&self, function: &str) -> Result<&Unit> {

@@ -21,7 +21,9 @@ impl SenderSettings {
     /// Reads the process environment.
     pub fn from_env() -> Result<Self, SettingsError> {
         let mut settings = Self::from_lookup(process_environment)?;
-        settings.aws = AwsOverrides::default();
+        // The client of connections has an address of its own, which a variable of the SDK would not replace.
+        let connections_endpoint = settings.aws.connections_endpoint.take();
+        settings.aws = AwsOverrides { connections_endpoint, ..AwsOverrides::default() };
         Ok(settings)
     }
 

@@ -107,7 +107,7 @@ async fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
         world.stack.resume("fan-out").unwrap();
         let started = Instant::now();
         let left = async || {
-            let queue = world.stack.status().unwrap().queues["FanOutQueue"];
+            let queue = world.stack.status().await.unwrap().queues["FanOutQueue"];
             queue.visible + queue.in_flight
         };
         while left().await > (POSTS as usize) * 3 / 4 {

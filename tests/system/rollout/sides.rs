@@ -48,7 +48,8 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         reader.put(&format!("/v1/posts/{}/read", posts[0])).await.ok();
         author.delete(&format!("/v1/posts/{}", posts[1])).await;
         reader.delete("/v1/following/8").await.ok();
-        until("the streams wait", async || world.stack.status().unwrap().streams.values().all(|stream| stream.behind > 0)).await;
+        until("the streams wait", async || world.stack.status().await.unwrap().streams.values().all(|stream| stream.behind > 0))
+            .await;
         legacy.run::<()>("CONFIG", &["SET", "requirepass", ""].map(str::to_owned)).await;
         world.idle().await;
         assert_eq!(legacy.following(1).await, [9]);

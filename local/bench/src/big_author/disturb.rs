@@ -58,7 +58,7 @@ pub async fn disturb(
     loop {
         // Queued pages are not missing. The fan-out is resumed only when the queue is empty, so that pages are not
         // sent again and again.
-        while own.fan_out_messages()? > 0 && started.elapsed() < limit {
+        while own.fan_out_messages().await? > 0 && started.elapsed() < limit {
             let now = status(&own.api, post).await?;
             progress.set(now.pages_done, now.pages, "");
             tokio::time::sleep(POLL).await;

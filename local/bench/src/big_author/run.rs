@@ -133,7 +133,7 @@ impl Run<'_> {
         let mut progress = Progress::start("wait for the queue", "messages");
         let (started, mut most) = (Instant::now(), 0);
         loop {
-            let left = own.fan_out_messages()?;
+            let left = own.fan_out_messages().await?;
             if left == 0 {
                 progress.finish();
                 return Ok(());

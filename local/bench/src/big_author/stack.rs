@@ -73,8 +73,8 @@ impl OwnStack {
     ///
     /// # Errors
     /// Fails if the status of the stack cannot be read.
-    pub fn fan_out_messages(&self) -> anyhow::Result<u64> {
-        let status = self.stack.status()?;
+    pub async fn fan_out_messages(&self) -> anyhow::Result<u64> {
+        let status = self.stack.status().await?;
         let counts = status.queues.get("FanOutQueue").context("the stack has no FanOutQueue")?;
         Ok((counts.visible + counts.in_flight + counts.delayed) as u64)
     }

@@ -25,6 +25,7 @@ use rusqlite::Connection;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use streams::{Record, StreamLog};
+pub(crate) use tables::creation;
 
 use crate::{http_server, metrics::Metrics, template::Table, weather::Surroundings};
 

@@ -24,6 +24,7 @@ const PRUNE_PAGE: usize = 500;
 /// One change of one item.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
+    /// Rises within the table. Elsewhere it is not the sequence number of the API.
     pub(crate) sequence: i64,
     /// The time of the change, in seconds since the epoch.
     pub(crate) created_at: i64,
@@ -32,9 +33,9 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The sequence number as the API writes it: 21 digits.
-    pub(crate) fn sequence_number(&self) -> String {
-        format!("1{:020}", self.sequence)
+    /// The sequence number as the API writes it.
+    pub(crate) fn sequence_number(&self) -> &str {
+        self.event["dynamodb"]["SequenceNumber"].as_str().unwrap_or_default()
     }
 }
 
@@ -84,7 +85,7 @@ impl StreamLog {
             let mut change = json!({
                 "ApproximateCreationDateTime": record.created_at,
                 "Keys": parse(&keys),
-                "SequenceNumber": record.sequence_number(),
+                "SequenceNumber": format!("1{:020}", record.sequence),
                 "SizeBytes": size,
                 "StreamViewType": view,
             });

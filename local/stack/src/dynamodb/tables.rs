@@ -29,7 +29,8 @@ pub(super) fn stream_arn(database: &Database, table: &str) -> Result<String> {
     arn.ok_or_else(|| anyhow!("table `{table}` has no stream"))
 }
 
-fn create(database: &Database, table: &Table) -> Result<()> {
+/// The request that creates a table.
+pub(crate) fn creation(table: &Table) -> Value {
     let mut input = json!({
         "TableName": table.name,
         "BillingMode": "PAY_PER_REQUEST",
@@ -44,7 +45,11 @@ fn create(database: &Database, table: &Table) -> Result<()> {
     if let Some(view) = &table.stream_view {
         input["StreamSpecification"] = json!({ "StreamEnabled": true, "StreamViewType": view });
     }
-    database.create_table(request(input)?).map_err(from_engine).context("cannot create it")?;
+    input
+}
+
+fn create(database: &Database, table: &Table) -> Result<()> {
+    database.create_table(request(creation(table))?).map_err(from_engine).context("cannot create it")?;
     tracing::debug!(table = table.name, "created table");
     Ok(())
 }

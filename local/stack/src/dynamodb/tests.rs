@@ -100,7 +100,7 @@ async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
     assert_eq!(log.newest("FollowingTable").unwrap(), records[1].sequence);
     let typed: aws_lambda_events::dynamodb::Event =
         serde_json::from_value(serde_json::json!({ "Records": [records[0].event] })).unwrap();
-    assert_eq!(typed.records[0].change.sequence_number.as_deref(), Some(records[0].sequence_number().as_str()));
+    assert_eq!(typed.records[0].change.sequence_number.as_deref(), Some(records[0].sequence_number()));
 
     let refused = client.put_item().table_name("FollowingTable").item("user", number(1)).item("author", number(2));
     let refused = refused.condition_expression("attribute_not_exists(author)").send().await;

@@ -29,15 +29,15 @@ pub(super) async fn problem(Path(slug): Path<String>) -> Response {
 }
 
 pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
-    match gateway.core.status() {
+    match gateway.core.status().await {
         Ok(status) => Json(status).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
     }
 }
 
 /// The stack's metrics in Prometheus' text format.
 pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
-    let text = gateway.core.status().map_err(anyhow::Error::from).and_then(|status| Ok(gateway.core.metrics.text(&status)?));
+    let text = gateway.core.status().await.and_then(|status| Ok(gateway.core.metrics.text(&status)?));
     match text {
         Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -43,9 +43,9 @@ async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
     let deadline = Instant::now() + source.batching_window;
     let mut batch: Vec<Message> = Vec::new();
     loop {
-        match queues.receive_now(&source.queue, source.batch_size - batch.len(), None) {
+        match queues.receive(&source.queue, source.batch_size - batch.len()).await {
             Ok(messages) => batch.extend(messages),
-            Err(error) => tracing::error!(queue = source.queue, %error, "cannot receive"),
+            Err(error) => tracing::error!(queue = source.queue, "cannot receive: {error:#}"),
         }
         let full = batch.is_empty() || batch.len() >= source.batch_size || Instant::now() >= deadline;
         if full || context.stop.is_cancelled() || tokio::time::timeout_at(deadline, queues.arrival(&source.queue)).await.is_err()
@@ -57,7 +57,7 @@ async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
 
 async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Message]) {
     let queues = &context.core.queues;
-    let Ok(definition) = queues.definition(&source.queue) else { return };
+    let Ok(definition) = queues.own.definition(&source.queue) else { return };
     let records: Vec<Value> = batch.iter().map(|message| record(message, &definition.arn)).collect();
     let answer = context.core.invoke(unit, json!({ "Records": records })).await;
     let (done, failed): (Vec<&Message>, Vec<&Message>) = match answer {
@@ -88,13 +88,16 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
     for message in failed {
         // This has no effect if the message is already visible again.
         let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
-        queues.failed(&source.queue, &message.handle, calm.then_some(context.retry_delay.max(Duration::from_millis(1))));
+        let delay = calm.then_some(context.retry_delay.max(Duration::from_millis(1)));
+        if let Err(error) = queues.failed(&source.queue, &message.handle, delay).await {
+            tracing::error!(queue = source.queue, "cannot return a failed message: {error:#}");
+        }
     }
     let handles: Vec<String> = done.iter().map(|message| message.handle.clone()).collect();
     if !handles.is_empty()
         && let Err(error) = queues.delete(&source.queue, &handles).await
     {
-        tracing::error!(queue = source.queue, %error, "cannot delete handled messages");
+        tracing::error!(queue = source.queue, "cannot delete handled messages: {error:#}");
     }
 }
 

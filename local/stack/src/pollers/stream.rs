@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Result;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::{
     core::{Position, Unit},
     dynamodb::Record,
     runner::InvokeError,
-    sqs::{Draft, new_id},
+    sqs::new_id,
     template::StreamSource,
 };
 
@@ -23,6 +24,8 @@ use crate::{
 /// functions wake the poller at once.
 const WATCH_BUSY: Duration = Duration::from_millis(5);
 const WATCH_IDLE: Duration = Duration::from_millis(25);
+/// The same for a stream elsewhere.
+const WATCH_ELSEWHERE: Duration = Duration::from_millis(200);
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
 /// In a storm, the probability that a successful batch is delivered a second time.
@@ -47,13 +50,17 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
     let reader = Reader { context: &context, unit, source: &source, position, arn, view };
     let mut last_activity = Instant::now();
     loop {
-        let version = core.log.version();
-        match reader.read(1) {
+        let version = core.log.version().ok();
+        match reader.read(1).await {
             Ok(first) if first.is_empty() => loop {
-                let pause = if last_activity.elapsed() < BUSY_FOR { WATCH_BUSY } else { WATCH_IDLE };
+                let pause = match &reader.position.tail {
+                    Some(_) => WATCH_ELSEWHERE,
+                    None if last_activity.elapsed() < BUSY_FOR => WATCH_BUSY,
+                    None => WATCH_IDLE,
+                };
                 let wake = tokio::time::timeout(pause, core.wrote.notified());
                 let Some(_) = context.stop.run_until_cancelled(wake).await else { return };
-                if core.log.version() != version {
+                if reader.position.tail.is_some() || core.log.version().ok() != version {
                     break;
                 }
             },
@@ -64,7 +71,7 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
                 drop(pass);
             }
             Err(error) => {
-                tracing::error!(table = source.table, %error, "cannot read the stream");
+                tracing::error!(table = source.table, "cannot read the stream: {error:#}");
                 tokio::time::sleep(context.retry_delay).await;
             }
         }
@@ -75,17 +82,20 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
 }
 
 impl Reader<'_> {
-    fn read(&self, most: usize) -> rusqlite::Result<Vec<Record>> {
+    async fn read(&self, most: usize) -> Result<Vec<Record>> {
         let after = self.position.sequence.load(Ordering::SeqCst);
-        self.context.core.log.read(&self.position.table_name, &self.view, &self.arn, after, most)
+        match &self.position.tail {
+            Some(tail) => tail.read(after, most).await,
+            None => Ok(self.context.core.log.read(&self.position.table_name, &self.view, &self.arn, after, most)?),
+        }
     }
 
     async fn next_batch(&self) {
         let deadline = Instant::now() + self.source.batching_window;
-        let mut records = self.read(self.source.batch_size).unwrap_or_default();
+        let mut records = self.read(self.source.batch_size).await.unwrap_or_default();
         while records.len() < self.source.batch_size && Instant::now() < deadline && !self.context.stop.is_cancelled() {
             tokio::time::sleep(WATCH_IDLE).await;
-            records = self.read(self.source.batch_size).unwrap_or(records);
+            records = self.read(self.source.batch_size).await.unwrap_or(records);
         }
         let Some(end) = records.last().map(|record| record.sequence) else { return };
         let filters = &self.source.filters;
@@ -148,7 +158,7 @@ impl Reader<'_> {
     fn first_failure(&self, batch: &[Record], answer: &Value) -> Option<usize> {
         let Some(ids) = failed_items(answer) else { return Some(0) };
         let indexes: Option<Vec<usize>> =
-            ids.iter().map(|id| batch.iter().position(|record| record.sequence_number() == **id)).collect();
+            ids.iter().map(|id| batch.iter().position(|record| record.sequence_number() == *id)).collect();
         match indexes {
             Some(indexes) => indexes.into_iter().min(),
             None => {
@@ -213,11 +223,10 @@ impl Reader<'_> {
                 "streamArn": self.arn,
             },
         });
-        if let Some(queue) = &self.source.on_failure {
-            let draft = Draft { body: message.to_string(), ..Draft::default() };
-            if let Err(error) = self.context.core.queues.send(queue, vec![draft]).await {
-                tracing::error!(queue, %error, "cannot send to the failure destination");
-            }
+        if let Some(queue) = &self.source.on_failure
+            && let Err(error) = self.context.core.queues.send(queue, message.to_string()).await
+        {
+            tracing::error!(queue, "cannot send to the failure destination: {error:#}");
         }
         self.advance_to_end(batch);
     }

@@ -21,7 +21,7 @@ use crate::{
     metrics::Metrics,
     pollers::gate::Gate,
     runner::{InvokeError, Runner},
-    sqs::{Draft, Queues, journal},
+    sqs::{Draft, Queues, Source, journal},
     store::Store,
     template::{Bindings, Template},
     weather::{Surroundings, Weather},
@@ -168,15 +168,13 @@ impl Bench {
             table: "Items".into(),
             table_name: "Items".into(),
             sequence: AtomicI64::new(sequence),
+            tail: None,
         };
+        let queues = template.queues.values().cloned();
+        let queues = Queues::new(queues, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions));
         let core = Arc::new(Core {
             units,
-            queues: Arc::new(Queues::new(
-                template.queues.values().cloned(),
-                Arc::clone(&store),
-                messages,
-                Arc::clone(&surroundings.conditions),
-            )),
+            queues: Source { own: Arc::new(queues), elsewhere: None },
             log: Arc::new(engine.streams().unwrap()),
             store,
             positions: vec![Arc::new(position)],
@@ -201,7 +199,7 @@ impl Bench {
 
     async fn send(&self, bodies: &[&str]) {
         let drafts = bodies.iter().map(|body| Draft { body: (*body).to_owned(), ..Draft::default() }).collect();
-        self.core.queues.send("Jobs", drafts).await.unwrap();
+        self.core.queues.own.send("Jobs", drafts).await.unwrap();
     }
 
     fn write(&self, ids: &[&str]) {
@@ -212,13 +210,13 @@ impl Bench {
     }
 
     async fn idle(&self) {
-        self.until(|| self.core.status().unwrap().idle).await;
+        self.until(async || self.core.status().await.unwrap().idle).await;
     }
 
-    async fn until(&self, condition: impl Fn() -> bool) {
+    async fn until(&self, condition: impl AsyncFn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(180);
-        while !condition() {
-            assert!(Instant::now() < deadline, "the condition does not hold in time: {:?}", self.core.status());
+        while !condition().await {
+            assert!(Instant::now() < deadline, "the condition does not hold in time: {:?}", self.core.status().await);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -247,11 +245,11 @@ async fn a_failed_message_returns_alone_until_it_is_a_dead_letter() {
     let bench = Bench::start(folder.path(), &worker, &well());
     bench.unit("worker").gate.pause().await;
     bench.send(&["good", "bad", "fine"]).await;
-    assert!(!bench.core.status().unwrap().idle, "held messages count as work");
+    assert!(!bench.core.status().await.unwrap().idle, "held messages count as work");
     bench.unit("worker").gate.resume();
     bench.idle().await;
     assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
-    let dead = bench.core.queues.receive_now("Dead", 10, None).unwrap();
+    let dead = bench.core.queues.own.receive_now("Dead", 10, None).unwrap();
     assert_eq!(dead[0].body, "bad");
     bench.stop().await;
 }
@@ -264,16 +262,16 @@ async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibili
     bench.core.surroundings.conditions.set(Weather::Aws, 1);
     let started = Instant::now();
     bench.send(&["slow"]).await;
-    bench.until(|| worker.batches().len() == 2).await;
+    bench.until(async || worker.batches().len() == 2).await;
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
-    assert!(!bench.core.status().unwrap().idle, "a message that will return counts as work");
+    assert!(!bench.core.status().await.unwrap().idle, "a message that will return counts as work");
     // In calm weather, the third and last receive is soon.
     bench.core.set_weather(Weather::Calm, 1);
     let calm = Instant::now();
     bench.idle().await;
     assert_eq!(worker.batches().len(), 3);
     assert!(calm.elapsed() < Duration::from_secs(2), "{:?}", calm.elapsed());
-    assert_eq!(bench.core.queues.counts("Dead").visible, 1, "the template's maxReceiveCount applies");
+    assert_eq!(bench.core.queues.own.counts("Dead").visible, 1, "the template's maxReceiveCount applies");
     bench.stop().await;
 }
 
@@ -289,7 +287,7 @@ async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
     let mut handled: Vec<String> = worker.batches().concat();
     handled.sort();
     assert_eq!(handled, ["a", "a", "a", "b", "b", "b"]);
-    assert!(bench.core.queues.counts("Dead").is_empty());
+    assert!(bench.core.queues.own.counts("Dead").is_empty());
     bench.stop().await;
 }
 
@@ -300,16 +298,16 @@ async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
     let bench = Bench::start(folder.path(), &worker, &well());
     let held = worker.hold.write().await;
     bench.send(&["first"]).await;
-    bench.until(|| worker.batches().len() == 1).await;
-    assert!(!bench.core.status().unwrap().idle);
+    bench.until(async || worker.batches().len() == 1).await;
+    assert!(!bench.core.status().await.unwrap().idle);
     let gate = &bench.unit("worker").gate;
     let mut pause = Box::pin(gate.pause());
     assert!(futures::poll!(pause.as_mut()).is_pending(), "the first invocation is in flight");
     drop(held);
     pause.await;
-    assert!(bench.core.queues.counts("Jobs").is_empty(), "the message was deleted");
+    assert!(bench.core.queues.own.counts("Jobs").is_empty(), "the message was deleted");
     bench.send(&["second"]).await;
-    assert_eq!((worker.batches().len(), bench.core.queues.counts("Jobs").visible), (1, 1));
+    assert_eq!((worker.batches().len(), bench.core.queues.own.counts("Jobs").visible), (1, 1));
     gate.resume();
     bench.idle().await;
     assert_eq!(worker.batches(), [["first"], ["second"]]);
@@ -323,7 +321,7 @@ async fn stream_records_are_delivered_in_order_in_batches_and_filtered() {
     let bench = Bench::start(folder.path(), &well(), &projector);
     bench.unit("projector").gate.pause().await;
     bench.write(&["item1", "other", "item2", "item3", "item4"]);
-    let status = bench.core.status().unwrap();
+    let status = bench.core.status().await.unwrap();
     assert!(!status.idle && status.streams["Items"].behind == 5);
     bench.unit("projector").gate.resume();
     bench.idle().await;
@@ -356,7 +354,7 @@ async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
     let expected: [&[&str]; 6] =
         [&["item1", "item2", "item3", "item4"], &["item1", "item2"], &["item3", "item4"], &["item3"], &["item3"], &["item4"]];
     assert_eq!(projector.batches(), expected);
-    let told = bench.core.queues.receive_now("Failures", 10, None).unwrap();
+    let told = bench.core.queues.own.receive_now("Failures", 10, None).unwrap();
     let told: Value = serde_json::from_str(&told[0].body).unwrap();
     assert_eq!(told["requestContext"]["condition"], "RetryAttemptsExhausted");
     assert_eq!(told["requestContext"]["approximateInvokeCount"], 2);
@@ -376,6 +374,6 @@ async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
     bench.idle().await;
     let expected: [&[&str]; 3] = [&["item1", "item2", "item3", "item4"], &["item3", "item4"], &["item3", "item4"]];
     assert_eq!(projector.batches(), expected);
-    assert!(bench.core.queues.counts("Failures").is_empty());
+    assert!(bench.core.queues.own.counts("Failures").is_empty());
     bench.stop().await;
 }

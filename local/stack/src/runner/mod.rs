@@ -54,6 +54,10 @@ pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    fn is_processes(&self) -> bool {
+        false
+    }
+
     /// Replaces a process if it is idle. Returns whether it was.
     fn retire(&self, _pid: u32) -> bool {
         false

@@ -242,6 +242,10 @@ impl Runner for Processes {
         self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
     }
 
+    fn is_processes(&self) -> bool {
+        true
+    }
+
     fn retire(&self, pid: u32) -> bool {
         self.pool.retire(pid)
     }

@@ -228,7 +228,7 @@ fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<(), S
     queues.set_visibility(name, &text(input, "ReceiptHandle"), Duration::from_secs(seconds))
 }
 
-fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Result<Value, SqsError> {
+pub(crate) fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Result<Value, SqsError> {
     let Queue { arn, visibility_seconds, retention_seconds, delay_seconds, maximum_bytes, wait_seconds, redrive, .. } =
         queues.definition(name)?;
     let counts = queues.counts(name);

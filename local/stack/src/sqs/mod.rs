@@ -13,6 +13,7 @@ mod engine;
 mod handler;
 pub(crate) mod journal;
 mod queue;
+mod source;
 
 use std::sync::Arc;
 
@@ -28,9 +29,10 @@ use crate::{
     weather::Surroundings,
 };
 pub(crate) use engine::{Draft, Queues, new_id};
-pub(crate) use handler::system_attributes;
+pub(crate) use handler::{attributes, system_attributes};
 pub use queue::Counts;
-pub(crate) use queue::Message;
+pub(crate) use queue::{Message, Returns};
+pub(crate) use source::Source;
 
 /// Larger than any batch that SQS accepts, escaped and wrapped in JSON.
 const BODY_LIMIT: usize = 8 << 20;

@@ -73,9 +73,9 @@ async fn the_local_routes_report_and_pause_the_stack() {
 
     let post = async |path: &str| client.post(url(path)).send().await.unwrap().status().as_u16();
     assert_eq!(post("/_local/sources/fan-out/pause").await, 200);
-    assert!(stack.status().unwrap().functions["fan-out"].paused);
+    assert!(stack.status().await.unwrap().functions["fan-out"].paused);
     assert_eq!(post("/_local/sources/FanOutFunction/resume").await, 200);
-    assert!(!stack.status().unwrap().functions["fan-out"].paused);
+    assert!(!stack.status().await.unwrap().functions["fan-out"].paused);
     assert_eq!(post("/_local/sources/nobody/pause").await, 404);
     assert_eq!(post("/_local/schedules/follow").await, 404);
     let keys = async || {
@@ -115,7 +115,7 @@ async fn the_weather_can_be_set_at_the_start_and_changed_later() {
     let (status, body) = put(r#"{"weather":"storm","seed":7}"#).await;
     assert_eq!((status, &body["weather"], &body["seed"]), (200, &json!("storm"), &json!(7)));
     assert_eq!(stack.weather(), (Weather::Storm, 7));
-    assert_eq!(serde_json::to_value(stack.status().unwrap()).unwrap()["weather"], "storm");
+    assert_eq!(serde_json::to_value(stack.status().await.unwrap()).unwrap()["weather"], "storm");
     assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
     assert_eq!(stack.weather().0, Weather::Calm);
     stack.stop().await.unwrap();
@@ -167,12 +167,12 @@ async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     set(stack.redis_url(), "kept").await;
     let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
     let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
-    stack.core.queues.send(&dead, vec![draft()]).await.unwrap();
+    stack.core.queues.own.send(&dead, vec![draft()]).await.unwrap();
     stack.stop().await.unwrap();
 
     let stack = Stack::start(options(folder.path())).await.unwrap();
     assert!(exists(stack.redis_url(), "kept").await);
-    let status = stack.status().unwrap();
+    let status = stack.status().await.unwrap();
     assert_eq!(status.queues["FanOutDeadLetters"].visible, 1);
     assert!(status.idle, "no function consumes dead letters");
     stack.stop().await.unwrap();
