@@ -54,7 +54,8 @@ async fn recent_entries_are_part_of_the_feed_for_every_script() {
         let (views, mut redis, half_life) = (patient_views(world), world.redis().await, HalfLife::new(Duration::from_secs(3600)));
         let (author, other) = (UserId::new(900).unwrap(), UserId::new(901).unwrap());
         let key = |number: u64| {
-            let post = if number % 3 == 0 { PostId::new(other, number / 3) } else { PostId::new(author, number - number / 3) };
+            let post =
+                if number.is_multiple_of(3) { PostId::new(other, number / 3) } else { PostId::new(author, number - number / 3) };
             FeedKey { at: at(number), post }
         };
         let between = FeedKey { at: at(1).plus_ms(1), post: PostId::new(author, 400) };
