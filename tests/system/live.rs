@@ -5,7 +5,12 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::{domain::UserId, ports::LiveTask, queue::decode_live, views::keys};
+use tidemark::{
+    domain::{Modes, PostId, UserId},
+    ports::{LiveTask, Notified},
+    queue::decode_live,
+    views::keys,
+};
 use tidemark_tests::{LiveConnection, World, number_from, request_limits, until, world, world_with};
 
 const AUTHOR: u64 = 42;
@@ -184,6 +189,44 @@ async fn a_view_that_is_rebuilt_stays_watched() {
         world.user(READER).get("/v1/unread").await.ok();
         let post = world.user(AUTHOR).publish("after the rebuild").await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_whose_view_is_lost_is_told_of_a_deletion() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        world.user(AUTHOR).publish("in the list").await;
+        let recent = world.user(AUTHOR).publish("in the state").await;
+        connection.total(2).await;
+        let _: u64 = world.redis().await.del(keys::feed(UserId::new(READER).unwrap())).await.unwrap();
+        world.user(AUTHOR).delete(&format!("/v1/posts/{recent}")).await.ok();
+        assert_eq!(connection.unread().await, told(1, 1, &recent));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_tells_nobody_holds_no_message_back() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        let post: PostId = world.user(AUTHOR).publish("delivered again").await.parse().unwrap();
+        connection.total(1).await;
+        world.idle().await;
+        let stores = world.stack.app("fan-out").unwrap().stores.clone();
+        let key = stores.posts.posts(&[post]).await.unwrap()[&post].key();
+        let readers = [UserId::new(READER).unwrap()];
+        let deliver =
+            async |announce| stores.reader_views.deliver(&readers, key, Modes::default(), announce).await.unwrap().notified;
+        let nobody = Notified::default();
+        assert_eq!(deliver(false).await, nobody);
+        let announced = deliver(true).await;
+        assert_eq!([announced.now, announced.later].concat(), readers, "nobody had a task on its way");
+        deliver(true).await;
+        assert_eq!(deliver(true).await, nobody, "now the view relies on a later one");
     })
     .await;
 }

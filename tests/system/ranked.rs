@@ -39,7 +39,7 @@ async fn stored(views: &dyn ReaderViews, reader: UserId) -> Vec<(u64, f64)> {
 /// The commands that Redis has run for a delivery of one more post to these readers, per name.
 async fn commands(world: &World, views: &dyn ReaderViews, readers: &[UserId], seq: u64) -> Vec<(String, u64)> {
     let before = world.redis_calls().await;
-    let delivered = views.deliver(readers, post(seq), Modes::default()).await.unwrap();
+    let delivered = views.deliver(readers, post(seq), Modes::default(), false).await.unwrap();
     assert_eq!(delivered.reached, readers.len() as u64);
     let after = world.redis_calls().await;
     let calls = after.into_iter().map(|(name, calls)| (name.clone(), calls - before.get(&name).copied().unwrap_or(0)));
@@ -289,13 +289,13 @@ async fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
             (feed, unranked)
         };
         for seq in 2..=500 {
-            views.deliver(&[user(7)], late(seq), Modes::default()).await.unwrap();
+            views.deliver(&[user(7)], late(seq), Modes::default(), false).await.unwrap();
         }
         let first: Vec<(FeedKey, Rank)> = lists().await.0.into_iter().map(|key| (key, Rank::default())).collect();
         views.rank(&[user(7)], half_life(), &first, true).await.unwrap();
         assert_eq!(stored(views, user(7)).await.len(), 500);
         for seq in 501..=(FEED_CAP as u64 + 300) {
-            let delivered = views.deliver(&[user(7)], late(seq), Modes::default()).await.unwrap();
+            let delivered = views.deliver(&[user(7)], late(seq), Modes::default(), false).await.unwrap();
             assert_eq!(delivered.ranked, [user(7)]);
             // Some calls between the two are lost.
             if seq % 10 != 0 {
@@ -384,7 +384,7 @@ async fn costs_of_ranked_feeds_are_measured() {
             for _ in 0..40 {
                 seq += 1;
                 let key = FeedKey { at: app.stores.clock.now().plus_ms(seq), post: PostId::new(user(AUTHOR), seq) };
-                let delivered = views.deliver(&everyone, key, Modes::default()).await.unwrap();
+                let delivered = views.deliver(&everyone, key, Modes::default(), false).await.unwrap();
                 views.rank(&delivered.ranked, half_life(), &[(key, Rank::default())], false).await.unwrap();
             }
             let deliveries = 40 * everyone.len() as u32;

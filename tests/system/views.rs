@@ -65,7 +65,7 @@ async fn recent_entries_are_part_of_the_feed_for_every_script() {
             views.begin(user, 1, at(0), false).await.unwrap();
             views.admit(user, &edges).await.unwrap();
             views.finish(user, 1, at(0)).await.unwrap();
-            let deliver = async |key| drop(views.deliver(&[user], key, Modes::default()).await.unwrap());
+            let deliver = async |key| drop(views.deliver(&[user], key, Modes::default(), false).await.unwrap());
             for number in 1..=posts {
                 deliver(key(number)).await;
             }
@@ -211,7 +211,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
     for operation in &repeated {
         match operation {
-            Operation::Deliver(seq) => drop(views.deliver(&[user], key(*seq), Modes::default()).await.unwrap()),
+            Operation::Deliver(seq) => drop(views.deliver(&[user], key(*seq), Modes::default(), false).await.unwrap()),
             Operation::Retract(seq, deletions) => {
                 views.retract(&[user], key(*seq), *deletions, Modes::default()).await.unwrap();
             }
@@ -245,7 +245,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     views.drop_author(&edge.ended(at(0))).await.unwrap();
     for operation in &repeated {
         if let Operation::Deliver(seq) = operation {
-            views.deliver(&[user], key(*seq), Modes::default()).await.unwrap();
+            views.deliver(&[user], key(*seq), Modes::default(), false).await.unwrap();
         }
     }
     views.admit(user, &[edge]).await.unwrap();
@@ -307,7 +307,7 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
                 world.forget_redis_calls().await;
                 for seq in latest + 1..=latest + POSTS {
                     views
-                        .deliver(&users, FeedKey { at: at(seq), post: PostId::new(author, seq) }, Modes::default())
+                        .deliver(&users, FeedKey { at: at(seq), post: PostId::new(author, seq) }, Modes::default(), false)
                         .await
                         .unwrap();
                 }
@@ -346,7 +346,7 @@ async fn long_history(views: &dyn ReaderViews, seed: u64) {
         head.latest_seq += 1;
         head.latest_at = at(head.latest_seq);
         let latest = head.latest_seq;
-        views.deliver(&[user], key(latest), Modes::default()).await.unwrap();
+        views.deliver(&[user], key(latest), Modes::default(), false).await.unwrap();
         // The first post stays unread. Most others are read over time.
         match rng.random_range(0..100) {
             0..3 => {

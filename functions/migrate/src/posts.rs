@@ -252,7 +252,7 @@ async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, la
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         let users: Vec<UserId> = page.iter().map(|relation| relation.user).collect();
         for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
-            run.app.fan_outs.deliver(&users, post, head.modes).await?;
+            run.app.fan_outs.deliver(&users, post, head.modes, false).await?;
         }
         page = stores.edges.followers_by_time(author, Some(oldest), FOLLOWERS).await?;
     }

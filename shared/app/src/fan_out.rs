@@ -300,7 +300,7 @@ impl FanOuts {
             Inspected::Moving { pages_done } => posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
             Inspected::UsedUp { .. } => posts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
             Inspected::Missing { pages_done, pages } => {
-                let (before, at, token) = (post.delivery.sent_at, self.stores.clock.now(), rand::random());
+                let (before, at, token) = (post.delivery.sent_at, self.stores.clock.now(), (self.stores.random)());
                 if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
                     return Ok(false);
                 }
@@ -363,7 +363,7 @@ impl FanOuts {
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let started = Instant::now();
-                self.deliver(users, &post, fan_out.modes).await?;
+                self.deliver(users, &post, fan_out.modes, true).await?;
                 self.stores.recorder.time(Metric::PageDeliveryTime, started.elapsed());
                 self.stores.recorder.count(Metric::FollowersDelivered, users.len() as u64);
                 Ok(())

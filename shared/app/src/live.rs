@@ -1,7 +1,7 @@
 //! [`Live`]: tells the connections of a reader that the reader's unread counts have changed.
 //!
-//! A change goes through two queues. A worker or a request calls [`Live::notify`], which sends a [`LiveTask`] if none is on
-//! its way. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state wins, and sends
+//! A change goes through two queues. A delivery, or [`Live::notify`], finds out whether a [`LiveTask`] is on its way, and
+//! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state wins, and sends
 //! a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
 //! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that were

@@ -12,7 +12,7 @@ pub struct UnreadChange {
     /// When the counts were read. A later change of the same reader has a later time.
     pub at: Timestamp,
     pub total: u64,
-    /// The post that changed last; `None` if none is known.
+    /// The newest post, or the one that was marked or deleted last, if that was later; `None` if none is known.
     pub post: Option<ChangedPost>,
 }
 

@@ -112,7 +112,7 @@ impl Redis {
         let ranked = Ranked {
             entries,
             whole,
-            filled: stored == 0 || (state.meta.ranked && is_of_half_life && stored == scored),
+            filled: stored == 0 || (state.meta.ranked && is_of_half_life && stored == scored && state.recent.is_empty()),
             stamp: moves.marker.map_or(0, |(_, stamp)| stamp),
             moved: moves.posts.into_iter().map(|(key, (_, stamp))| (key, stamp)).collect(),
             moved_authors: moves.authors,

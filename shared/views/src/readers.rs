@@ -60,6 +60,8 @@ impl ReaderViews for Redis {
             entries.extend(&state.recent);
         }
         entries.sort_unstable_by(|a, b| b.cmp(a));
+        // A repeated delivery by the release before this one does not see the recent entries.
+        entries.dedup();
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }
 
@@ -201,7 +203,7 @@ impl ReaderViews for Redis {
         self.call::<Option<u64>>(Function::Touch, &all_keys(user), &args).await.map(|_| ())
     }
 
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<Delivered, StoreError> {
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError> {
         let args: Vec<Arg> = vec![
             ms(keys::STATE_LIFETIME),
             ms(keys::FEED_LIFETIME),
@@ -212,7 +214,7 @@ impl ReaderViews for Redis {
             post.entry().into(),
             u64::from(modes.changes).into(),
             modes.pulled.into(),
-            LEAST_BETWEEN_MS.into(),
+            if announce { LEAST_BETWEEN_MS.into() } else { Arg::Bytes(Vec::new()) },
         ];
         let mut delivered = Delivered::default();
         for (users, answer) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {

@@ -38,7 +38,7 @@ pub(super) const ALL: &[Damage] = &[
         Box::pin(async move {
             let (post, fan_out) = publish(scene, 2).await;
             let users = [scene.reader(), scene.follower()];
-            scene.app.stores.reader_views.deliver(&users, post.key(), fan_out.modes).await.unwrap();
+            scene.app.stores.reader_views.deliver(&users, post.key(), fan_out.modes, false).await.unwrap();
             scene.app.stores.progress.page_done(FanOutKind::Deliver, post.id, 0, 2).await.unwrap();
             vec![json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 0 })]
         })

@@ -34,7 +34,7 @@ impl Reconcile {
             Remedy::SyncNotices { platform, user } => self.app.notices.sync(platform, user).await?,
             Remedy::Deliver { user, post } => {
                 let (key, head) = self.post(post).await?;
-                views.deliver(&[user], key, head.modes).await?;
+                views.deliver(&[user], key, head.modes, false).await?;
             }
             Remedy::Retract { user, post, at } => {
                 let (key, head) = self.post(post).await?;

@@ -32,11 +32,12 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 const POSTS_AT_ONCE: usize = 25;
 
 impl FanOuts {
-    /// Delivers a live post to feeds, then to those that are ranked, and has watched readers told. If it ends in between,
-    /// the next ranked read sees that its ranked feed lacks the post, and the repeated delivery tells the readers.
-    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes) -> Result<(), StoreError> {
+    /// Delivers a live post to feeds, then to those that are ranked, and with `announce` has watched readers told. If it
+    /// ends in between, the next ranked read sees that its ranked feed lacks the post, and the repeated delivery tells the
+    /// readers. Without `announce` they are told after the next ping.
+    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<(), StoreError> {
         let views = &self.stores.reader_views;
-        let delivered = views.deliver(users, post.key(), modes).await?;
+        let delivered = views.deliver(users, post.key(), modes, announce).await?;
         if !delivered.ranked.is_empty() {
             views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await?;
         }

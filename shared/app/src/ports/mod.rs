@@ -620,7 +620,7 @@ pub struct Delivered {
     pub reached: u64,
     /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
-    /// Those of them whose live connections the caller has told.
+    /// Those of them to whose live connections the caller must send a task: the views rely on it.
     pub notified: Notified,
 }
 
@@ -679,7 +679,7 @@ pub trait ReaderViews: Send + Sync {
     /// cap and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
     /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds.
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes) -> Result<Delivered, StoreError>;
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError>;
     /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError>;
 }

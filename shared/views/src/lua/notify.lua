@@ -16,7 +16,7 @@ local function notify(keys, argv, epoch)
       if argv[2] ~= '' then redis.call('HSET', keys[first], META, struct.pack(NOTES, now, built) .. argv[2]) end
       local known, decision, meta = meta_of(state, epoch), NOW, nil
       if known then decision, meta = announce(known, now, least) end
-      if meta ~= known then redis.call('HSET', state, META, meta) end
+      if known and meta ~= known then redis.call('HSET', state, META, meta) end
       table.insert(result[decision], (first + 1) / 2)
     end
   end

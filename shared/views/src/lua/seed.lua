@@ -83,6 +83,7 @@ local function seed(keys, argv, epoch)
       return false
     end
     meta = flush(state, feed, meta)
+    if not meta then return false end
     merge_entries(feed, entries)
     meta = reaching(meta, entries[#entries])
     redis.call('PEXPIRE', feed, argv[2])

@@ -30,7 +30,7 @@ pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow
     }
     if origin == Origin::Delivered {
         for post in world.posts() {
-            let reached = views.deliver(&world.readers, post, Modes::default()).await?.reached;
+            let reached = views.deliver(&world.readers, post, Modes::default(), false).await?.reached;
             ensure!(reached == world.readers.len() as u64, "{} reached {reached} readers", post.post);
         }
     }
