@@ -13,7 +13,7 @@ use redis::{
 use tidemark::views::RedisOptions;
 use tidemark_local::{RedisData, RedisSetup};
 
-use crate::World;
+use crate::{World, variable};
 
 /// Tests that do not apply to a cluster, with the reason.
 const ONE_NODE_ONLY: [(&str, &str); 3] = [
@@ -32,12 +32,8 @@ const ONE_NODE_ONLY: [(&str, &str); 3] = [
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The kind of Redis that the tests run on.
-#[expect(clippy::disallowed_methods, reason = "only the tests use this variable")]
 pub fn setup() -> RedisSetup {
-    match std::env::var("TIDEMARK_TEST_REDIS") {
-        Ok(name) if !name.is_empty() => name.parse().expect("TIDEMARK_TEST_REDIS"),
-        _ => RedisSetup::default(),
-    }
+    variable("TIDEMARK_TEST_REDIS").map_or_else(RedisSetup::default, |name| name.parse().expect("TIDEMARK_TEST_REDIS"))
 }
 
 /// Returns the reason why the current thread's test does not apply to this kind of Redis, if there is one.

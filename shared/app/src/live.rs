@@ -1,8 +1,8 @@
 //! [`Live`]: tells the connections of a reader that the reader's unread counts have changed.
 //!
 //! A change goes through two queues. A delivery, or [`Live::notify`], finds out whether a [`LiveTask`] is on its way, and
-//! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state wins, and sends
-//! a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
+//! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
+//! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
 //! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that were
 //! told last ([`Live::ping`]).

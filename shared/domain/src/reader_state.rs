@@ -25,9 +25,9 @@ const RANKED: u8 = 4;
 const WATCHED: u8 = 8;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
-/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched, and 16 times the
-/// number of recent entries), touched, deadline (6 bytes each, ms), token (8
-/// bytes), newest (6 bytes, ms), epoch (4 bytes), then the [entry](FeedKey::entry) `low`, if there is one.
+/// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched, and 16 times the number of
+/// recent entries), touched, deadline (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), epoch (4 bytes), then the
+/// [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
     /// A rebuild is in progress. Counts and feed are not complete.

@@ -14,9 +14,12 @@ local function notify(keys, argv, epoch)
     else
       local _, built = notes_of(notes)
       if argv[2] ~= '' then redis.call('HSET', keys[first], META, struct.pack(NOTES, now, built) .. argv[2]) end
-      local known, decision, meta = meta_of(state, epoch), NOW, nil
-      if known then decision, meta = announce(known, now, least) end
-      if known and meta ~= known then redis.call('HSET', state, META, meta) end
+      local decision, known = NOW, meta_of(state, epoch)
+      if known then
+        local meta
+        decision, meta = announce(known, now, least)
+        if meta ~= known then redis.call('HSET', state, META, meta) end
+      end
       table.insert(result[decision], (first + 1) / 2)
     end
   end
