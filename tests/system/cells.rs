@@ -11,6 +11,8 @@ use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{Answer, LegacyRedis, World, world_with};
 
+use crate::hot::set_contended;
+
 /// The disturbance of a write.
 #[derive(Debug, Clone, Copy)]
 enum Disturbance {
@@ -46,6 +48,8 @@ enum Step {
     Api(Request),
     /// Marks the author's first post read in the facts but in no view, as a killed function leaves it.
     Fact(Cast),
+    /// Lets the author's head say that posts have to wait for it.
+    Contended(Cast),
     /// Sends a `sync` task of reader and author to the queue. The response is the reader's view of the result.
     Task(Cast),
     /// Legacy keys in which the reader follows the new author, who has three posts, and has read one of them. The
@@ -100,7 +104,7 @@ fn total(answer: &Answer, expected: u64) -> bool {
 const MARK: (&str, &str, &str) = ("mark-read", "UpdateItem", "ReadsTable");
 
 /// The reader follows an author with three posts and another with one. Four posts are unread.
-const OPERATIONS: [Operation; 28] = [
+const OPERATIONS: [Operation; 30] = [
     Operation {
         name: "mark one read",
         write: MARK,
@@ -227,6 +231,20 @@ const OPERATIONS: [Operation; 28] = [
         right: is_fourth,
     },
     Operation {
+        name: "publish in a group",
+        write: ("publish", "TransactWriteItems", "PostsTable"),
+        before: Some(Step::Contended),
+        request: publish,
+        right: is_fourth,
+    },
+    Operation {
+        name: "wait for a group",
+        write: ("publish", "PutItem", "IdempotencyTable"),
+        before: Some(Step::Contended),
+        request: publish,
+        right: is_fourth,
+    },
+    Operation {
         name: "delete",
         write: ("publish", "TransactWriteItems", "PostsTable"),
         before: None,
@@ -327,7 +345,7 @@ async fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
             }
         }
         println!("{platform} cells");
-        assert_eq!(platform, 84);
+        assert_eq!(platform, 90);
     })
     .await;
 }
@@ -372,6 +390,10 @@ impl Stage<'_> {
             Step::Api(request) => {
                 let caller = self.world.stranger(Some(&request.caller));
                 caller.send(request.method, &request.path, request.headers, request.body.map(|body| body.to_string())).await
+            }
+            Step::Contended(cast) => {
+                set_contended(self.world, cast.author).await;
+                answer(Ok(Value::Null))
             }
             Step::Fact(cast) => {
                 let reads = &self.world.stack.app("mark-read").unwrap().stores.reads;

@@ -1,24 +1,28 @@
 //! Requests for one author by many users at once, in the weather of AWS, and counters that are split.
 
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Instant,
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::future::join_all;
+use futures::{FutureExt, future::join_all};
 use reqwest::Method;
 use serde_json::json;
 use tidemark::{
-    domain::UserId,
-    facts::schema::{self, CounterItem},
+    domain::{Timestamp, UserId},
+    facts::{
+        item::encode,
+        schema::{self, CounterItem, DraftItem},
+    },
 };
 use tidemark_local::Weather;
 use tidemark_tests::{Answer, World, number_from, world};
 
 use crate::damage::{
     fire,
-    proxy::{Proxy, world_behind_a_proxy},
+    proxy::{Fate, Proxy, world_behind_a_proxy},
 };
 
 /// Clients that send requests at once.
@@ -38,6 +42,17 @@ pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shar
 
 fn n(number: i64) -> AttributeValue {
     AttributeValue::N(number.to_string())
+}
+
+fn now(world: &World) -> Timestamp {
+    world.stack.app("publish").unwrap().stores.clock.now()
+}
+
+/// Lets an author's head say, for a minute, that posts have to wait for it.
+pub(crate) async fn set_contended(world: &World, author: u64) {
+    let update = world.dynamodb().await.update_item().table_name("PostsTable").set_key(Some(schema::head(id(author))));
+    let update = update.update_expression("SET contended_at = :at");
+    update.expression_attribute_values(":at", n(now(world).ms() as i64 + 60_000)).send().await.unwrap();
 }
 
 async fn counts(world: &World, author: u64) -> u64 {
@@ -97,20 +112,26 @@ async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: 
 /// Posts by one author from many clients, then marks of these posts by many readers: `TIDEMARK_POSTS`, `TIDEMARK_MARKS`.
 #[tokio::test]
 async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
-    world(async |world| {
+    world_behind_a_proxy(async |world, proxy| {
         const AUTHOR: u64 = 1_000_000;
         const READERS: u64 = 40;
-        let (posts, marks) = (number_from("TIDEMARK_POSTS", 100), number_from("TIDEMARK_MARKS", 800));
+        let (posts, marks) = (number_from("TIDEMARK_POSTS", 200), number_from("TIDEMARK_MARKS", 800));
         world.follow(1..=READERS, AUTHOR).await;
         for reader in 1..=READERS {
             world.user(reader).feed_ids().await;
         }
         world.stack.set_weather(Weather::Aws, 4);
+        proxy.meter();
         let publish = async |number| {
-            let (key, body) = (format!("post-{number}"), json!({ "title": "one of many" }).to_string());
-            world.user(AUTHOR).send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await
+            let (key, body) = (format!("post-{number}"), json!({ "title": format!("post {number}") }).to_string());
+            // A 503 says that the post was not written: also without a key, no post is written twice.
+            let key = [("idempotency-key", key.as_str())];
+            let headers = if number % 2 == 0 { key.as_slice() } else { &[] };
+            world.user(AUTHOR).send(Method::POST, "/v1/posts", headers, Some(body)).await
         };
         send("posts of one author", posts, publish).await;
+        let written = proxy.meter().requests;
+        println!("{written:?}");
         // Each reader marks posts 1, 2, 3 …
         let mark = async |number: u64| {
             let post = (number / READERS) % posts + 1;
@@ -124,7 +145,92 @@ async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
             let marked = (marks / READERS + u64::from(reader <= marks % READERS)).min(posts);
             assert_eq!(world.user(reader).unread_total().await, posts - marked, "reader {reader}");
         }
-        assert_eq!(world.user(1).walk(&format!("/v1/authors/{AUTHOR}/posts"), 100).await.len() as u64, posts);
+        let mut titles = titles(world, AUTHOR).await;
+        titles.sort_unstable();
+        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
+        expected.sort_unstable();
+        assert_eq!(titles, expected);
+        assert!(written["TransactWriteItems"] < posts, "one transaction writes several posts: {written:?}");
+        assert_eq!(reconcile(world).await["differences"], json!([]));
+    })
+    .await;
+}
+
+/// The titles of an author's posts, the newest first.
+async fn titles(world: &World, author: u64) -> Vec<String> {
+    let posts = world.user(author).walk(&format!("/v1/authors/{author}/posts"), 100).await;
+    posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_draft_that_was_left_behind_is_written_once_or_never() {
+    world(async |world| {
+        const AUTHOR: u64 = 1_000_000;
+        let author = world.user(AUTHOR);
+        let keyed = json!({ "title": "answered" }).to_string();
+        author.send(Method::POST, "/v1/posts", &[("idempotency-key", "answered")], Some(keyed)).await.ok();
+        let (dynamodb, now) = (world.dynamodb().await, now(world));
+        let drafts = async || {
+            let found = dynamodb.scan().table_name("IdempotencyTable").consistent_read(true).send().await.unwrap();
+            let is_draft = |item: &&HashMap<String, AttributeValue>| schema::is_draft(item["key"].as_s().unwrap());
+            found.items().iter().filter(is_draft).map(|draft| draft["title"].as_s().unwrap().clone()).collect::<Vec<_>>()
+        };
+        for (place, (title, expires_in, token)) in
+            [("killed", 12, 1), ("too old", -1, 2), ("answered", 12, 3)].into_iter().enumerate()
+        {
+            let draft = DraftItem {
+                key: schema::draft(id(AUTHOR), place as u64),
+                fingerprint: String::new(),
+                expires_at: now.seconds().checked_add_signed(expires_in).unwrap(),
+                record: schema::publish_record(id(AUTHOR), title),
+                token,
+                at: now.ms() - 1_000,
+                followers: 0,
+                title: title.to_owned(),
+                body: Some(format!("body of {title}")),
+                data: None,
+                weight: None,
+            };
+            dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(encode(&draft))).send().await.unwrap();
+        }
+        // One that cannot be read hides no other.
+        let damaged = schema::record(&schema::draft(id(AUTHOR), 3));
+        let damaged = dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(damaged));
+        let damaged =
+            damaged.item("record", AttributeValue::S("k".to_owned())).item("title", AttributeValue::S("damaged".to_owned()));
+        damaged.send().await.unwrap();
+        set_contended(world, AUTHOR).await;
+        author.publish("mine").await;
+        assert_eq!(titles(world, AUTHOR).await, ["mine", "killed", "answered"]);
+        let killed = author.get(&format!("/v1/posts/{AUTHOR}-2")).await.ok();
+        assert_eq!(killed["body"], "body of killed");
+        assert_eq!(author.get(&format!("/v1/users/{AUTHOR}/counters")).await.ok()["posts"], 3);
+        author.publish("mine again").await;
+        let mut left = drafts().await;
+        left.sort_unstable();
+        assert!(left == ["damaged", "too old"] || left == ["damaged"], "a place with an old draft may be used: {left:?}");
+        assert_eq!(titles(world, AUTHOR).await, ["mine again", "mine", "killed", "answered"]);
+        assert_eq!(reconcile(world).await["differences"], json!([]));
+    })
+    .await;
+}
+
+/// The publish gives up while others hold the head: neither its draft nor its post is left.
+#[tokio::test]
+async fn a_refused_publish_leaves_neither_a_draft_nor_a_post() {
+    world_behind_a_proxy(async |world, proxy| {
+        const AUTHOR: u64 = 1_000_000;
+        let author = world.user(AUTHOR);
+        author.publish("first").await;
+        set_contended(world, AUTHOR).await;
+        proxy.rule(|asked| {
+            let is_group = asked.is("publish", "TransactWriteItems", "#draft#");
+            async move { if is_group { Fate::Refused("TransactionConflictException") } else { Fate::Forwarded } }.boxed()
+        });
+        assert_eq!(author.post("/v1/posts", &json!({ "title": "refused" })).await.status, 503);
+        proxy.forward_all();
+        author.publish("second").await;
+        assert_eq!(titles(world, AUTHOR).await, ["second", "first"]);
     })
     .await;
 }

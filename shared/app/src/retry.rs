@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
 
+/// The longest pause of [`Attempts::look_again`]: about two trips to DynamoDB.
+const LOOK_PAUSE_MS: u64 = 32;
+
 /// The attempts of one optimistic change. Each begins with [`next`](Self::next).
 #[derive(Debug)]
 pub struct Attempts {
@@ -40,7 +43,15 @@ impl Attempts {
         if before == 0 || self.failed.is_some() {
             return Ok(());
         }
-        let longest = (FIRST_PAUSE_MS << (before - 1).min(16)).min(LONGEST_PAUSE_MS);
+        self.pause((FIRST_PAUSE_MS << (before - 1).min(16)).min(LONGEST_PAUSE_MS)).await
+    }
+
+    /// Waits for the write of another: a short random pause that does not grow. Fails when the time is over.
+    pub async fn look_again(&mut self) -> Result<(), StoreError> {
+        self.pause(LOOK_PAUSE_MS).await
+    }
+
+    async fn pause(&self, longest: u64) -> Result<(), StoreError> {
         (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
         if self.started.elapsed() < PATIENCE { Ok(()) } else { Err(StoreError::Contention { operation: self.operation }) }
     }

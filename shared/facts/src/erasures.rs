@@ -235,7 +235,8 @@ impl Erasures for DynamoFacts {
         let own = first.chain([schema::followings_counter(user), schema::lists(user)]).collect();
         // The first part says how many there are.
         self.delete_all(&self.tables.counters, further).await?;
-        self.delete_all(&self.tables.counters, own).await
+        self.delete_all(&self.tables.counters, own).await?;
+        self.remove_drafts(user).await
     }
 }
 
@@ -282,7 +283,7 @@ impl DynamoFacts {
         self.send("remove_reactions", item).await.map(drop)
     }
 
-    async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<(), StoreError> {
+    pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<(), StoreError> {
         let deletes = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key)));
         stream::iter(deletes.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_for_each(async |_| Ok(())).await
     }

@@ -1,6 +1,7 @@
 //! The facts in DynamoDB. [`schema`] describes the items.
 
 pub mod counters;
+mod draft;
 pub mod edges;
 mod erasures;
 pub mod followers;
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::KeysAndAttributes};
 use futures::{FutureExt, future::try_join_all};
 use tidemark_app::{
-    ports::{IdempotencyKey, Store, StoreError},
+    ports::{Store, StoreError},
     retry::Attempts,
 };
 use tidemark_domain::{Timestamp, UserId};
@@ -181,8 +182,8 @@ impl DynamoFacts {
 }
 
 /// An idempotency record without what the request has published.
-pub(crate) fn new_record(key: String, request: &IdempotencyKey, now: Timestamp) -> RecordItem {
-    let (fingerprint, expires_at) = (request.fingerprint.clone(), now.seconds() + schema::IDEMPOTENCY_SECONDS);
+pub(crate) fn new_record(key: String, fingerprint: &str, now: Timestamp) -> RecordItem {
+    let (fingerprint, expires_at) = (fingerprint.to_owned(), now.seconds() + schema::IDEMPOTENCY_SECONDS);
     RecordItem { key, fingerprint, expires_at, post: None, notices: None, at: None }
 }
 

@@ -81,7 +81,7 @@ impl Notices for DynamoFacts {
             }
             if let Some(record) = idempotency {
                 let ids: Vec<String> = created.iter().map(|(notice, _)| notice.id.to_string()).collect();
-                let record = new_record(schema::notices_record(user, &record.key), record, now);
+                let record = new_record(schema::notices_record(user, &record.key), &record.fingerprint, now);
                 let record = RecordItem { notices: Some(ids.join(" ")), at: Some(at.ms()), ..record };
                 writes.push(self.put_record(&record, now));
             }

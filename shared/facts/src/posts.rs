@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
+    slice,
 };
 
 use async_trait::async_trait;
@@ -14,6 +15,7 @@ use tracing::error;
 
 use super::{
     DynamoFacts, attempts, distinct,
+    draft::{self, Draft},
     item::{Attribute, Count, Item, encode, flag, number, read, string, variant},
     new_record,
     schema::{self, BodyItem, HeadItem, PostItem, RecordItem},
@@ -37,15 +39,16 @@ impl Posts for DynamoFacts {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<Published, StoreError> {
-        let write_token: u64 = rand::random();
+        let draft = Draft::new(post, followers, idempotency, now);
         let mut tried: Option<(Post, AuthorHead)> = None;
+        let mut is_contended = false;
         let mut attempts = attempts("publish");
         loop {
             attempts.next().await?;
-            let (head, repeated) = self.head_and_record(post, idempotency, now).await?;
+            let (head, repeated) = self.head_and_record(&draft, now).await?;
             // A write with an unknown outcome may have created the author's post of that number.
-            if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
-                && self.token_of(own.id).await? == Some(write_token)
+            if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.fact.latest_seq)
+                && self.token_of(own.id).await? == Some(draft.token)
             {
                 return Ok(Published::Created(own, after));
             }
@@ -53,14 +56,21 @@ impl Posts for DynamoFacts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            let next = head.publish(post, followers, self.limits.pull_threshold, now);
-            let Some((new, head)) = next else { return Ok(Published::Full) };
+            if (is_contended || head.is_contended(now)) && draft.may_wait() {
+                return self.publish_in_group(draft, now, &mut attempts).await;
+            }
+            let (new, after) = draft::numbered(&head.fact, slice::from_ref(&draft), self.limits.pull_threshold);
+            let Some(new) = new.into_iter().next() else { return Ok(Published::Full) };
             // If a condition fails, another publish of the author or with the same key has written first. Or this one
             // has, and its response was lost.
-            if attempts.done(self.write_post(&new, write_token, &head, &post.text, idempotency, now).await) {
-                return Ok(Published::Created(new, head));
+            let written = self.write_posts(&head.fact, slice::from_ref(&draft), slice::from_ref(&new), &after, now).await;
+            // Without a named item, this very transaction may still be in progress.
+            is_contended =
+                matches!(&written, Ok(Err(Cancelled::Conditions(items) | Cancelled::Conflict(items))) if !items.is_empty());
+            if attempts.done(written) {
+                return Ok(Published::Created(new, after));
             }
-            tried = Some((new, head));
+            tried = Some((new, after));
         }
     }
 
@@ -276,33 +286,36 @@ impl DynamoFacts {
     }
 
     /// The author's head, and the outcome that an earlier publish with the same key implies.
-    async fn head_and_record(
-        &self,
-        post: &NewPost,
-        idempotency: Option<&IdempotencyKey>,
-        now: Timestamp,
-    ) -> Result<(AuthorHead, Option<Published>), StoreError> {
-        let key = |record: &IdempotencyKey| schema::record(&schema::publish_record(post.author, &record.key));
-        let records = idempotency.map(key).into_iter().collect();
-        let head = (self.tables.posts.as_str(), vec![schema::head(post.author)]);
+    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<(SeenHead, Option<Published>), StoreError> {
+        let records = draft.record.iter().map(|(key, _)| schema::record(key)).collect();
+        let head = (self.tables.posts.as_str(), vec![schema::head(draft.post.author)]);
         let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
-        let head = head.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-        let (Some(record), Some(request)) = (valid_record(records, now)?, idempotency) else { return Ok((head, None)) };
-        if record.fingerprint != request.fingerprint {
-            return Ok((head, Some(Published::KeyReused)));
+        Ok((seen_head(head)?, self.published_before(draft, records, now).await?))
+    }
+
+    /// The outcome that the record of an earlier publish with the same key implies.
+    pub(crate) async fn published_before(
+        &self,
+        draft: &Draft,
+        records: Vec<Item>,
+        now: Timestamp,
+    ) -> Result<Option<Published>, StoreError> {
+        let (Some(record), Some((_, fingerprint))) = (valid_record(records, now)?, &draft.record) else { return Ok(None) };
+        if record.fingerprint != *fingerprint {
+            return Ok(Some(Published::KeyReused));
         }
         let id: Option<PostId> = record.post.and_then(|id| id.parse().ok());
         let mut posts = self.posts(id.as_slice()).await?;
         let earlier = id.and_then(|id| posts.remove(&id));
         let mut earlier = earlier.ok_or_else(|| RecordItem::post.damaged_at(record.key))?;
         // The body is the same, so the repeated response has its title even if the post is a tombstone now.
-        earlier.title.clone_from(&post.title);
-        Ok((head, Some(Published::Repeated(earlier))))
+        earlier.title.clone_from(&draft.post.title);
+        Ok(Some(Published::Repeated(earlier)))
     }
 
     /// The token of the publish that wrote a post; `None` if something else wrote it. The head counts the post, so a
     /// missing item appears in a moment.
-    async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
+    pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
         let mut attempts = attempts("publish");
         loop {
             attempts.next().await?;
@@ -312,30 +325,33 @@ impl DynamoFacts {
         }
     }
 
-    async fn write_post(
+    /// Writes these drafts, which are the posts `new` now, and the author's head `after` them.
+    pub(crate) async fn write_posts(
         &self,
-        post: &Post,
-        write_token: u64,
+        before: &AuthorHead,
+        drafts: &[Draft],
+        new: &[Post],
         after: &AuthorHead,
-        text: &PostText,
-        idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<Result<(), Cancelled>, StoreError> {
-        let PostId { author, seq } = post.id;
+        let Some(first) = new.first() else { return Ok(Ok(())) };
         let posts = &self.tables.posts;
-        let head = with_modes(Write::update(posts, schema::head(author)), after);
-        let mut item = post_item(post, post.created_at);
-        item.write_token = Some(write_token);
-        let mut writes = vec![
-            head.add(HeadItem::posts, 1).when(still_number(HeadItem::latest_seq, seq - 1)),
-            Write::put(posts, encode(&item)).when(absent(PostItem::item)),
-        ];
-        if *text != PostText::default() {
-            writes.push(Write::put(posts, encode(&text_item(post.id, text, None))));
-        }
-        if let Some(record) = idempotency {
-            let record = new_record(schema::publish_record(author, &record.key), record, now);
-            writes.push(self.put_record(&RecordItem { post: Some(post.id.to_string()), ..record }, now));
+        let head = with_modes(Write::update(posts, schema::head(first.id.author)), after);
+        let head = if new.len() > 1 { head.set(HeadItem::contended_at, number(now.ms())) } else { head };
+        let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
+        let mut writes = vec![head.add(HeadItem::posts, count).when(still_number(HeadItem::latest_seq, before.latest_seq))];
+        for (draft, post) in drafts.iter().zip(new) {
+            let mut item = post_item(post, post.created_at);
+            item.write_token = Some(draft.token);
+            writes.push(Write::put(posts, encode(&item)).when(absent(PostItem::item)));
+            if draft.post.text != PostText::default() {
+                writes.push(Write::put(posts, encode(&text_item(post.id, &draft.post.text, None))));
+            }
+            if let Some((key, fingerprint)) = &draft.record {
+                let record = new_record(key.clone(), fingerprint, now);
+                writes.push(self.put_record(&RecordItem { post: Some(post.id.to_string()), ..record }, now));
+            }
+            writes.extend(draft.place.as_ref().map(|place| self.leave(place, draft.token)));
         }
         self.transact("publish", writes).await
     }
@@ -413,6 +429,9 @@ impl DynamoFacts {
 /// The sequence numbers are read as one range if at least one of this many posts in the range is wanted. A range costs
 /// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
+
+/// How long an author counts as contended after a transaction that wrote several posts.
+const CONTENDED_MS: u64 = 1_000;
 
 /// The number of posts in one step of [`DynamoFacts::catch_up`].
 const CATCH_UP: u64 = 4;
@@ -496,6 +515,25 @@ impl From<HeadItem> for AuthorHead {
             modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
         }
     }
+}
+
+/// A head, and when posts last had to wait for it.
+pub(crate) struct SeenHead {
+    pub fact: AuthorHead,
+    contended_at: Option<u64>,
+}
+
+impl SeenHead {
+    /// Whether a publish should not even try to write the head alone.
+    fn is_contended(&self, now: Timestamp) -> bool {
+        self.contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS))
+    }
+}
+
+pub(crate) fn seen_head(items: Vec<Item>) -> Result<SeenHead, StoreError> {
+    let contended_at = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
+    let fact = items.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
+    Ok(SeenHead { fact, contended_at })
 }
 
 pub fn read_head(item: Item) -> Result<AuthorHead, StoreError> {

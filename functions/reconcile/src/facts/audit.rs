@@ -304,12 +304,13 @@ impl StoredFacts {
         Ok(Part { items: found, damaged, next: last.and_then(pair) })
     }
 
-    /// The keys of a part of all idempotency records.
+    /// The keys of a part of all idempotency records, without posts that wait for a number.
     pub async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, StoreError> {
         let after = after.as_deref().map(schema::record);
         let (items, last) = self.some("some_records", &self.tables.idempotency, after, limit).await?;
-        let key = |item: &Item| RecordItem::key.read(item);
-        let items = items.iter().map(key).collect::<Result<_, _>>()?;
+        let key = |item: &Item| RecordItem::key.read::<String>(item);
+        let keys = items.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let items = keys.into_iter().filter(|key| !schema::is_draft(key)).collect();
         Ok(Part { items, damaged: Vec::new(), next: last.as_ref().map(key).transpose()? })
     }
 

@@ -71,6 +71,6 @@ pub trait Erasures: Send + Sync {
     async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize, StoreError>;
     /// Removes at most `limit` counts of reactions in each shard, and returns how many there were.
     async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize, StoreError>;
-    /// Removes lists and counters.
+    /// Removes lists, counters, and posts that wait for a number.
     async fn remove_counters(&self, user: UserId) -> Result<(), StoreError>;
 }

@@ -1,0 +1,249 @@
+//! Group commit of one author's posts.
+//!
+//! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
+//! race leaves its post as a *draft* in one of the author's places. Whoever writes the head next writes all drafts in one
+//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from its
+//! record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The record
+//! also ensures that a post is written once, if a late repetition stores its draft again.
+//!
+//! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds, and
+//! its place is taken by another one.
+
+use std::collections::HashSet;
+
+use tidemark_app::{
+    ports::{IdempotencyKey, Posts, Published, StoreError},
+    retry::Attempts,
+};
+use tidemark_domain::{AuthorHead, NewPost, Post, PostText, Timestamp, UserId};
+use tracing::error;
+
+use super::{
+    DynamoFacts,
+    item::{Item, encode, number, read},
+    posts::seen_head,
+    schema::{self, DraftItem},
+    valid_record,
+    write::{Cancelled, Write, absent, at_most, is},
+};
+
+/// The places of an author, and so the most posts of a group: with four writes for each post and one of the head, a
+/// transaction has at most 97 of the 100 that it may have.
+const PLACES: u64 = 24;
+
+/// After this many looks, a publish no longer leaves the write to the one that waits longest.
+const LOOKS: u32 = 8;
+
+/// A longer text is written alone: in a group it would be written three times.
+const MOST_TEXT: usize = 16 * 1024;
+
+/// How long a draft may be written by others: longer than the request that left it waits.
+const DRAFT_SECONDS: u64 = 12;
+
+/// A post without a number.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub post: NewPost,
+    pub followers: u64,
+    /// Tells a publish whether a stored post is its own.
+    pub token: u64,
+    /// When it was published.
+    pub at: Timestamp,
+    /// Key and fingerprint of the idempotency record.
+    pub record: Option<(String, String)>,
+    /// The key of the place where it waits.
+    pub place: Option<String>,
+}
+
+impl Draft {
+    pub(crate) fn new(post: &NewPost, followers: u64, idempotency: Option<&IdempotencyKey>, now: Timestamp) -> Self {
+        let record = idempotency.map(|of| (schema::publish_record(post.author, &of.key), of.fingerprint.clone()));
+        Self { post: post.clone(), followers, token: rand::random(), at: now, record, place: None }
+    }
+
+    /// Whether the post is small enough for a group.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.post.text.bytes() <= MOST_TEXT
+    }
+}
+
+/// Numbers drafts in this order, until the author's numbers are used up.
+pub(crate) fn numbered(head: &AuthorHead, drafts: &[Draft], pull_threshold: u64) -> (Vec<Post>, AuthorHead) {
+    let mut after = head.clone();
+    let posts = drafts.iter().map_while(|draft| {
+        let (post, next) = after.publish(&draft.post, draft.followers, pull_threshold, draft.at)?;
+        after = next;
+        Some(post)
+    });
+    (posts.collect(), after)
+}
+
+impl DynamoFacts {
+    /// Publishes a post with the drafts of other requests. Before this, no write of it has an unknown outcome.
+    pub(crate) async fn publish_in_group(
+        &self,
+        mut draft: Draft,
+        now: Timestamp,
+        attempts: &mut Attempts,
+    ) -> Result<Published, StoreError> {
+        let unnamed = || (schema::publish_record(draft.post.author, &format!("#{:016x}", draft.token)), String::new());
+        draft.record = Some(draft.record.take().unwrap_or_else(unnamed));
+        let place = self.take_place(&draft, now, attempts).await?;
+        let published = self.wait_in_place(&draft, now, attempts).await;
+        if let Ok(Published::Created(..)) = published {
+            return published;
+        }
+        // Without its draft, the post is not written any more.
+        if self.send("publish", self.leave(&place, draft.token)).await? {
+            return published;
+        }
+        self.look(&draft, now).await?.published.map_or(published, Ok)
+    }
+
+    /// Stores the draft in a free place, or in one whose draft is too old. Returns its key.
+    async fn take_place(&self, draft: &Draft, now: Timestamp, attempts: &mut Attempts) -> Result<String, StoreError> {
+        loop {
+            let key = schema::draft(draft.post.author, rand::random_range(0..PLACES));
+            let too_old = at_most(DraftItem::expires_at, number(now.seconds()));
+            // A repetition by the SDK finds the draft that its first attempt has stored.
+            let own = is(DraftItem::token, number(draft.token));
+            let put = Write::put(&self.tables.idempotency, draft_item(draft, key.clone(), now));
+            if self.send("publish", put.when(absent(DraftItem::key).or(too_old).or(own))).await? {
+                return Ok(key);
+            }
+            attempts.look_again().await?;
+        }
+    }
+
+    /// Waits until the draft is written. Who waits longest writes the drafts of all.
+    async fn wait_in_place(&self, draft: &Draft, now: Timestamp, attempts: &mut Attempts) -> Result<Published, StoreError> {
+        let mut looks = 0;
+        loop {
+            let Seen { head, drafts, published } = self.look(draft, now).await?;
+            if let Some(published) = published {
+                return Ok(published);
+            }
+            attempts.outcome()?;
+            looks += 1;
+            if looks < LOOKS && drafts.first().is_none_or(|first| first.token != draft.token) {
+                attempts.look_again().await?;
+                continue;
+            }
+            let (new, after) = numbered(&head, &drafts, self.limits.pull_threshold);
+            if new.is_empty() && !drafts.is_empty() {
+                return Ok(Published::Full);
+            }
+            let written = self.write_posts(&head, &drafts, &new, &after, now).await;
+            if let Ok(Err(Cancelled::Conditions(failed))) = &written
+                && !failed.contains(&0)
+            {
+                self.remove_answered(&drafts, now).await?;
+            }
+            // After a success the next look finds the record at once.
+            if !attempts.done(written) || drafts.is_empty() {
+                attempts.next().await?;
+            }
+        }
+    }
+
+    async fn look(&self, draft: &Draft, now: Timestamp) -> Result<Seen, StoreError> {
+        let author = draft.post.author;
+        let places = (0..PLACES).map(|place| schema::draft(author, place));
+        let keys = draft.record.iter().map(|(key, _)| key.clone()).chain(places).map(|key| schema::record(&key)).collect();
+        let head = (self.tables.posts.as_str(), vec![schema::head(author)]);
+        let [head, found] = self.batch_get("publish", [head, (&self.tables.idempotency, keys)]).await?;
+        let (drafts, records): (Vec<Item>, Vec<Item>) = found.into_iter().partition(is_draft);
+        let head = seen_head(head)?.fact;
+        let published = match self.published_before(draft, records, now).await? {
+            Some(Published::Repeated(post)) if self.token_of(post.id).await? == Some(draft.token) => {
+                // One response may have the record, and the head from before it.
+                let head = if head.latest_seq < post.id.seq { self.head(author).await? } else { head.clone() };
+                Some(Published::Created(post, head))
+            }
+            published => published,
+        };
+        Ok(Seen { head, drafts: fresh(drafts, author, now), published })
+    }
+
+    async fn head(&self, author: UserId) -> Result<AuthorHead, StoreError> {
+        Ok(self.heads(&[author]).await?.remove(&author).unwrap_or_default())
+    }
+
+    /// Deletes drafts whose records exist: their requests are answered, and they can never be written.
+    async fn remove_answered(&self, drafts: &[Draft], now: Timestamp) -> Result<(), StoreError> {
+        for draft in drafts {
+            let (Some((key, _)), Some(place)) = (&draft.record, &draft.place) else { continue };
+            let record = self.get_one("publish", &self.tables.idempotency, schema::record(key)).await?;
+            if valid_record(Vec::from_iter(record), now)?.is_some() {
+                self.send("publish", self.leave(place, draft.token)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what an author's requests have left in its places.
+    pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<(), StoreError> {
+        let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
+        self.delete_all(&self.tables.idempotency, keys.collect()).await
+    }
+
+    /// The deletion of a draft from its place.
+    pub(crate) fn leave(&self, place: &str, token: u64) -> Write {
+        Write::delete(&self.tables.idempotency, schema::record(place)).when(is(DraftItem::token, number(token)))
+    }
+}
+
+/// What a waiting publish sees.
+struct Seen {
+    head: AuthorHead,
+    /// The drafts that may be written, the oldest first.
+    drafts: Vec<Draft>,
+    /// The outcome of the publish, if it is known.
+    published: Option<Published>,
+}
+
+fn is_draft(item: &Item) -> bool {
+    DraftItem::record.of(item).is_some()
+}
+
+/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One that
+/// cannot be read is left out.
+fn fresh(items: Vec<Item>, author: UserId, now: Timestamp) -> Vec<Draft> {
+    let decoded = items.into_iter().filter_map(|item| match read(item, Ok::<DraftItem, _>) {
+        Ok(draft) => Some(draft),
+        Err(error) => {
+            error!(error = &error as &dyn std::error::Error, "a draft cannot be read");
+            None
+        }
+    });
+    let mut drafts: Vec<DraftItem> = decoded.filter(|draft| draft.expires_at > now.seconds()).collect();
+    drafts.sort_unstable_by_key(|draft| (draft.at, draft.token));
+    let mut records = HashSet::new();
+    drafts.retain(|draft| records.insert(draft.record.clone()));
+    drafts.into_iter().map(|draft| drafted(draft, author)).collect()
+}
+
+fn drafted(item: DraftItem, author: UserId) -> Draft {
+    let DraftItem { key, fingerprint, record, token, at, followers, title, body, data, weight, .. } = item;
+    let post = NewPost { author, title, text: PostText { body, data }, weight: weight.unwrap_or(0) };
+    let (at, record) = (Timestamp::from_ms(at), Some((record, fingerprint)));
+    Draft { post, followers, token, at, record, place: Some(key) }
+}
+
+fn draft_item(draft: &Draft, key: String, now: Timestamp) -> Item {
+    let (record, fingerprint) = draft.record.clone().unwrap_or_default();
+    let NewPost { title, text: PostText { body, data }, weight, .. } = draft.post.clone();
+    encode(&DraftItem {
+        key,
+        fingerprint,
+        expires_at: now.seconds() + DRAFT_SECONDS,
+        record,
+        token: draft.token,
+        at: draft.at.ms(),
+        followers: draft.followers,
+        title,
+        body,
+        data,
+        weight: (weight != 0).then_some(weight),
+    })
+}
