@@ -76,11 +76,11 @@ struct Measured {
     refused: u64,
 }
 
-/// Sends this many requests from all clients. A client repeats a request that got a 503. Returns the number of these.
-async fn send(what: &str, requests: u64, request: impl AsyncFn(u64) -> Answer) -> u64 {
+/// Sends this many requests from so many clients at once. A client repeats a request that got a 503. Returns the number of these.
+async fn send(what: &str, clients: u64, requests: u64, request: impl AsyncFn(u64) -> Answer) -> u64 {
     let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let started = Instant::now();
-    join_all((0..CLIENTS).map(async |_| {
+    join_all((0..clients).map(async |_| {
         loop {
             let number = next.fetch_add(1, Relaxed);
             if number >= requests {
@@ -104,7 +104,7 @@ async fn send(what: &str, requests: u64, request: impl AsyncFn(u64) -> Answer) -
 async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: impl Fn(u64) -> u64) -> Measured {
     proxy.meter();
     let follow = async |number| world.user(first + number).put(&format!("/v1/following/{}", author(number))).await;
-    let refused = send("follows", follows, follow).await;
+    let refused = send("follows", CLIENTS, follows, follow).await;
     let transactions = proxy.meter().requests.get("TransactWriteItems").copied().unwrap_or(0);
     Measured { transactions_each: transactions as f64 / follows as f64, refused }
 }
@@ -129,7 +129,7 @@ async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
             let headers = if number % 2 == 0 { key.as_slice() } else { &[] };
             world.user(AUTHOR).send(Method::POST, "/v1/posts", headers, Some(body)).await
         };
-        send("posts of one author", posts, publish).await;
+        send("posts of one author", 16, posts, publish).await;
         let written = proxy.meter().requests;
         println!("{written:?}");
         // Each reader marks posts 1, 2, 3 …
@@ -137,7 +137,7 @@ async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
             let post = (number / READERS) % posts + 1;
             world.user(number % READERS + 1).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
         };
-        let refused = send("marks on one author", marks, mark).await;
+        let refused = send("marks on one author", CLIENTS, marks, mark).await;
         world.stack.set_weather(Weather::Calm, 1);
         world.idle().await;
         assert_eq!(refused, 0, "readers share no item");

@@ -153,6 +153,10 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
         imports.begin_import("77".parse().unwrap()).await.unwrap();
         world.follow([78], 77).await;
+        // A post waits for others of its author.
+        world.user(79).publish("first").await;
+        crate::hot::set_contended(world, 79).await;
+        world.user(79).publish("in a group").await;
     })
     .await;
     let (dynamodb, facts) = Tap::start(&seen).await;
