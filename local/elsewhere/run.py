@@ -106,6 +106,9 @@ def main():
     is_wanted = lambda name: any(word in name for word in options.wanted)  # noqa: E731
     excluded = set(re.findall(r"^\| `([\w:]+)` \|", LIST.read_text(encoding="utf-8"), re.MULTILINE))
     threads, begin, passed, own_stores, left_out, failures = os.cpu_count() or 1, time.monotonic(), 0, 0, 0, []
+    tests_by_binary = {binary: tests_of(binary) for binary in ("routes", "system")}
+    if unknown := excluded - {f"{binary}::{test}" for binary, tests in tests_by_binary.items() for test in tests}:
+        raise SystemExit(f"{LIST.relative_to(ROOT)} leaves out tests that do not exist: {', '.join(sorted(unknown))}")
     with contextlib.ExitStack() as running:
         # One for each test, and one because some tests use two stacks.
         urls = [running.enter_context(emulator(options.logs / f"ministack-{number}.log")) for number in range(threads + 1)]
@@ -113,8 +116,8 @@ def main():
             cloudformation.report(NAME, urls[0], ROOT / "template.yaml")
         environment = {"TIDEMARK_TEST_STORES": ",".join(urls), "RUST_TEST_THREADS": str(threads)}
         modes = {"processes": {"TIDEMARK_TEST_PROCESSES": str(options.binaries.resolve())}, "one-process": {}}
-        for binary in ("routes", "system"):
-            wanted = [test for test in tests_of(binary) if is_wanted(f"{binary}::{test}")]
+        for binary, all_tests in tests_by_binary.items():
+            wanted = [test for test in all_tests if is_wanted(f"{binary}::{test}")]
             tests = [test for test in wanted if f"{binary}::{test}" not in excluded]
             left_out += len(wanted) - len(tests)
             for mode, where in modes.items():

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -22,7 +25,7 @@ use tidemark_tests::{Answer, World, number_from, world};
 
 use crate::damage::{
     fire,
-    proxy::{Fate, Proxy, world_behind_a_proxy},
+    proxy::{CANCELLED, Fate, Proxy, world_behind_a_proxy},
 };
 
 /// Clients that send requests at once.
@@ -76,7 +79,8 @@ struct Measured {
     refused: u64,
 }
 
-/// Sends this many requests from so many clients at once. A client repeats a request that got a 503. Returns the number of these.
+/// Sends this many requests from this many clients at once. A client repeats a request that got a 503. Returns the
+/// number of these.
 async fn send(what: &str, clients: u64, requests: u64, request: impl AsyncFn(u64) -> Answer) -> u64 {
     let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let started = Instant::now();
@@ -124,10 +128,7 @@ async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
         proxy.meter();
         let publish = async |number| {
             let (key, body) = (format!("post-{number}"), json!({ "title": format!("post {number}") }).to_string());
-            // A 503 says that the post was not written: also without a key, no post is written twice.
-            let key = [("idempotency-key", key.as_str())];
-            let headers = if number % 2 == 0 { key.as_slice() } else { &[] };
-            world.user(AUTHOR).send(Method::POST, "/v1/posts", headers, Some(body)).await
+            world.user(AUTHOR).send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await
         };
         send("posts of one author", 16, posts, publish).await;
         let written = proxy.meter().requests;
@@ -167,70 +168,119 @@ async fn a_draft_that_was_left_behind_is_written_once_or_never() {
     world(async |world| {
         const AUTHOR: u64 = 1_000_000;
         let author = world.user(AUTHOR);
-        let keyed = json!({ "title": "answered" }).to_string();
-        author.send(Method::POST, "/v1/posts", &[("idempotency-key", "answered")], Some(keyed)).await.ok();
-        let (dynamodb, now) = (world.dynamodb().await, now(world));
-        let drafts = async || {
-            let found = dynamodb.scan().table_name("IdempotencyTable").consistent_read(true).send().await.unwrap();
-            let is_draft = |item: &&HashMap<String, AttributeValue>| schema::is_draft(item["key"].as_s().unwrap());
-            found.items().iter().filter(is_draft).map(|draft| draft["title"].as_s().unwrap().clone()).collect::<Vec<_>>()
+        let keyed = async |key: &str| {
+            let body = json!({ "title": "keyed", "body": "text" }).to_string();
+            author.send(Method::POST, "/v1/posts", &[("idempotency-key", key)], Some(body)).await.ok()["id"].clone()
         };
-        for (place, (title, expires_in, token)) in
-            [("killed", 12, 1), ("too old", -1, 2), ("answered", 12, 3)].into_iter().enumerate()
-        {
+        let first = keyed("answered").await;
+        let (dynamodb, now) = (world.dynamodb().await, now(world));
+        let found = async || {
+            let found = dynamodb.scan().table_name("IdempotencyTable").consistent_read(true).send().await.unwrap().items.unwrap();
+            found.into_iter().map(|item| (item["key"].as_s().unwrap().clone(), item)).collect::<HashMap<_, _>>()
+        };
+        let record = schema::publish_record(id(AUTHOR), "answered");
+        let fingerprint = found().await[&record]["fingerprint"].as_s().unwrap().clone();
+        for (place, (key, expires_in)) in [("killed", 12), ("too old", -1), ("answered", 12)].into_iter().enumerate() {
             let draft = DraftItem {
                 key: schema::draft(id(AUTHOR), place as u64),
-                fingerprint: String::new(),
+                fingerprint: fingerprint.clone(),
                 expires_at: now.seconds().checked_add_signed(expires_in).unwrap(),
-                record: schema::publish_record(id(AUTHOR), title),
-                token,
+                record: schema::publish_record(id(AUTHOR), key),
+                token: place as u64,
                 at: now.ms() - 1_000,
                 followers: 0,
-                title: title.to_owned(),
-                body: Some(format!("body of {title}")),
+                title: "keyed".to_owned(),
+                body: Some("text".to_owned()),
                 data: None,
                 weight: None,
             };
             dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(encode(&draft))).send().await.unwrap();
         }
-        // One that cannot be read hides no other.
-        let damaged = schema::record(&schema::draft(id(AUTHOR), 3));
-        let damaged = dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(damaged));
-        let damaged =
-            damaged.item("record", AttributeValue::S("k".to_owned())).item("title", AttributeValue::S("damaged".to_owned()));
-        damaged.send().await.unwrap();
+        // Those that cannot be read hide no other.
+        for (place, attributes) in [(3, ["record", "title"]), (4, ["fingerprint", "post"])] {
+            let damaged = schema::record(&schema::draft(id(AUTHOR), place));
+            let damaged = dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(damaged));
+            let text = |text: &str| AttributeValue::S(text.to_owned());
+            let damaged = damaged.item(attributes[0], text("x")).item(attributes[1], text("x")).item("expires_at", n(i64::MAX));
+            damaged.send().await.unwrap();
+        }
         set_contended(world, AUTHOR).await;
         author.publish("mine").await;
-        assert_eq!(titles(world, AUTHOR).await, ["mine", "killed", "answered"]);
-        let killed = author.get(&format!("/v1/posts/{AUTHOR}-2")).await.ok();
-        assert_eq!(killed["body"], "body of killed");
+        assert_eq!(titles(world, AUTHOR).await, ["mine", "keyed", "keyed"]);
+        assert_eq!(author.get(&format!("/v1/posts/{AUTHOR}-2")).await.ok()["body"], "text");
         assert_eq!(author.get(&format!("/v1/users/{AUTHOR}/counters")).await.ok()["posts"], 3);
+        assert_eq!((keyed("killed").await, keyed("answered").await), (json!(format!("{AUTHOR}-2")), first));
         author.publish("mine again").await;
-        let mut left = drafts().await;
-        left.sort_unstable();
-        assert!(left == ["damaged", "too old"] || left == ["damaged"], "a place with an old draft may be used: {left:?}");
-        assert_eq!(titles(world, AUTHOR).await, ["mine again", "mine", "killed", "answered"]);
+        assert_eq!(titles(world, AUTHOR).await, ["mine again", "mine", "keyed", "keyed"]);
+        let found = found().await;
+        let is_left = |place| found.contains_key(&schema::draft(id(AUTHOR), place));
+        assert_eq!([0, 2, 3, 4].map(is_left), [false, false, true, true], "an old draft's place may be used again");
         assert_eq!(reconcile(world).await["differences"], json!([]));
     })
     .await;
 }
 
-/// The publish gives up while others hold the head: neither its draft nor its post is left.
 #[tokio::test]
-async fn a_refused_publish_leaves_neither_a_draft_nor_a_post() {
+async fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_published() {
     world_behind_a_proxy(async |world, proxy| {
         const AUTHOR: u64 = 1_000_000;
         let author = world.user(AUTHOR);
         author.publish("first").await;
         set_contended(world, AUTHOR).await;
-        proxy.rule(|asked| {
-            let is_group = asked.is("publish", "TransactWriteItems", "#draft#");
-            async move { if is_group { Fate::Refused("TransactionConflictException") } else { Fate::Forwarded } }.boxed()
-        });
-        assert_eq!(author.post("/v1/posts", &json!({ "title": "refused" })).await.status, 503);
+        let disturb = |fate| {
+            proxy.rule(move |asked| {
+                let is_group = asked.is("publish", "TransactWriteItems", "#draft#");
+                async move { if is_group { fate } else { Fate::Forwarded } }.boxed()
+            });
+        };
+        for (fate, expected) in [
+            (Fate::Refused(CANCELLED), 503),
+            (Fate::Refused("ThrottlingException"), 503),
+            (Fate::AnswerLost(CANCELLED), 201),
+            (Fate::AnswerLost("TransactionInProgressException"), 201),
+        ] {
+            disturb(fate);
+            let answer = author.post("/v1/posts", &json!({ "title": format!("{fate:?}") })).await;
+            assert_eq!(answer.status, expected, "{fate:?}");
+        }
         proxy.forward_all();
-        author.publish("second").await;
-        assert_eq!(titles(world, AUTHOR).await, ["second", "first"]);
+        author.publish("last").await;
+        let expected =
+            ["last", "AnswerLost(\"TransactionInProgressException\")", "AnswerLost(\"TransactionCanceledException\")", "first"];
+        assert_eq!(titles(world, AUTHOR).await, expected);
+    })
+    .await;
+}
+
+/// A first write whose outcome is unknown is followed by one that another request's transaction cancels.
+#[tokio::test]
+async fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
+    world_behind_a_proxy(async |world, proxy| {
+        const AUTHOR: u64 = 1_000_000;
+        let (author, sent) = (world.user(AUTHOR), Arc::new(Mutex::new(Vec::new())));
+        author.publish("first").await;
+        let seen = Arc::clone(&sent);
+        proxy.rule(move |asked| {
+            let mut fate = Fate::Forwarded;
+            if asked.is("publish", "TransactWriteItems", "PostsTable") {
+                let (token, mut seen) = (asked.body["ClientRequestToken"].clone(), seen.lock().unwrap());
+                if !seen.contains(&token) {
+                    seen.push(token);
+                }
+                // The first one is on its way and arrives later; it holds the head.
+                fate = match seen.len() {
+                    1 => Fate::Refused("TransactionInProgressException"),
+                    2 => Fate::Refused(CANCELLED),
+                    _ => Fate::Forwarded,
+                };
+                assert!(!asked.body.to_string().contains("#draft#"), "the first write may still be done");
+            }
+            async move { fate }.boxed()
+        });
+        author.publish("once").await;
+        proxy.forward_all();
+        assert_eq!(titles(world, AUTHOR).await, ["once", "first"]);
+        assert_eq!(sent.lock().unwrap().len(), 3);
     })
     .await;
 }

@@ -1,29 +1,28 @@
 //! Group commit of one author's posts.
 //!
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
-//! race leaves its post as a *draft* in one of the author's places. Whoever writes the head next writes all drafts in one
+//! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
 //! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from its
 //! record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The record
 //! also ensures that a post is written once, if a late repetition stores its draft again.
 //!
 //! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds, and
-//! its place is taken by another one.
+//! another one takes its place.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use tidemark_app::{
     ports::{IdempotencyKey, Posts, Published, StoreError},
     retry::Attempts,
 };
 use tidemark_domain::{AuthorHead, NewPost, Post, PostText, Timestamp, UserId};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::{
     DynamoFacts,
     item::{Item, encode, number, read},
     posts::seen_head,
     schema::{self, DraftItem},
-    valid_record,
     write::{Cancelled, Write, absent, at_most, is},
 };
 
@@ -39,6 +38,10 @@ const MOST_TEXT: usize = 16 * 1024;
 
 /// How long a draft may be written by others: longer than the request that left it waits.
 const DRAFT_SECONDS: u64 = 12;
+
+/// Looks for the record of a post whose draft is gone, and the pause after each.
+const FINAL_LOOKS: usize = 4;
+const FINAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// A post without a number.
 #[derive(Debug, Clone)]
@@ -79,68 +82,92 @@ pub(crate) fn numbered(head: &AuthorHead, drafts: &[Draft], pull_threshold: u64)
 }
 
 impl DynamoFacts {
-    /// Publishes a post with the drafts of other requests. Before this, no write of it has an unknown outcome.
+    /// Publishes a post with the drafts of other requests. No write of it may have an unknown outcome before this.
     pub(crate) async fn publish_in_group(
         &self,
         mut draft: Draft,
-        now: Timestamp,
+        now: &impl Fn() -> Timestamp,
         attempts: &mut Attempts,
     ) -> Result<Published, StoreError> {
         let unnamed = || (schema::publish_record(draft.post.author, &format!("#{:016x}", draft.token)), String::new());
         draft.record = Some(draft.record.take().unwrap_or_else(unnamed));
-        let place = self.take_place(&draft, now, attempts).await?;
-        let published = self.wait_in_place(&draft, now, attempts).await;
-        if let Ok(Published::Created(..)) = published {
-            return published;
-        }
+        let published = match self.take_place(&mut draft, now, attempts).await {
+            Ok(()) => self.wait_in_place(&draft, now, attempts).await,
+            Err(error) => Err(error),
+        };
+        let (Some(place), false) = (&draft.place, matches!(published, Ok(Published::Created(..)))) else { return published };
         // Without its draft, the post is not written any more.
-        if self.send("publish", self.leave(&place, draft.token)).await? {
+        let has_left = self.send("publish", self.leave(place, draft.token)).await;
+        if published.is_ok() || has_left? {
             return published;
         }
-        self.look(&draft, now).await?.published.map_or(published, Ok)
+        // The post may be written. A response may show a transaction's deletion before its record.
+        for _ in 0..FINAL_LOOKS {
+            if let Some(published) = self.look(&draft, now()).await?.published {
+                return Ok(published);
+            }
+            tokio::time::sleep(FINAL_PAUSE).await;
+        }
+        published
     }
 
-    /// Stores the draft in a free place, or in one whose draft is too old. Returns its key.
-    async fn take_place(&self, draft: &Draft, now: Timestamp, attempts: &mut Attempts) -> Result<String, StoreError> {
+    /// Stores the draft in a free place, or in one whose draft is too old.
+    async fn take_place(
+        &self,
+        draft: &mut Draft,
+        now: &impl Fn() -> Timestamp,
+        attempts: &mut Attempts,
+    ) -> Result<(), StoreError> {
         loop {
             let key = schema::draft(draft.post.author, rand::random_range(0..PLACES));
-            let too_old = at_most(DraftItem::expires_at, number(now.seconds()));
+            let too_old = at_most(DraftItem::expires_at, number(now().seconds()));
             // A repetition by the SDK finds the draft that its first attempt has stored.
             let own = is(DraftItem::token, number(draft.token));
-            let put = Write::put(&self.tables.idempotency, draft_item(draft, key.clone(), now));
+            let put = Write::put(&self.tables.idempotency, draft_item(draft, key.clone(), now()));
+            // Also after an error the draft may be there.
+            draft.place = Some(key);
             if self.send("publish", put.when(absent(DraftItem::key).or(too_old).or(own))).await? {
-                return Ok(key);
+                return Ok(());
             }
+            draft.place = None;
             attempts.look_again().await?;
         }
     }
 
     /// Waits until the draft is written. Who waits longest writes the drafts of all.
-    async fn wait_in_place(&self, draft: &Draft, now: Timestamp, attempts: &mut Attempts) -> Result<Published, StoreError> {
-        let mut looks = 0;
+    async fn wait_in_place(
+        &self,
+        draft: &Draft,
+        now: &impl Fn() -> Timestamp,
+        attempts: &mut Attempts,
+    ) -> Result<Published, StoreError> {
+        let (mut looks, mut is_missing) = (0, false);
         loop {
-            let Seen { head, drafts, published } = self.look(draft, now).await?;
+            let Seen { head, drafts, published } = self.look(draft, now()).await?;
             if let Some(published) = published {
                 return Ok(published);
             }
             attempts.outcome()?;
+            // Somebody deleted the draft and wrote no record, or one response has the deletion and not the record.
+            let was_missing = std::mem::replace(&mut is_missing, !drafts.iter().any(|other| other.record == draft.record));
+            if is_missing && was_missing {
+                return Err(StoreError::Contention { operation: "publish" });
+            }
             looks += 1;
-            if looks < LOOKS && drafts.first().is_none_or(|first| first.token != draft.token) {
+            if is_missing || looks < LOOKS && drafts.first().is_some_and(|first| first.record != draft.record) {
                 attempts.look_again().await?;
                 continue;
             }
             let (new, after) = numbered(&head, &drafts, self.limits.pull_threshold);
-            if new.is_empty() && !drafts.is_empty() {
+            if new.is_empty() {
                 return Ok(Published::Full);
             }
-            let written = self.write_posts(&head, &drafts, &new, &after, now).await;
-            if let Ok(Err(Cancelled::Conditions(failed))) = &written
-                && !failed.contains(&0)
-            {
-                self.remove_answered(&drafts, now).await?;
+            let written = self.write_posts(&head, &drafts, &new, &after, now()).await;
+            if let Ok(Err(Cancelled::Conditions(failed))) = &written {
+                self.remove_answered(&drafts, failed).await;
             }
-            // After a success the next look finds the record at once.
-            if !attempts.done(written) || drafts.is_empty() {
+            // After a success the next look finds the record.
+            if !attempts.done(written) {
                 attempts.next().await?;
             }
         }
@@ -152,33 +179,32 @@ impl DynamoFacts {
         let keys = draft.record.iter().map(|(key, _)| key.clone()).chain(places).map(|key| schema::record(&key)).collect();
         let head = (self.tables.posts.as_str(), vec![schema::head(author)]);
         let [head, found] = self.batch_get("publish", [head, (&self.tables.idempotency, keys)]).await?;
+        let is_draft =
+            |item: &Item| DraftItem::key.of(item).and_then(|key| key.as_s().ok()).is_some_and(|key| schema::is_draft(key));
         let (drafts, records): (Vec<Item>, Vec<Item>) = found.into_iter().partition(is_draft);
         let head = seen_head(head)?.fact;
         let published = match self.published_before(draft, records, now).await? {
             Some(Published::Repeated(post)) if self.token_of(post.id).await? == Some(draft.token) => {
                 // One response may have the record, and the head from before it.
-                let head = if head.latest_seq < post.id.seq { self.head(author).await? } else { head.clone() };
-                Some(Published::Created(post, head))
+                let is_old = head.latest_seq < post.id.seq;
+                let newer = if is_old { self.heads(&[author]).await?.remove(&author) } else { None };
+                Some(Published::Created(post, newer.unwrap_or_else(|| head.clone())))
             }
             published => published,
         };
         Ok(Seen { head, drafts: fresh(drafts, author, now), published })
     }
 
-    async fn head(&self, author: UserId) -> Result<AuthorHead, StoreError> {
-        Ok(self.heads(&[author]).await?.remove(&author).unwrap_or_default())
-    }
-
-    /// Deletes drafts whose records exist: their requests are answered, and they can never be written.
-    async fn remove_answered(&self, drafts: &[Draft], now: Timestamp) -> Result<(), StoreError> {
-        for draft in drafts {
-            let (Some((key, _)), Some(place)) = (&draft.record, &draft.place) else { continue };
-            let record = self.get_one("publish", &self.tables.idempotency, schema::record(key)).await?;
-            if valid_record(Vec::from_iter(record), now)?.is_some() {
-                self.send("publish", self.leave(place, draft.token)).await?;
+    /// Deletes the drafts whose records could not be written: their requests are answered, so the drafts never will be.
+    async fn remove_answered(&self, drafts: &[Draft], failed: &[usize]) {
+        // The records come after the head.
+        let answered = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
+        for draft in answered {
+            let Some(place) = &draft.place else { continue };
+            if let Err(error) = self.send("publish", self.leave(place, draft.token)).await {
+                warn!(place, error = &error as &dyn std::error::Error, "a draft whose request is answered is not deleted");
             }
         }
-        Ok(())
     }
 
     /// Deletes what an author's requests have left in its places.
@@ -200,10 +226,6 @@ struct Seen {
     drafts: Vec<Draft>,
     /// The outcome of the publish, if it is known.
     published: Option<Published>,
-}
-
-fn is_draft(item: &Item) -> bool {
-    DraftItem::record.of(item).is_some()
 }
 
 /// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One that

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
     slice,
+    time::Instant,
 };
 
 use async_trait::async_trait;
@@ -43,6 +44,8 @@ impl Posts for DynamoFacts {
         let mut tried: Option<(Post, AuthorHead)> = None;
         let mut is_contended = false;
         let mut attempts = attempts("publish");
+        let started = Instant::now();
+        let clock = || now.plus_ms(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX));
         loop {
             attempts.next().await?;
             let (head, repeated) = self.head_and_record(&draft, now).await?;
@@ -56,8 +59,9 @@ impl Posts for DynamoFacts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            if (is_contended || head.is_contended(now)) && draft.may_wait() {
-                return self.publish_in_group(draft, now, &mut attempts).await;
+            // As long as the head has not passed the number that was tried, that write may still be on its way.
+            if tried.is_none() && (is_contended || head.is_contended(now)) && draft.may_wait() {
+                return self.publish_in_group(draft, &clock, &mut attempts).await;
             }
             let (new, after) = draft::numbered(&head.fact, slice::from_ref(&draft), self.limits.pull_threshold);
             let Some(new) = new.into_iter().next() else { return Ok(Published::Full) };
@@ -340,16 +344,19 @@ impl DynamoFacts {
         let head = if new.len() > 1 { head.set(HeadItem::contended_at, number(now.ms())) } else { head };
         let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
         let mut writes = vec![head.add(HeadItem::posts, count).when(still_number(HeadItem::latest_seq, before.latest_seq))];
-        for (draft, post) in drafts.iter().zip(new) {
+        let numbered = || drafts.iter().zip(new);
+        // The records follow the head, so that their place in the transaction tells whose condition failed.
+        writes.extend(numbered().filter_map(|(draft, post)| {
+            let (key, fingerprint) = draft.record.as_ref()?;
+            let record = new_record(key.clone(), fingerprint, now);
+            Some(self.put_record(&RecordItem { post: Some(post.id.to_string()), ..record }, now))
+        }));
+        for (draft, post) in numbered() {
             let mut item = post_item(post, post.created_at);
             item.write_token = Some(draft.token);
             writes.push(Write::put(posts, encode(&item)).when(absent(PostItem::item)));
             if draft.post.text != PostText::default() {
                 writes.push(Write::put(posts, encode(&text_item(post.id, &draft.post.text, None))));
-            }
-            if let Some((key, fingerprint)) = &draft.record {
-                let record = new_record(key.clone(), fingerprint, now);
-                writes.push(self.put_record(&RecordItem { post: Some(post.id.to_string()), ..record }, now));
             }
             writes.extend(draft.place.as_ref().map(|place| self.leave(place, draft.token)));
         }

@@ -30,7 +30,7 @@
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `pairs` L of N, `cleared` N | profile, fan-out |
 //! | identities | `identity` S `erasures` | users whose erasures are not finished | `running` NS | profile, fan-out |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
-//! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number (see [`super::draft`]); expires after 12 s | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
+//! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and

@@ -47,6 +47,9 @@ pub(crate) enum Fate {
     Refused(&'static str),
 }
 
+/// The error of a transaction whose first item another one holds.
+pub(crate) const CANCELLED: &str = "TransactionCanceledException";
+
 type Rule = Arc<dyn Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync>;
 
 /// Counts of the functions' requests.
@@ -167,7 +170,10 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
 }
 
 fn error(code: &str) -> Response {
-    let body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "planted by the test" });
+    let mut body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "planted by the test" });
+    if code == CANCELLED {
+        body["CancellationReasons"] = json!([{ "Code": "TransactionConflict" }]);
+    }
     let status = if code == "InternalServerError" { 500 } else { 400 };
     let response = Response::builder().status(status).header("content-type", "application/x-amz-json-1.0");
     response.body(Body::from(body.to_string())).unwrap()
