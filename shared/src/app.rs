@@ -22,7 +22,7 @@ use tidemark_app::{
 use tidemark_domain::{HalfLife, Timestamp};
 use tidemark_facts::{DynamoFacts, Limits};
 use tidemark_http::Edge;
-use tidemark_queue::{SqsLive, SqsTasks};
+use tidemark_queue::{SqsEvents, SqsLive, SqsTasks};
 use tidemark_views::Redis;
 
 /// The use cases and adapters of a function. A process has one, and its invocations share it.
@@ -58,6 +58,8 @@ pub struct App {
     pub stores: Arc<Stores>,
     /// Stream records that the projector has given up.
     pub failures: Arc<dyn Failures>,
+    /// Sends the events that continue segments of a walk.
+    pub walks: SqsEvents,
     /// The adapter of the facts.
     pub facts: DynamoFacts,
     /// The adapter of the views.
@@ -114,10 +116,11 @@ impl App {
         );
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
+        let walks = SqsEvents::new(sqs.clone(), settings.walk_queue_url.clone());
         let live = SqsLive::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone());
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
         let redis = Redis::new(&settings.redis)?;
-        Ok(Self::assemble(settings, facts, ([queue, failures], live), redis, metrics))
+        Ok(Self::assemble(settings, facts, ([queue, failures], live, walks), redis, metrics))
     }
 
     /// Starts an invocation of a function without routes. Its line is written when the result is dropped.
@@ -129,7 +132,7 @@ impl App {
     fn assemble(
         settings: Settings,
         facts: DynamoFacts,
-        ([queue, failures], live_queue): ([SqsTasks; 2], SqsLive),
+        ([queue, failures], live_queue, walks): ([SqsTasks; 2], SqsLive, SqsEvents),
         redis: Redis,
         metrics: Arc<dyn Metrics>,
     ) -> Self {
@@ -181,6 +184,7 @@ impl App {
             sync,
             stores,
             failures: Arc::new(failures),
+            walks,
             facts,
             redis,
         }

@@ -26,6 +26,10 @@ pub struct Settings {
     pub live_posts_queue_url: String,
     /// `PROJECTOR_FAILURES_QUEUE_URL`.
     pub projector_failures_queue_url: String,
+    /// `WALK_QUEUE_URL`.
+    pub walk_queue_url: String,
+    /// `RECONCILE_CONCURRENCY` (2): executions of `reconcile` at a time. All but one continue a segment of a walk each.
+    pub walk_segments: u32,
     /// `REDIS_URL`; `REDIS_CLUSTER` and `REDIS_REPLICA_READS`, `true` or `false` (`false`); `REDIS_CA_FILE` (the
     /// system's certificates); `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
     pub redis: RedisOptions,
@@ -127,7 +131,8 @@ impl Settings {
             None => Ok(default),
             Some(text) => text.parse::<u64>().map_err(|_| SettingsError::NotANumber(name)),
         };
-        let limit = |name| u32::try_from(number(name, 0)?).map_err(|_| SettingsError::NotANumber(name));
+        let count = |name, default| u32::try_from(number(name, default)?).map_err(|_| SettingsError::NotANumber(name));
+        let limit = |name| count(name, 0);
         let flag = |name| match lookup(name).as_deref() {
             None | Some("" | "false") => Ok(false),
             Some("true") => Ok(true),
@@ -154,6 +159,8 @@ impl Settings {
             live_queue_url: required("LIVE_QUEUE_URL")?,
             live_posts_queue_url: required("LIVE_POSTS_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
+            walk_queue_url: required("WALK_QUEUE_URL")?,
+            walk_segments: count("RECONCILE_CONCURRENCY", 2)?.saturating_sub(1).max(1),
             redis: RedisOptions {
                 url: redis_url(required("REDIS_URL")?)?,
                 cluster: flag("REDIS_CLUSTER")?,

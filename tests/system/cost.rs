@@ -203,3 +203,38 @@ async fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() 
     })
     .await;
 }
+
+/// Units for which a walk compares a user, and each edge of the user, once from either side (docs/reconcile.md).
+const WALK_UNITS: [f64; 2] = [56.0, 2.3];
+
+#[tokio::test]
+async fn a_walk_costs_what_the_page_says() {
+    const READERS: u64 = 40;
+    world_behind_a_proxy(async |world, proxy| {
+        let mut measured = Vec::new();
+        for authors in [10_u64, 50] {
+            let followed: Vec<String> = (1_001..=1_000 + authors).map(|author| author.to_string()).collect();
+            for reader in 1..=READERS {
+                world.user(reader).post("/v1/following", &serde_json::json!({ "authors": followed })).await.ok();
+                world.user(reader).feed_ids().await;
+            }
+            for author in &followed {
+                world.user(author.parse().unwrap()).publish("compared").await;
+            }
+            world.idle().await;
+            proxy.meter();
+            let walk = serde_json::json!({ "job": "users", "share": 0.05, "settle_ms": 0 });
+            let report = world.stack.fire("reconcile", Some(walk)).await.unwrap();
+            assert_eq!((&report["next"], &report["found"]), (&serde_json::Value::Null, &serde_json::json!({})));
+            measured.push(((READERS + authors) as f64, (READERS * authors) as f64, proxy.meter().units));
+        }
+        let [(users, edges, units), (more_users, more_edges, more_units)] = measured[..] else { unreachable!() };
+        let per_edge = (more_units - units * more_users / users) / (more_edges - edges * more_users / users);
+        let per_user = (units - per_edge * edges) / users;
+        println!("{per_user:.1} units for each user, {per_edge:.2} for each edge");
+        for (measured, stated) in [per_user, per_edge].into_iter().zip(WALK_UNITS) {
+            assert!((0.8..=1.2).contains(&(measured / stated)), "{measured} instead of {stated}");
+        }
+    })
+    .await;
+}

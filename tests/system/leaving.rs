@@ -263,8 +263,8 @@ async fn a_big_author_leaves_beside_traffic_kills_and_lost_answers() {
         number_from("TIDEMARK_POSTS", 1_000),
         usize::MAX,
         // A killed task waits for its message's visibility timeout of three minutes.
-        Duration::from_secs(60),
-        Duration::from_secs(5),
+        Duration::from_secs(240),
+        Duration::from_secs(15),
     )
     .await;
 }

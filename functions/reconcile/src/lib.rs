@@ -12,11 +12,15 @@ pub mod stored;
 mod views;
 
 pub use facts::StoredFacts;
-pub use job::{FlowPlan, ParsePositionError, Plan, Position, Reconcile, ReconcileError, Report};
+pub use job::{
+    FlowPlan, MOST_SEGMENTS, ParsePositionError, ParseSegmentError, Plan, Position, Reconcile, ReconcileError, Report, Segment,
+};
 pub use views::StoredViews;
 
+use aws_lambda_events::sqs::SqsEvent;
 use futures::FutureExt;
 use lambda_runtime::{Error, LambdaEvent};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemark::App;
 use tracing::info;
@@ -27,7 +31,7 @@ use plan::{Job, Run};
 const RESERVE_MS: u64 = 15_000;
 
 /// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it
-/// lists differences and repairs nothing. `plan::Run` has the other settings.
+/// lists differences and repairs nothing. `plan::Run` has the other settings. A message of the walk queue is such an event.
 ///
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.
@@ -39,20 +43,62 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
 }
 
 async fn run(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
-    let run = Run::read(&event.payload)?;
     let stop_at = event.context.deadline.saturating_sub(RESERVE_MS);
+    if event.payload.get("Records").is_none() {
+        return run_job(app, &event.payload, stop_at).boxed().await;
+    }
+    let mut reports = Vec::new();
+    for message in SqsEvent::deserialize(event.payload)?.records {
+        let job = serde_json::from_str(message.body.as_deref().unwrap_or_default())?;
+        match run_job(app, &job, stop_at).boxed().await {
+            // A repeated message: the execution that was faster continues the walk.
+            Err(error) if matches!(error.downcast_ref(), Some(ReconcileError::Overtaken)) => {}
+            report => reports.push(report?),
+        }
+    }
+    let failed: u64 = reports.iter().filter_map(|report: &Value| report["failed"].as_u64()).sum();
+    Ok(json!({ "job": "users", "segments": reports, "failed": failed }))
+}
+
+async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error> {
+    let run = Run::read(event)?;
     let reconcile = Reconcile::new(app);
+    let segments = || Segment::all(app.settings.walk_segments);
+    let in_segments = app.settings.walk_segments > 1 && !run.plan.dry_run && run.plan.segment == Segment::WHOLE;
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     let answer = match run.job {
         Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
         Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
+        Job::Users if in_segments && run.from.is_none() => {
+            reconcile.begin(segments()).await?;
+            send_segments(&reconcile, event, segments()).await?
+        }
         Job::Users => {
-            let report = reconcile.walk(&run.plan, run.from.clone(), false, &out_of_time).boxed().await?;
+            let report = reconcile.walk(&run.plan, run.from.clone(), run.only_continues, &out_of_time).boxed().await?;
             report.map_or(Value::Null, |report| rendered("users", &report))
         }
-        Job::Minute => minute(&reconcile, &run, stop_at).boxed().await?,
+        Job::Minute => {
+            let mut answer = minute(&reconcile, &run, stop_at).boxed().await?;
+            if in_segments {
+                answer["users"] = send_segments(&reconcile, event, segments()).await?;
+            }
+            answer
+        }
     };
     Ok(answer)
+}
+
+/// Sends an event for each segment whose walk is in progress, so that as many executions continue them. The next minute
+/// replaces a message that is lost.
+async fn send_segments(reconcile: &Reconcile, event: &Value, all: impl Iterator<Item = Segment>) -> Result<Value, ReconcileError> {
+    let segments = reconcile.in_progress(all).await?;
+    let message = |segment: &Segment| {
+        let mut message = event.clone();
+        (message["job"], message["segment"]) = (json!("users"), json!(segment));
+        message
+    };
+    reconcile.app.walks.send(&segments.iter().map(message).collect::<Vec<_>>()).await?;
+    Ok(if segments.is_empty() { Value::Null } else { json!({ "job": "users", "segments": segments, "failed": 0 }) })
 }
 
 /// Runs the parts of a minute. The most urgent part is first.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{FlowPlan, Plan, Position};
+use crate::{FlowPlan, Plan, Position, Segment};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -51,14 +51,17 @@ struct Event {
     settle_ms: Option<u64>,
     slice: Option<usize>,
     from: Option<String>,
+    segment: Option<Segment>,
 }
 
 /// A parsed event.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) job: Job,
-    /// `"dry_run"`, `"share"`, `"settle_ms"`, `"slice"`.
+    /// `"dry_run"`, `"share"`, `"settle_ms"`, `"slice"`, `"segment"`.
     pub(crate) plan: Plan,
+    /// Whether the event continues a walk and begins none: `minute`, and `"segment"`.
+    pub(crate) only_continues: bool,
     /// `"from"`: the position where a walk begins, `next` of an earlier response.
     pub(crate) from: Option<Position>,
     /// `"overdue_ms"`: the age from which on a fan-out is looked at. `"most_attempts"`: if it is set, fan-outs that
@@ -88,13 +91,14 @@ impl Run {
         if !(1..=100_000).contains(&slice) {
             return Err(RunError::OutOfBounds("slice"));
         }
-        if event.from.is_some() && event.job != Job::Users {
-            return Err(RunError::OutOfBounds("from, which goes with users alone,"));
+        if (event.from.is_some() || event.segment.is_some()) && event.job != Job::Users {
+            return Err(RunError::OutOfBounds("from or segment, which go with users alone,"));
         }
         let settle = Duration::from_millis(event.settle_ms.unwrap_or(SETTLE_MS));
         Ok(Self {
             job: event.job,
-            plan: Plan { dry_run: event.dry_run, share, settle, slice },
+            plan: Plan { dry_run: event.dry_run, share, settle, slice, segment: event.segment.unwrap_or(Segment::WHOLE) },
+            only_continues: event.job == Job::Minute || event.segment.is_some(),
             from: event.from.map(|text| text.parse()).transpose()?,
             flow: FlowPlan {
                 overdue_ms: event.overdue_ms.unwrap_or(OVERDUE_MS),
@@ -117,7 +121,10 @@ mod tests {
         let flow = FlowPlan { overdue_ms: OVERDUE_MS, most_attempts: MOST_ATTEMPTS, given_up_too: false };
         assert_eq!((run.job, run.plan.dry_run, run.flow), (Job::Minute, false, flow));
         assert!(Run::read(&json!({ "job": "fan-outs", "most_attempts": 1000 })).unwrap().flow.given_up_too);
-        assert_eq!(run.plan, Plan { dry_run: false, share: SHARE, settle: Duration::from_millis(SETTLE_MS), slice: SLICE });
+        let settle = Duration::from_millis(SETTLE_MS);
+        let plan = Plan { dry_run: false, share: SHARE, settle, slice: SLICE, segment: Segment::WHOLE };
+        assert_eq!((run.plan, run.only_continues), (plan, true));
+        assert!(Run::read(&json!({ "job": "users", "segment": "3/4" })).unwrap().only_continues);
         let run = Run::read(&json!({ "job": "users", "dry_run": true, "from": "edges 1 2" })).unwrap();
         assert!(run.plan.dry_run && run.from.is_some());
     }
@@ -133,6 +140,10 @@ mod tests {
             json!({ "job": "users", "slice": 0 }),
             json!({ "job": "users", "from": "somewhere" }),
             json!({ "job": "minute", "from": "edges 1 2" }),
+            json!({ "job": "minute", "segment": "0/4" }),
+            json!({ "job": "users", "segment": "4/4" }),
+            json!({ "job": "users", "segment": "0/65" }),
+            json!({ "job": "users", "segment": "1" }),
         ] {
             assert!(Run::read(&bad).is_err(), "{bad}");
         }

@@ -61,10 +61,9 @@ fn readable(found: &[StoredKey], key: String) -> String {
 impl StoredViews {
     /// The owners of the next keys, about `count` keys, and the next cursor, zero at the end. A full pass finds every
     /// key that exists all the time.
-    pub async fn owners(&self, cursor: u64, count: usize) -> Result<(Vec<Owner>, u64), StoreError> {
+    pub async fn owners(&self, cursor: u64, count: usize) -> Result<(BTreeSet<Owner>, u64), StoreError> {
         let (next, found) = self.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
-        let owners: BTreeSet<Owner> = found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect();
-        Ok((owners.into_iter().collect(), next))
+        Ok((found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect(), next))
     }
 
     /// The readers among the next keys whose rebuild has passed its deadline, and the next cursor.

@@ -87,6 +87,25 @@ impl SqsTasks {
     }
 }
 
+/// The queue of the events that a function sends to itself.
+#[derive(Debug, Clone)]
+pub struct SqsEvents {
+    client: Client,
+    queue_url: String,
+}
+
+impl SqsEvents {
+    pub fn new(client: Client, queue_url: String) -> Self {
+        Self { client, queue_url }
+    }
+
+    pub async fn send(&self, events: &[serde_json::Value]) -> Result<(), StoreError> {
+        let messages: Vec<_> =
+            events.iter().enumerate().map(|(index, event)| (event.to_string(), index.to_string())).collect();
+        send_all(&self.client, &self.queue_url, &messages, Duration::ZERO).await
+    }
+}
+
 /// Sends at most [`BATCH_MESSAGES`] messages, each with its group.
 async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
     let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);

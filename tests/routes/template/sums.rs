@@ -99,7 +99,7 @@ fn sources_stay_within_the_reservation_and_the_reservation_within_the_account() 
                 }
                 // A pass over legacy lists stops if another one runs. The function also mirrors several streams.
                 "ScheduleV2" if id == "MigrateFunction" => assert!(own.is_null()),
-                "ScheduleV2" => assert_eq!(own, &json!(1), "{id} runs alone if concurrency is reserved"),
+                "ScheduleV2" => assert_eq!(own, &json!({ "Ref": "ReconcileConcurrency" }), "{id}"),
                 _ => {}
             }
         }

@@ -10,17 +10,21 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
+use tidemark_local::Options;
 use tidemark_reconcile::{
-    Plan, Reconcile, StoredFacts,
+    Plan, Reconcile, Segment, StoredFacts,
     diff::{Correction, Counter, Recount},
 };
-use tidemark_tests::{World, world};
+use tidemark_tests::{World, world, world_with};
 
-use super::{Scene, fire, listed, scene::n};
+use super::{
+    Scene, fire, listed,
+    scene::{self, n},
+};
 use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {
-    Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice }
+    Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice, segment: Segment::WHOLE }
 }
 
 /// Scenes with a wrong followings count of each reader, and the expected differences.
@@ -75,6 +79,52 @@ async fn the_minute_job_continues_the_daily_walk() {
         let mut found = listed(&[json!(begun)]);
         found.extend(listed(&[minute["users"].clone()]));
         assert_eq!(found, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn segments_of_a_walk_are_continued_in_parallel() {
+    let concurrency = |options: &mut Options| drop(options.parameters.insert("ReconcileConcurrency".to_owned(), "5".to_owned()));
+    world_with(concurrency, async |world| {
+        let (scenes, _) = miscounted(world, 12).await;
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+        let in_progress = async || reconcile.in_progress(Segment::all(4)).await.unwrap();
+        let settings = json!({ "share": 1.0, "settle_ms": 0, "slice": 5 });
+        let event = |job: &str| {
+            let mut event = settings.clone();
+            event["job"] = json!(job);
+            Some(event)
+        };
+        // The messages of the first minute are lost. The next minute sends them again.
+        world.stack.pause("reconcile").await.unwrap();
+        assert_eq!(world.stack.fire("reconcile", event("users")).await.unwrap()["segments"], json!(["0/4", "1/4", "2/4", "3/4"]));
+        scene::empty_queue(world, "WalkQueue").await;
+        assert_eq!(in_progress().await.len(), 4);
+        // Each of the segments has a part of the users.
+        let mut of_segments = Vec::new();
+        for segment in Segment::all(4) {
+            let plan = Plan { segment, ..plan(true, 5) };
+            of_segments.push(reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap().looked_at);
+        }
+        let whole = reconcile.walk(&plan(true, 5), None, false, &|| false).await.unwrap().unwrap().looked_at;
+        assert!(of_segments.iter().all(|part| (1..whole).contains(part)), "{of_segments:?} of {whole}");
+        world.stack.resume("reconcile").unwrap();
+        // Twice, as SQS may deliver a message twice.
+        for _ in 0..2 {
+            world.stack.fire("reconcile", event("minute")).await.unwrap();
+        }
+        world.idle().await;
+        while !in_progress().await.is_empty() {
+            world.stack.fire("reconcile", event("minute")).await.unwrap();
+            world.idle().await;
+        }
+        for scene in scenes {
+            let counters = scene.caller(scene.reader()).get(&format!("/v1/users/{}/counters", scene.reader())).await.ok();
+            assert_eq!(counters["followings"], 2);
+        }
+        assert_eq!(fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await["differences"], json!([]));
+        assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
     })
     .await;
 }

@@ -36,6 +36,7 @@ use crate::{
             StoredPost, StoredRecord,
         },
     },
+    job::Segment,
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
 
@@ -293,9 +294,10 @@ impl StoredFacts {
         &self,
         after: Option<(String, String)>,
         limit: usize,
+        segment: Segment,
     ) -> Result<Part<Edge, (String, String)>, StoreError> {
         let after = after.map(|(user, author)| schema::edge_key(&user, &author));
-        let (items, last) = self.some("some_edges", &self.tables.following, after, limit).await?;
+        let (items, last) = self.some("some_edges", &self.tables.following, after, (limit, segment)).await?;
         // The raw keys, because they may be damaged.
         let text = |item: &Item, key: Attribute| key.of(item).and_then(|value| value.as_n().ok()).cloned();
         let pair = |item: Item| Some((text(&item, EdgeItem::user)?, text(&item, EdgeItem::author)?));
@@ -305,9 +307,14 @@ impl StoredFacts {
     }
 
     /// The keys of a part of all idempotency records, without posts that wait for a number.
-    pub async fn some_records(&self, after: Option<String>, limit: usize) -> Result<Part<String, String>, StoreError> {
+    pub async fn some_records(
+        &self,
+        after: Option<String>,
+        limit: usize,
+        segment: Segment,
+    ) -> Result<Part<String, String>, StoreError> {
         let after = after.as_deref().map(schema::record);
-        let (items, last) = self.some("some_records", &self.tables.idempotency, after, limit).await?;
+        let (items, last) = self.some("some_records", &self.tables.idempotency, after, (limit, segment)).await?;
         let key = |item: &Item| RecordItem::key.read::<String>(item);
         let keys = items.iter().map(key).collect::<Result<Vec<_>, _>>()?;
         let items = keys.into_iter().filter(|key| !schema::is_draft(key)).collect();
@@ -384,9 +391,10 @@ impl StoredFacts {
         operation: &'static str,
         table: &str,
         after: Option<Item>,
-        limit: usize,
+        (limit, segment): (usize, Segment),
     ) -> Result<(Vec<Item>, Option<Item>), StoreError> {
         let scan = self.client.scan().table_name(table).limit(i32::try_from(limit).unwrap_or(i32::MAX));
+        let scan = scan.segment(segment.number.cast_signed()).total_segments(segment.of.cast_signed());
         let response = scan.set_exclusive_start_key(after).send().await.map_err(|error| unavailable(operation, error))?;
         Ok((response.items.unwrap_or_default(), response.last_evaluated_key))
     }

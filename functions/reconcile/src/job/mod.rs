@@ -22,7 +22,7 @@ use tracing::warn;
 
 pub use flow::FlowPlan;
 pub use report::Report;
-pub use walk::{ParsePositionError, Position};
+pub use walk::{MOST_SEGMENTS, ParsePositionError, ParseSegmentError, Position, Segment};
 
 use crate::{
     diff::{DamagedItem, Difference, Kind, Subject, facts},
@@ -52,6 +52,8 @@ pub struct Plan {
     pub settle: Duration,
     /// Keys or items in one step of a walk.
     pub slice: usize,
+    /// The users of a walk.
+    pub segment: Segment,
 }
 
 #[derive(Clone)]
@@ -208,7 +210,7 @@ impl Reconcile {
 }
 
 /// The targets of these owners of keys: facts and views.
-fn targets_of(owners: Vec<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
+fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
     let sampled = |user: UserId, target: Target| walk::in_sample(user, plan.share, day).then_some(target);
     let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
     for owner in owners {

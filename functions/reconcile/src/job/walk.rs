@@ -1,10 +1,14 @@
 //! A walk over all users, in steps. A run continues where an earlier run stopped. First come the users with keys in
 //! Redis: readers of the last 60 hours, and authors of posts that were shown to them. Then come a sample of all edges,
-//! and all idempotency records.
+//! and all idempotency records. [`Segment`]s of a walk run in parallel, each with its own position.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use tidemark_app::ports::StoreError;
 use tidemark_domain::{UserId, ids::BUCKETS};
+use tidemark_views::keys::Owner;
 
 use super::{Plan, Reconcile, ReconcileError, Report, Target, targets_of};
 use crate::diff::{Difference, facts};
@@ -15,8 +19,71 @@ const USERS: &str = "users";
 /// The name of the stored position of the walk over the flags of rebuilds.
 const MARKS: &str = "marks";
 
+/// The most segments of a walk.
+pub const MOST_SEGMENTS: u32 = 64;
+
 /// Milliseconds of a day. Each day has another sample.
 const DAY: u64 = 24 * 3600 * 1000;
+
+/// A part of the users: number `number` of `of` parts. Its text is `3/16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Segment {
+    pub(crate) number: u32,
+    pub(crate) of: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a segment, such as 0/4 to 3/4")]
+pub struct ParseSegmentError;
+
+impl Segment {
+    /// All users.
+    pub const WHOLE: Self = Self { number: 0, of: 1 };
+
+    pub fn all(of: u32) -> impl Iterator<Item = Self> {
+        (0..of).map(move |number| Self { number, of })
+    }
+
+    /// The name of its stored position.
+    pub fn name(self) -> String {
+        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {self}") }
+    }
+
+    /// Whether the owner of a key is in this part.
+    fn has(self, owner: &Owner) -> bool {
+        let key = match owner {
+            Owner::User(user) | Owner::NoticeReads(user, _) | Owner::Marks(user, _) => u64::from(user.bucket()),
+            Owner::Post(post) => u64::from(post.author.bucket()),
+            Owner::Platform(platform) => platform.get().into(),
+            Owner::Title(notice, _) => notice.platform.get().into(),
+            Owner::Astray(_) => 0,
+        };
+        key % u64::from(self.of) == u64::from(self.number)
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl From<Segment> for String {
+    fn from(segment: Segment) -> Self {
+        segment.to_string()
+    }
+}
+
+impl TryFrom<String> for Segment {
+    type Error = ParseSegmentError;
+
+    fn try_from(text: String) -> Result<Self, ParseSegmentError> {
+        let (number, of) = text.split_once('/').ok_or(ParseSegmentError)?;
+        let (number, of) = number.parse().ok().zip(of.parse().ok()).ok_or(ParseSegmentError)?;
+        if number < of && of <= MOST_SEGMENTS { Ok(Self { number, of }) } else { Err(ParseSegmentError) }
+    }
+}
 
 /// The position of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +134,26 @@ impl FromStr for Position {
 }
 
 impl Reconcile {
-    /// Continues the walk where the last run stopped, or begins one, until it is done or time is up. With `only_continue` it
-    /// does nothing if no walk is in progress. A dry run does not store its position: it begins at `from`.
+    /// Begins the walk of each of these segments, unless it is in progress.
+    pub async fn begin(&self, segments: impl Iterator<Item = Segment>) -> Result<(), ReconcileError> {
+        let first = Position::Keys(0).to_string();
+        let begin = async |segment: Segment| self.facts.note_walk(&segment.name(), None, Some(&first)).await;
+        try_join_all(segments.map(begin)).await?;
+        Ok(())
+    }
+
+    /// The segments among these whose walk is in progress.
+    pub async fn in_progress(&self, segments: impl Iterator<Item = Segment>) -> Result<Vec<Segment>, ReconcileError> {
+        let noted = segments.map(async |segment| {
+            let position = self.facts.walk(&segment.name()).await?;
+            Ok::<_, StoreError>(position.map(|_| segment))
+        });
+        Ok(try_join_all(noted).await?.into_iter().flatten().collect())
+    }
+
+    /// Continues the walk of the plan's segment where the last run stopped, or begins one, until it is done or time is up.
+    /// With `only_continue` it does nothing if no walk is in progress. A dry run does not store its position: it begins at
+    /// `from`.
     ///
     /// # Errors
     /// A store is unavailable, or another run has moved the walk. The walk continues from its last step.
@@ -79,8 +164,8 @@ impl Reconcile {
         only_continue: bool,
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Report>, ReconcileError> {
-        let mut report = Report::new(plan.dry_run);
-        let mut noted = if plan.dry_run { None } else { self.facts.walk(USERS).await? };
+        let (mut report, name) = (Report::new(plan.dry_run), plan.segment.name());
+        let mut noted = if plan.dry_run { None } else { self.facts.walk(&name).await? };
         if only_continue && noted.is_none() {
             return Ok(None);
         }
@@ -92,7 +177,7 @@ impl Reconcile {
             let next = self.step(&position, plan, &mut looked_at, &mut report).await?;
             let text = next.as_ref().map(Position::to_string);
             if !plan.dry_run {
-                if !self.facts.note_walk(USERS, noted.as_deref(), text.as_deref()).await? {
+                if !self.facts.note_walk(&name, noted.as_deref(), text.as_deref()).await? {
                     return Err(ReconcileError::Overtaken);
                 }
                 noted.clone_from(&text);
@@ -122,13 +207,22 @@ impl Reconcile {
         };
         match position {
             Position::Keys(cursor) => {
-                let (owners, next) = self.views.owners(*cursor, plan.slice).await?;
+                let (mut owners, mut next) = (BTreeSet::new(), *cursor);
+                // Each segment scans all keys. That costs Redis little: the facts of their owners are what takes time.
+                for _ in 0..plan.segment.of {
+                    let (found, after) = self.views.owners(next, plan.slice).await?;
+                    owners.extend(found.into_iter().filter(|owner| plan.segment.has(owner)));
+                    next = after;
+                    if next == 0 {
+                        break;
+                    }
+                }
                 let (facts, views) = targets_of(owners, plan, day);
                 self.reconcile(news(facts), news(views), plan, report).await;
                 Ok(Some(if next == 0 { Position::Edges(None) } else { Position::Keys(next) }))
             }
             Position::Edges(after) => {
-                let part = self.facts.some_edges(after.clone(), plan.slice).await?;
+                let part = self.facts.some_edges(after.clone(), plan.slice, plan.segment).await?;
                 report.found(part.damaged.into_iter().map(Difference::from));
                 let now = self.app.stores.clock.now();
                 let sampled = |user: &UserId| in_sample(*user, plan.share, day);
@@ -140,7 +234,7 @@ impl Reconcile {
                 Ok(Some(part.next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
             }
             Position::Records(after) => {
-                let part = self.facts.some_records(after.clone(), plan.slice).await?;
+                let part = self.facts.some_records(after.clone(), plan.slice, plan.segment).await?;
                 let records = part.items.into_iter().map(Target::Record).collect();
                 self.reconcile(records, Vec::new(), plan, report).await;
                 Ok(part.next.map(|next| Position::Records(Some(next))))

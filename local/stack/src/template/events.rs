@@ -108,14 +108,14 @@ pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis
     Ok(out)
 }
 
-/// Reads one event. Returns `None` for a stream that is turned off, and for a kind that the local stack does not serve.
+/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does not serve.
 pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
     let none = Value::Null;
     let properties = event.get("Properties").unwrap_or(&none);
     let source = match kind(event) {
         "HttpApi" => EventSource::Http(http(properties, apis)?),
+        "SQS" | "DynamoDB" if properties.get("Enabled") == Some(&Value::Bool(false)) => return Ok(None),
         "SQS" => EventSource::Sqs(sqs(properties, template)?),
-        "DynamoDB" if properties.get("Enabled") == Some(&Value::Bool(false)) => return Ok(None),
         "DynamoDB" => EventSource::Stream(stream(properties, template)?),
         "Schedule" | "ScheduleV2" => EventSource::Schedule(schedule(properties)?),
         other => {

@@ -3,7 +3,7 @@
 use super::{
     followers::Followers,
     inputs::Inputs,
-    measured::{CALL, Measured, REBUILD_COMMANDS, REBUILD_RRU, SCATTERED, SILENT},
+    measured::{CALL, Measured, REBUILD_COMMANDS, REBUILD_RRU, SCATTERED, SILENT, WALK_RRU},
 };
 
 /// Buckets of users (docs/glossary.md).
@@ -152,6 +152,8 @@ impl Demand {
         let rebuilds = feeds * inputs.rebuilds * REBUILD_RRU * inputs.following;
         // A mark costs 3 RRU and 1 WRU (docs/deployment.md). Likes and follows are transactions of four items.
         let publish_rru = of_publishes(&|cost| cost.rru);
+        // A walk a day over the users with keys in Redis.
+        let walk = live * (WALK_RRU[0] + WALK_RRU[1] * inputs.following) / DAY;
         let posts = publishes * (inputs.post_kb * 1024.0 + POST_BYTES) * DAY * POST_DAYS;
         Self {
             biggest: followers.quantile(1.0 - 1.0 / users),
@@ -160,7 +162,7 @@ impl Demand {
             messages: of_publishes(&|cost| cost.messages()),
             followers_rru,
             posts_rru: publish_rru - followers_rru + rebuilds,
-            rru: publish_rru + rebuilds + 2.0 * pulled + 3.0 * (marks + likes) + 6.0 * follows,
+            rru: publish_rru + rebuilds + 2.0 * pulled + 3.0 * (marks + likes) + 6.0 * follows + walk,
             wru: of_publishes(&|cost| cost.wru) + marks + 8.0 * likes + 10.0 * follows,
             posts_wru: of_publishes(&|cost| cost.wru),
             memory: live * measured.view_bytes.at(inputs.following) + posts,

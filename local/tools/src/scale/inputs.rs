@@ -105,7 +105,7 @@ pub struct Inputs {
     /// Transactions a second that one item of DynamoDB takes before they conflict.
     #[arg(long, default_value_t = 50.0, value_parser = positive, help_heading = "Limits")]
     pub item_transactions: f64,
-    /// Keys of Redis that reconcile's walk compares in a minute.
+    /// Keys of Redis that one segment of reconcile's walk compares in a minute.
     #[arg(long, default_value_t = 5_000.0, value_parser = positive, help_heading = "Limits")]
     pub walk_per_minute: f64,
 }

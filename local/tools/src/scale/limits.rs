@@ -12,6 +12,8 @@ const INDEX_POSTS: f64 = 500.0;
 const INDEX_PARTITIONS: f64 = 64.0;
 /// Masters that ElastiCache allows: 500 nodes in a cluster, two for each shard.
 const MOST_MASTERS: u32 = 250;
+/// Segments of reconcile's walk, at most.
+const MOST_SEGMENTS: f64 = 64.0;
 /// Units a second of a table, by default.
 const TABLE_UNITS: f64 = 40_000.0;
 
@@ -137,10 +139,16 @@ pub fn all(inputs: &Inputs) -> Vec<Limit> {
             "a larger quota from AWS",
         ),
         limit(
-            "reconcile's walk within a day",
+            "reconcile's walk within a day, `ReconcileConcurrency` 2",
             inputs.walk_per_minute * DAY / 60.0,
             keys,
-            "a walk in segments (`--walk-per-minute`)",
+            "`ReconcileConcurrency`, up to 65",
+        ),
+        limit(
+            "reconcile's walk within a day, `ReconcileConcurrency` 65, its largest value",
+            MOST_SEGMENTS * inputs.walk_per_minute * DAY / 60.0,
+            keys,
+            "a walk that takes longer than a day",
         ),
     ]
 }
