@@ -204,8 +204,9 @@ async fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() 
     .await;
 }
 
-/// Units for which a walk compares a user, and each edge of the user, once from either side (docs/reconcile.md).
-const WALK_UNITS: [f64; 2] = [56.0, 2.3];
+/// Units for which a walk compares a user, and each edge of the user, once from either side: of the users outside and
+/// inside the sample (docs/reconcile.md).
+const WALK_UNITS: [(f64, [f64; 2]); 2] = [(0.0, [56.0, 0.08]), (1.0, [56.0, 4.4])];
 
 #[tokio::test]
 async fn a_walk_costs_what_the_page_says() {
@@ -222,18 +223,22 @@ async fn a_walk_costs_what_the_page_says() {
                 world.user(author.parse().unwrap()).publish("compared").await;
             }
             world.idle().await;
-            proxy.meter();
-            let walk = serde_json::json!({ "job": "users", "share": 0.05, "settle_ms": 0 });
-            let report = world.stack.fire("reconcile", Some(walk)).await.unwrap();
-            assert_eq!((&report["next"], &report["found"]), (&serde_json::Value::Null, &serde_json::json!({})));
-            measured.push(((READERS + authors) as f64, (READERS * authors) as f64, proxy.meter().units));
+            for (share, _) in WALK_UNITS {
+                proxy.meter();
+                let walk = serde_json::json!({ "job": "users", "share": share, "settle_ms": 0 });
+                let report = world.stack.fire("reconcile", Some(walk)).await.unwrap();
+                assert_eq!((&report["next"], &report["found"]), (&serde_json::Value::Null, &serde_json::json!({})));
+                measured.push(((READERS + authors) as f64, (READERS * authors) as f64, proxy.meter().units));
+            }
         }
-        let [(users, edges, units), (more_users, more_edges, more_units)] = measured[..] else { unreachable!() };
-        let per_edge = (more_units - units * more_users / users) / (more_edges - edges * more_users / users);
-        let per_user = (units - per_edge * edges) / users;
-        println!("{per_user:.1} units for each user, {per_edge:.2} for each edge");
-        for (measured, stated) in [per_user, per_edge].into_iter().zip(WALK_UNITS) {
-            assert!((0.8..=1.2).contains(&(measured / stated)), "{measured} instead of {stated}");
+        for (index, (share, stated)) in WALK_UNITS.into_iter().enumerate() {
+            let ((users, edges, units), (more_users, more_edges, more_units)) = (measured[index], measured[index + 2]);
+            let per_edge = (more_units - units * more_users / users) / (more_edges - edges * more_users / users);
+            let per_user = (units - per_edge * edges) / users;
+            println!("share {share}: {per_user:.1} units for each user, {per_edge:.2} for each edge");
+            for (measured, stated) in [per_user, per_edge].into_iter().zip(stated) {
+                assert!((0.8..=1.2).contains(&(measured / stated)), "{measured} instead of {stated}");
+            }
         }
     })
     .await;

@@ -142,7 +142,7 @@ mod tests {
             json!({ "job": "minute", "from": "edges 1 2" }),
             json!({ "job": "minute", "segment": "0/4" }),
             json!({ "job": "users", "segment": "4/4" }),
-            json!({ "job": "users", "segment": "0/65" }),
+            json!({ "job": "users", "segment": "0/33" }),
             json!({ "job": "users", "segment": "1" }),
         ] {
             assert!(Run::read(&bad).is_err(), "{bad}");

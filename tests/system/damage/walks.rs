@@ -303,7 +303,7 @@ async fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
             scene.remove("FollowersTable", schema::follower(scene.other(), scene.reader())).await;
         }
         // A step covers a few keys, so readers and authors are in different steps.
-        let walk = json!({ "job": "users", "share": 0.0, "settle_ms": 0, "slice": 1 });
+        let walk = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 1 });
         let report = fire(world, walk.clone()).await;
         assert_eq!(report["repaired"]["follower-missing"], 16, "{report}");
         assert_eq!(report["repaired"], report["found"], "{report}");

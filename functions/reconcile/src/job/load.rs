@@ -12,7 +12,10 @@ use tidemark_facts::{
 };
 use tidemark_views::keys::View;
 
-use super::{Reconcile, ReconcileError, Target};
+use super::{
+    Reconcile, ReconcileError, Target,
+    walk::{DAY, in_sample},
+};
 use crate::{
     diff::{
         DamagedItem, Difference, Stored,
@@ -48,8 +51,9 @@ const MOST_TEXTS: usize = 50;
 const MARGIN: usize = 50;
 
 impl Reconcile {
-    /// Loads all facts of one user: counts first, then the items that they count.
-    async fn user_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
+    /// Loads all facts of one user: counts first, then the items that they count. The other side of an edge costs a read
+    /// unit of its own, so it is loaded for the share of followers whose turn it is. It is right for the others.
+    async fn user_facts(&self, user: UserId, share: f64) -> Result<UserFacts, ReconcileError> {
         let audit = &self.facts;
         let (own, shards) = ([user], || 0..SHARDS);
         let (counts, mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
@@ -77,9 +81,13 @@ impl Reconcile {
         let mut with_text: Vec<PostId> =
             posts.found.iter().filter(|stored| !stored.post.deleted).map(|stored| stored.post.id).collect();
         self.only_todays(&mut with_text, MOST_TEXTS);
-        let (listed, live, read_heads, bodies, texts, blocks) = futures::try_join!(
-            audit.listed_by(user, &followed),
-            audit.live_followers(user, &listed),
+        let day = self.app.stores.clock.now().ms() / DAY;
+        let is_due = |follower: &UserId| in_sample(*follower, share, day);
+        let (due, others): (Vec<UserId>, Vec<UserId>) = listed.into_iter().partition(is_due);
+        let compared = if is_due(&user) { followed.as_slice() } else { &[] };
+        let (listed, mut live, read_heads, bodies, texts, blocks) = futures::try_join!(
+            audit.listed_by(user, compared),
+            audit.live_followers(user, &due),
             audit.stored_heads(&read),
             audit.bodies(&tombstones),
             self.app.stores.posts.with_texts(&with_text),
@@ -109,7 +117,9 @@ impl Reconcile {
             whole.then_some(found)
         });
         let reactions = reactions.collect();
-        let unlisted: Vec<UserId> = listed.damaged.iter().map(|(author, _)| *author).collect();
+        live.found.extend(others);
+        let mut unlisted: Vec<UserId> = listed.damaged.iter().map(|(author, _)| *author).collect();
+        unlisted.extend(followed.iter().filter(|_| compared.is_empty()));
         let mut listed: HashMap<UserId, Option<Timestamp>> =
             readable(listed, &mut damaged).into_iter().map(|(author, since)| (author, Some(since))).collect();
         listed.extend(unlisted.into_iter().map(|author| (author, None)));
@@ -150,11 +160,11 @@ impl Reconcile {
     }
 
     /// Loads both sides of a target. Compares them, unless they are facts of a user.
-    pub(super) async fn load(&self, target: &Target) -> Result<Loaded, ReconcileError> {
+    pub(super) async fn load(&self, target: &Target, share: f64) -> Result<Loaded, ReconcileError> {
         let now = self.app.stores.clock.now();
         let board = &self.app.stores.notices;
         let found = match *target {
-            Target::Facts(user) => return Ok(Loaded::Facts(Box::new(self.user_facts(user).await?))),
+            Target::Facts(user) => return Ok(Loaded::Facts(Box::new(self.user_facts(user, share).await?))),
             Target::Record(ref key) => {
                 let record = self.facts.record(key).await?;
                 record.and_then(|record| facts::of_record(&record, now)).into_iter().collect()

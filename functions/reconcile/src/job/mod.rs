@@ -149,12 +149,12 @@ impl Reconcile {
     /// Looks twice, repairs the differences that both looks found, and looks a third time. Returns the differences for
     /// which a repair was tried.
     async fn settle(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
-        let first = self.look(targets, report).await;
+        let first = self.look(targets, plan, report).await;
         if first.found.is_empty() {
             return BTreeSet::new();
         }
         (self.wait)(plan.settle).await;
-        let second = self.look(first.targets(), report).await;
+        let second = self.look(first.targets(), plan, report).await;
         let lasting: BTreeSet<Difference> = first.differences().intersection(&second.differences()).cloned().collect();
         report.found(lasting.iter().cloned());
         if plan.dry_run || lasting.is_empty() {
@@ -171,7 +171,7 @@ impl Reconcile {
                 }
             }
         }
-        let third = self.look(second.targets(), report).await;
+        let third = self.look(second.targets(), plan, report).await;
         let mut left = third.differences();
         // If the third look at a target fails, its differences do not count as repaired.
         left.extend(second.found.into_iter().filter(|(target, _)| third.failed.contains(target)).flat_map(|(_, found)| found));
@@ -180,10 +180,10 @@ impl Reconcile {
     }
 
     /// Compares both sides of each target.
-    async fn look(&self, targets: Vec<Target>, report: &mut Report) -> Looked {
+    async fn look(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> Looked {
         let loads = targets.into_iter().map(|target| {
             async move {
-                let loaded = self.load(&target).await;
+                let loaded = self.load(&target, plan.share).await;
                 (target, loaded)
             }
             .boxed()

@@ -20,10 +20,10 @@ const USERS: &str = "users";
 const MARKS: &str = "marks";
 
 /// The most segments of a walk.
-pub const MOST_SEGMENTS: u32 = 64;
+pub const MOST_SEGMENTS: u32 = 32;
 
 /// Milliseconds of a day. Each day has another sample.
-const DAY: u64 = 24 * 3600 * 1000;
+pub(super) const DAY: u64 = 24 * 3600 * 1000;
 
 /// A part of the users: number `number` of `of` parts. Its text is `3/16`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

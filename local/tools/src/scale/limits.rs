@@ -13,7 +13,7 @@ const INDEX_PARTITIONS: f64 = 64.0;
 /// Masters that ElastiCache allows: 500 nodes in a cluster, two for each shard.
 const MOST_MASTERS: u32 = 250;
 /// Segments of reconcile's walk, at most.
-const MOST_SEGMENTS: f64 = 64.0;
+const MOST_SEGMENTS: f64 = 32.0;
 /// Units a second of a table, by default.
 const TABLE_UNITS: f64 = 40_000.0;
 
@@ -142,10 +142,10 @@ pub fn all(inputs: &Inputs) -> Vec<Limit> {
             "reconcile's walk within a day, `ReconcileConcurrency` 2",
             inputs.walk_per_minute * DAY / 60.0,
             keys,
-            "`ReconcileConcurrency`, up to 65",
+            "`ReconcileConcurrency`, up to 33",
         ),
         limit(
-            "reconcile's walk within a day, `ReconcileConcurrency` 65, its largest value",
+            "reconcile's walk within a day, `ReconcileConcurrency` 33, its largest value",
             MOST_SEGMENTS * inputs.walk_per_minute * DAY / 60.0,
             keys,
             "a walk that takes longer than a day",
