@@ -215,7 +215,8 @@ impl World {
     /// Runs a whole walk of reconcile over all users and returns its report. An invocation would stop at its
     /// deadline, which a slow machine reaches too early.
     pub async fn walk_over_all_users(&self, dry_run: bool, settle: Duration) -> tidemark_reconcile::Report {
-        let plan = tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000, segment: tidemark_reconcile::Segment::WHOLE };
+        let plan =
+            tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000, segment: tidemark_reconcile::Segment::WHOLE };
         let reconcile = Reconcile::new(self.stack.app("reconcile").expect("reconcile runs in this process"));
         reconcile.walk(&plan, None, false, &|| false).await.expect("the stores answer").expect("a walk")
     }

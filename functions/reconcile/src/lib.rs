@@ -70,8 +70,8 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
         Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
         Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
         Job::Users if in_segments && run.from.is_none() => {
-            reconcile.begin(segments()).await?;
-            send_segments(&reconcile, event, segments()).await?
+            reconcile.begin(segments(), &run.plan).await?;
+            json!({ "job": "users", "segments": reconcile.in_progress(segments()).await?, "failed": 0 })
         }
         Job::Users => {
             let report = reconcile.walk(&run.plan, run.from.clone(), run.only_continues, &out_of_time).boxed().await?;
@@ -79,7 +79,7 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
         }
         Job::Minute => {
             let mut answer = minute(&reconcile, &run, stop_at).boxed().await?;
-            if in_segments {
+            if in_segments && answer["users"].is_null() {
                 answer["users"] = send_segments(&reconcile, event, segments()).await?;
             }
             answer
@@ -90,7 +90,11 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
 
 /// Sends an event for each segment whose walk is in progress, so that as many executions continue them. The next minute
 /// replaces a message that is lost.
-async fn send_segments(reconcile: &Reconcile, event: &Value, all: impl Iterator<Item = Segment>) -> Result<Value, ReconcileError> {
+async fn send_segments(
+    reconcile: &Reconcile,
+    event: &Value,
+    all: impl Iterator<Item = Segment>,
+) -> Result<Value, ReconcileError> {
     let segments = reconcile.in_progress(all).await?;
     let message = |segment: &Segment| {
         let mut message = event.clone();

@@ -15,7 +15,7 @@ const MOST_ATTEMPTS: u32 = 8;
 
 /// The share of users whose views are compared in a day: one in twenty, so that the samples reach every user within
 /// three weeks.
-const SHARE: f64 = 0.05;
+pub(crate) const SHARE: f64 = 0.05;
 
 /// How long a difference must last. A request takes less time from its fact to its views, and so does the task that
 /// changes a post's step, although it waits for a second.
@@ -98,7 +98,7 @@ impl Run {
         Ok(Self {
             job: event.job,
             plan: Plan { dry_run: event.dry_run, share, settle, slice, segment: event.segment.unwrap_or(Segment::WHOLE) },
-            only_continues: event.job == Job::Minute || event.segment.is_some(),
+            only_continues: event.job == Job::Minute || (event.segment.is_some() && !event.dry_run),
             from: event.from.map(|text| text.parse()).transpose()?,
             flow: FlowPlan {
                 overdue_ms: event.overdue_ms.unwrap_or(OVERDUE_MS),

@@ -100,8 +100,7 @@ impl SqsEvents {
     }
 
     pub async fn send(&self, events: &[serde_json::Value]) -> Result<(), StoreError> {
-        let messages: Vec<_> =
-            events.iter().enumerate().map(|(index, event)| (event.to_string(), index.to_string())).collect();
+        let messages: Vec<_> = events.iter().enumerate().map(|(index, event)| (event.to_string(), index.to_string())).collect();
         send_all(&self.client, &self.queue_url, &messages, Duration::ZERO).await
     }
 }

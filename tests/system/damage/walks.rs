@@ -19,7 +19,7 @@ use tidemark_tests::{World, world, world_with};
 
 use super::{
     Scene, fire, listed,
-    scene::{self, n},
+    scene::{self, n, s},
 };
 use crate::notices::content;
 
@@ -54,7 +54,7 @@ async fn a_walk_that_its_deadline_stopped_continues_at_its_position() {
             repaired += report.repaired.values().sum::<u64>();
             steps += 1;
             let Some(next) = report.next else { break };
-            assert_eq!(reconcile.facts.walk("users").await.unwrap().as_ref(), Some(&next));
+            assert_eq!(reconcile.facts.walk("users").await.unwrap(), Some(format!("1@{next}")), "with its share");
             at.push(next);
         }
         assert_eq!((found, repaired), (expected, 6));
@@ -83,6 +83,36 @@ async fn the_minute_job_continues_the_daily_walk() {
     .await;
 }
 
+/// At share 0 nobody is in the sample.
+#[tokio::test]
+async fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
+    world(async |world| {
+        let scene = Scene::new(world, 1_000).await;
+        world.idle().await;
+        let (author, ghost) = (scene.other(), scene.stranger());
+        let followers =
+            async || scene.caller(author).get(&format!("/v1/users/{author}/counters")).await.ok()["followers"].clone();
+        let before = followers().await;
+        let walk = async |share: f64| fire(world, json!({ "job": "users", "share": share, "settle_ms": 0 })).await;
+        let list_ghost = async || {
+            let since = s(schema::follower_since(ghost, scene.app.stores.clock.now()));
+            scene.put("FollowersTable", schema::follower(author, ghost), &[("since", since)]).await;
+        };
+        // A listed follower without an edge: the count differs from the list, so the edges of the list are read.
+        list_ghost().await;
+        let report = walk(0.0).await;
+        assert_eq!(report["repaired"], json!({ "follower-ghost": 1 }), "{report}");
+        assert_eq!(followers().await, before);
+        // An edge that the author does not list is found from its own side.
+        scene.remove("FollowersTable", schema::follower(author, scene.reader())).await;
+        let report = walk(1.0).await;
+        assert_eq!(report["repaired"]["follower-missing"], 1, "{report}");
+        assert_eq!(walk(1.0).await["found"], json!({}));
+        assert_eq!(followers().await, before);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn segments_of_a_walk_are_continued_in_parallel() {
     let concurrency = |options: &mut Options| drop(options.parameters.insert("ReconcileConcurrency".to_owned(), "5".to_owned()));
@@ -96,9 +126,10 @@ async fn segments_of_a_walk_are_continued_in_parallel() {
             event["job"] = json!(job);
             Some(event)
         };
+        assert_eq!(world.stack.fire("reconcile", event("users")).await.unwrap()["segments"], json!(["0/4", "1/4", "2/4", "3/4"]));
         // The messages of the first minute are lost. The next minute sends them again.
         world.stack.pause("reconcile").await.unwrap();
-        assert_eq!(world.stack.fire("reconcile", event("users")).await.unwrap()["segments"], json!(["0/4", "1/4", "2/4", "3/4"]));
+        world.stack.fire("reconcile", event("minute")).await.unwrap();
         scene::empty_queue(world, "WalkQueue").await;
         assert_eq!(in_progress().await.len(), 4);
         // Each of the segments has a part of the users.
@@ -109,13 +140,19 @@ async fn segments_of_a_walk_are_continued_in_parallel() {
         }
         let whole = reconcile.walk(&plan(true, 5), None, false, &|| false).await.unwrap().unwrap().looked_at;
         assert!(of_segments.iter().all(|part| (1..whole).contains(part)), "{of_segments:?} of {whole}");
+        assert!(of_segments.iter().sum::<u64>() >= whole, "{of_segments:?} of {whole}");
         world.stack.resume("reconcile").unwrap();
         // Twice, as SQS may deliver a message twice.
         for _ in 0..2 {
             world.stack.fire("reconcile", event("minute")).await.unwrap();
         }
         world.idle().await;
-        while !in_progress().await.is_empty() {
+        for minute in 0.. {
+            let left = in_progress().await;
+            if left.is_empty() {
+                break;
+            }
+            assert!(minute < 10, "{left:?}");
             world.stack.fire("reconcile", event("minute")).await.unwrap();
             world.idle().await;
         }
@@ -123,7 +160,10 @@ async fn segments_of_a_walk_are_continued_in_parallel() {
             let counters = scene.caller(scene.reader()).get(&format!("/v1/users/{}/counters", scene.reader())).await.ok();
             assert_eq!(counters["followings"], 2);
         }
-        assert_eq!(fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await["differences"], json!([]));
+        assert_eq!(
+            fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await["differences"],
+            json!([])
+        );
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
     })
     .await;

@@ -52,7 +52,8 @@ const MARGIN: usize = 50;
 
 impl Reconcile {
     /// Loads all facts of one user: counts first, then the items that they count. The other side of an edge costs a read
-    /// unit of its own, so it is loaded for the share of followers whose turn it is. It is right for the others.
+    /// unit of its own. It is loaded if one of the two users is in the sample, and if the count differs from the list.
+    /// The others count as right.
     async fn user_facts(&self, user: UserId, share: f64) -> Result<UserFacts, ReconcileError> {
         let audit = &self.facts;
         let (own, shards) = ([user], || 0..SHARDS);
@@ -73,18 +74,24 @@ impl Reconcile {
         self.only_todays(&mut blocks, MOST_LISTED);
         following.found.retain(|edge| edge.following);
         let followed: Vec<UserId> = following.found.iter().map(|edge| edge.author).collect();
-        let listed = followers.iter().flatten().flat_map(|shard| &shard.found);
-        let listed: Vec<UserId> = listed.map(|relation| relation.user).collect();
+        let day = self.app.stores.clock.now().ms() / DAY;
+        let is_due = |user: UserId| in_sample(user, share, day);
+        let compared = if is_due(user) { followed.as_slice() } else { &[] };
+        let (mut due, mut others) = (Vec::new(), Vec::new());
+        for (shard, count) in followers.iter().zip(&counts.followers) {
+            let Some(shard) = shard else { continue };
+            let all = is_due(user) || count.count != Some(shard.found.len() as u64);
+            let (these, rest): (Vec<UserId>, Vec<UserId>) =
+                shard.found.iter().map(|relation| relation.user).partition(|follower| all || is_due(*follower));
+            due.extend(these);
+            others.extend(rest);
+        }
         let read: Vec<UserId> = reads.found.keys().copied().collect();
         let tombstones: Vec<PostId> =
             posts.found.iter().filter(|stored| stored.post.deleted).map(|stored| stored.post.id).collect();
         let mut with_text: Vec<PostId> =
             posts.found.iter().filter(|stored| !stored.post.deleted).map(|stored| stored.post.id).collect();
         self.only_todays(&mut with_text, MOST_TEXTS);
-        let day = self.app.stores.clock.now().ms() / DAY;
-        let is_due = |follower: &UserId| in_sample(*follower, share, day);
-        let (due, others): (Vec<UserId>, Vec<UserId>) = listed.into_iter().partition(is_due);
-        let compared = if is_due(&user) { followed.as_slice() } else { &[] };
         let (listed, mut live, read_heads, bodies, texts, blocks) = futures::try_join!(
             audit.listed_by(user, compared),
             audit.live_followers(user, &due),

@@ -11,7 +11,10 @@ use tidemark_domain::{UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
 use super::{Plan, Reconcile, ReconcileError, Report, Target, targets_of};
-use crate::diff::{Difference, facts};
+use crate::{
+    diff::{Difference, facts},
+    plan::SHARE,
+};
 
 /// The name of the stored position of the walk over users.
 const USERS: &str = "users";
@@ -134,9 +137,9 @@ impl FromStr for Position {
 }
 
 impl Reconcile {
-    /// Begins the walk of each of these segments, unless it is in progress.
-    pub async fn begin(&self, segments: impl Iterator<Item = Segment>) -> Result<(), ReconcileError> {
-        let first = Position::Keys(0).to_string();
+    /// Begins the walk of each of these segments, unless it is in progress. Each minute continues them.
+    pub async fn begin(&self, segments: impl Iterator<Item = Segment>, plan: &Plan) -> Result<(), ReconcileError> {
+        let first = noted(&Position::Keys(0), plan.share);
         let begin = async |segment: Segment| self.facts.note_walk(&segment.name(), None, Some(&first)).await;
         try_join_all(segments.map(begin)).await?;
         Ok(())
@@ -152,8 +155,8 @@ impl Reconcile {
     }
 
     /// Continues the walk of the plan's segment where the last run stopped, or begins one, until it is done or time is up.
-    /// With `only_continue` it does nothing if no walk is in progress. A dry run does not store its position: it begins at
-    /// `from`.
+    /// With `only_continue` it does nothing if no walk is in progress. A walk keeps its share, or gets a larger one. A dry run
+    /// does not store its position: it begins at `from`.
     ///
     /// # Errors
     /// A store is unavailable, or another run has moved the walk. The walk continues from its last step.
@@ -165,24 +168,25 @@ impl Reconcile {
         out_of_time: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Report>, ReconcileError> {
         let (mut report, name) = (Report::new(plan.dry_run), plan.segment.name());
-        let mut noted = if plan.dry_run { None } else { self.facts.walk(&name).await? };
-        if only_continue && noted.is_none() {
+        let mut stored = if plan.dry_run { None } else { self.facts.walk(&name).await? };
+        if only_continue && stored.is_none() {
             return Ok(None);
         }
         // A position that this version cannot parse begins a new walk.
-        let mut position = from.or_else(|| noted.as_deref().and_then(|text| text.parse().ok())).unwrap_or(Position::Keys(0));
+        let (position, share) = stored.as_deref().and_then(parsed).unwrap_or((Position::Keys(0), 0.0));
+        let (mut position, plan) = (from.unwrap_or(position), &Plan { share: plan.share.max(share), ..*plan });
         // The keys of one user may be in several steps.
         let mut looked_at = BTreeSet::new();
         loop {
             let next = self.step(&position, plan, &mut looked_at, &mut report).await?;
-            let text = next.as_ref().map(Position::to_string);
             if !plan.dry_run {
-                if !self.facts.note_walk(&name, noted.as_deref(), text.as_deref()).await? {
+                let text = next.as_ref().map(|next| noted(next, plan.share));
+                if !self.facts.note_walk(&name, stored.as_deref(), text.as_deref()).await? {
                     return Err(ReconcileError::Overtaken);
                 }
-                noted.clone_from(&text);
+                stored = text;
             }
-            report.next = text;
+            report.next = next.as_ref().map(Position::to_string);
             match next {
                 Some(next) if !out_of_time() => position = next,
                 _ => break,
@@ -260,6 +264,17 @@ impl Reconcile {
     }
 }
 
+/// The text of a stored position: `keys 7`, or `1@keys 7` with a share other than that of the schedules.
+fn noted(position: &Position, share: f64) -> String {
+    if share == SHARE { position.to_string() } else { format!("{share}@{position}") }
+}
+
+/// The position and the share in a stored text. A position does not begin with a number.
+fn parsed(text: &str) -> Option<(Position, f64)> {
+    let with_share = text.split_once('@').and_then(|(share, position)| Some((position.parse().ok()?, share.parse().ok()?)));
+    with_share.or_else(|| Some((text.parse().ok()?, SHARE)))
+}
+
 /// Whether a user is in the sample of a day. The sample moves over the buckets, so that it reaches every user.
 pub(super) fn in_sample(user: UserId, share: f64, day: u64) -> bool {
     let buckets = f64::from(BUCKETS);
@@ -280,6 +295,11 @@ mod tests {
         for bad in ["", "keys", "keys x", "edges 1", "edges 1 x", "other 1"] {
             assert!(bad.parse::<Position>().is_err(), "{bad}");
         }
+        let position = Position::Records(Some("0.5@7#publish#a".to_owned()));
+        for share in [SHARE, 1.0, 0.0] {
+            assert_eq!(parsed(&noted(&position, share)), Some((position.clone(), share)));
+        }
+        assert_eq!(noted(&position, SHARE), position.to_string(), "as functions of earlier releases store it");
     }
 
     #[test]
