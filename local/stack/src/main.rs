@@ -68,7 +68,7 @@ struct Arguments {
     /// Milliseconds before a failed message (in calm weather) or a failed stream batch is tried again.
     #[arg(long, env = "TIDEMARK_RETRY_DELAY_MS", default_value_t = 1_000)]
     retry_delay_ms: u64,
-    /// A template parameter, as `Name=value`. The variable TIDEMARK_PARAM_<Name> has the same effect.
+    /// A template parameter, as `Name=value`. The variable `TIDEMARK_PARAM_<Name>` has the same effect.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
     /// Log filter, in the syntax of `tracing_subscriber::EnvFilter`.
