@@ -1,9 +1,15 @@
 //! Interrupted fan-outs: lost messages, lost progress, and a publish that died after its transaction.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark::{
     Stores,
@@ -13,7 +19,8 @@ use tidemark::{
     ports::Published,
 };
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{World, world};
+use tidemark_tests::{PATIENCE, World, number_from, world};
+use tokio::time::MissedTickBehavior;
 
 use crate::{delivery::resend, notice_histories::TestClock};
 
@@ -414,6 +421,79 @@ async fn a_deletion_starts_with_new_attempts_after_its_delivery_was_given_up() {
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         assert_eq!(reconcile(world).await["unfinished"], 0);
+    })
+    .await;
+}
+
+/// Minutes until nothing is pending after an outage of SQS, and messages that are sent for each that was refused. Posts
+/// arrive all the time, and the minute job runs every minute. `cargo test -p tidemark-tests --test system -- --ignored
+/// --exact --nocapture resumption::an_outage_of_the_queue_under_traffic`; `OUTAGE_SECONDS` and `POSTS` a second change the
+/// numbers.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a quarter of an hour; it measures"]
+async fn an_outage_of_the_queue_under_traffic() {
+    const AUTHORS: u64 = 200;
+    const READERS: u64 = 40;
+    let (seconds, rate) = (number_from("OUTAGE_SECONDS", 600), number_from("POSTS", 100));
+    let outage = Duration::from_secs(seconds);
+    world(async |world| {
+        let (author, reads) = (|post: u64| 1_000 + post % AUTHORS, |reader: u64, author: u64| author % 10 == reader % 10);
+        for reader in 1..=READERS {
+            for author in (0..AUTHORS).map(author).filter(|author| reads(reader, *author)) {
+                world.user(reader).put(&format!("/v1/following/{author}")).await.ok();
+            }
+            world.user(reader).feed_ids().await;
+        }
+        let refused = ["SendMessage", "SendMessageBatch", "GetQueueAttributes"].map(|operation| {
+            let fault = Fault::new(operation, FaultAction::FailBefore("InternalFailure".to_owned()));
+            world.stack.faults().add(fault.on("FanOutQueue").times(1_000_000))
+        });
+        let (started, ended, published) = (tokio::time::Instant::now(), AtomicBool::new(false), AtomicU64::new(0));
+        let publish = stream::unfold(0, async |post| {
+            tokio::time::sleep_until(started + Duration::from_secs(1) * post as u32 / rate as u32).await;
+            (!ended.load(SeqCst)).then_some((post, post + 1))
+        });
+        let publish = publish.for_each_concurrent(256, async |post| {
+            world.user(author(post)).publish("during the outage").await;
+            published.fetch_add(1, SeqCst);
+        });
+        let minutes = async {
+            let (mut sent, mut lost, mut over, mut looks) = (0, 0, None, tokio::time::interval(Duration::from_secs(60)));
+            looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                looks.tick().await;
+                if lost == 0 && started.elapsed() >= outage {
+                    world.stack.faults().clear();
+                    over = Some(Instant::now());
+                    lost = published.load(SeqCst);
+                    println!(
+                        "{lost} posts in {:?}; refused: {:?}",
+                        started.elapsed(),
+                        refused.each_ref().map(|fault| fault.fired())
+                    );
+                }
+                let look = Instant::now();
+                let report = world.stack.fire("reconcile", Some(json!({ "job": "minute" }))).await.unwrap();
+                let numbers = ["unfinished", "pages_sent", "moving", "failed"].map(|name| &report[name]);
+                println!("{:?}, a look of {:?}: {numbers:?}", started.elapsed(), look.elapsed());
+                sent += report["pages_sent"].as_u64().unwrap();
+                let after = over.map_or(Duration::ZERO, |over| over.elapsed());
+                assert!(after < outage + PATIENCE, "posts arrive faster than they are delivered");
+                if lost > 0 && report["unfinished"] == 0 {
+                    ended.store(true, SeqCst);
+                    return (sent, lost, after);
+                }
+            }
+        };
+        let ((), (sent, lost, after)) = futures::join!(publish, minutes);
+        println!("nothing is pending {after:?} after the outage; {sent} messages for {lost} that were lost");
+        world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+        let published = published.into_inner();
+        for reader in 1..=READERS {
+            let posts = (0..published).filter(|post| reads(reader, author(*post))).count();
+            assert_eq!(world.user(reader).unread_total().await, posts as u64, "{reader}");
+        }
+        assert!(sent * 10 <= lost * 11);
     })
     .await;
 }

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     LinkError,
-    connection::{Age, Bundle, RedisOptions, scan_node},
+    connection::{Age, Bundle, RedisOptions, scan_node, work_of},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error, server_error},
     topology::{Address, Member, Topology, slot_of},
@@ -330,8 +330,8 @@ impl Cluster {
             commands.extend((role == Role::Importing).then(|| redis::cmd("ASKING")));
             commands.extend(open.bundle.commands.iter().cloned());
         }
-        let bulk = bundles.iter().any(|open| open.bundle.bulk.is_some());
-        let Reply { values, epoch } = member.node.send_paced(operation, &commands, bulk).await?;
+        let work = work_of(bundles.iter().map(|open| &open.bundle));
+        let Reply { values, epoch } = member.node.send_paced(operation, &commands, work).await?;
         let mut answers = values.into_iter();
         if check {
             if answers.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {

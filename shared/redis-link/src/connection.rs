@@ -12,6 +12,7 @@ use crate::{
     cluster::{self, Cluster},
     epoch::Epoch,
     node::{Node, Reply, is_unknown_function, link_error},
+    pace::CALL,
     topology::slot,
 };
 
@@ -115,9 +116,14 @@ pub enum Age {
 pub struct Bundle {
     pub commands: Vec<Cmd>,
     pub age: Age,
-    /// The number of users whom bulk work is for. Bulk work goes to a node in its turn, so that other commands wait for
-    /// little of it. `None` for any other commands.
+    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that other
+    /// commands wait for little of it. `None` for any other commands.
     pub bulk: Option<usize>,
+}
+
+/// The work of a trip with these bundles; `None` if none is bulk work.
+pub(crate) fn work_of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Option<usize> {
+    bundles.into_iter().filter_map(|bundle| Some(bundle.bulk? + CALL)).reduce(|sum, work| sum + work)
 }
 
 impl From<Cmd> for Bundle {
@@ -351,9 +357,9 @@ pub(crate) async fn scan_node(
 }
 
 async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, LinkError> {
-    let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
+    let work = work_of(&bundles);
     let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
-    let reply = node.send_paced(operation, &commands, bulk).await?;
+    let reply = node.send_paced(operation, &commands, work).await?;
     if !reply.values.iter().any(is_unknown_function) {
         return Ok(reply);
     }

@@ -60,12 +60,17 @@ impl Node {
         Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, pace, library }))
     }
 
-    /// Sends these commands in one round trip; bulk work in its turn.
-    pub(crate) async fn send_paced(&self, operation: &'static str, commands: &[Cmd], bulk: bool) -> Result<Reply, LinkError> {
-        match self.0.pace.as_ref().filter(|_| bulk) {
+    /// Sends these commands in one round trip; bulk work in its turn, with its [`work`](Pace::run).
+    pub(crate) async fn send_paced(
+        &self,
+        operation: &'static str,
+        commands: &[Cmd],
+        work: Option<usize>,
+    ) -> Result<Reply, LinkError> {
+        match self.0.pace.as_ref().zip(work) {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
-            Some(pace) => pace.run(self.send(operation, commands)).boxed().await,
+            Some((pace, work)) => pace.run(work, self.send(operation, commands)).boxed().await,
         }
     }
 

@@ -3,7 +3,8 @@
 //! A node runs one command at a time, so a reader waits for all the bulk work that was sent before. A process therefore
 //! has at most one bulk trip to a node in flight, and rests after it. The rest grows with the square of the trip's time, so
 //! processes that wait for each other rest most of the time. With `n` processes the queue is about twice the root of `n`
-//! long, and the node is busy nevertheless. No process knows of another, or what time a trip takes without a queue: such a
+//! long, and the node is busy nevertheless. A trip with little work takes little of the node, whatever it waits for, so its
+//! rest is a part of that. No process knows of another, or what time a trip takes without a queue: such a
 //! time, learned from trips that wait, grows until the queue is full.
 
 use std::time::{Duration, Instant};
@@ -16,6 +17,12 @@ const EVEN: f64 = 0.005;
 
 /// The longest rest, as a multiple of its trip, and in seconds. A few trips take very long for other reasons.
 const LONGEST: (f64, f64) = (4.0, 0.1);
+
+/// What a call itself costs, as a number of users.
+pub(crate) const CALL: usize = 5;
+
+/// The work of a full trip: one call of a delivery for 70 users.
+const FULL: usize = 70 + CALL;
 
 /// The shortest pause that counts as a rest, in seconds. Timers count milliseconds, so shorter rests are added up.
 const SHORTEST: f64 = 1e-3;
@@ -36,9 +43,13 @@ struct Last {
 }
 
 impl Pace {
-    /// Runs a trip of bulk work in its turn, after the rest that is due. A trip that fails causes no rest: the breaker
-    /// keeps trips from a node that does not respond.
-    pub(crate) async fn run(&self, trip: impl Future<Output = Result<Reply, LinkError>>) -> Result<Reply, LinkError> {
+    /// Runs a trip of bulk work in its turn, after the rest that is due. `work` is its number of users, and [`CALL`] for
+    /// each call. A trip that fails causes no rest: the breaker keeps trips from a node that does not respond.
+    pub(crate) async fn run(
+        &self,
+        work: usize,
+        trip: impl Future<Output = Result<Reply, LinkError>>,
+    ) -> Result<Reply, LinkError> {
         let mut last = self.turn.lock().await;
         last.pause();
         if last.due >= SHORTEST {
@@ -48,7 +59,7 @@ impl Pace {
         let started = Instant::now();
         let reply = trip.await;
         if reply.is_ok() {
-            last.due += rest(started.elapsed().as_secs_f64());
+            last.due += rest(started.elapsed().as_secs_f64(), work);
         }
         last.ended = Some(Instant::now());
         reply
@@ -68,8 +79,9 @@ impl Last {
 }
 
 /// The rest after a trip, in seconds.
-fn rest(took: f64) -> f64 {
-    (took * (took / EVEN).min(LONGEST.0)).min(LONGEST.1)
+fn rest(took: f64, work: usize) -> f64 {
+    let of_full = (took * (took / EVEN).min(LONGEST.0)).min(LONGEST.1);
+    of_full * (work as f64 / FULL as f64).min(1.0)
 }
 
 #[cfg(test)]
@@ -78,10 +90,10 @@ mod tests {
 
     use super::*;
 
-    /// Trips of several processes to a node that serves each in half a millisecond or somewhat more, and 0.15 ms between a
-    /// response and the next request. Returns the share of the time that the node works, and the mean number of trips
-    /// that wait when one arrives.
-    fn paced(processes: usize) -> (f64, f64) {
+    /// Trips of several processes to a node that serves a full one in half a millisecond or somewhat more, and 0.15 ms
+    /// between a response and the next request. Returns the share of the time that the node works, and the mean wait of a
+    /// trip, in full trips.
+    fn paced(processes: usize, work: usize) -> (f64, f64) {
         const TRIPS: usize = 60_000;
         let mut random = StdRng::seed_from_u64(7);
         let mut due = vec![0.0; processes];
@@ -89,7 +101,8 @@ mod tests {
         let (mut free, mut from, mut busy, mut waited) = (0.0_f64, 0.0, 0.0, 0.0);
         for trip in 0..TRIPS {
             let process = (0..processes).min_by(|a, b| next[*a].total_cmp(&next[*b])).unwrap();
-            let service = 5e-4 * (1.0 + 0.3 * random.random::<f64>());
+            let full = 5e-4 * (1.0 + 0.3 * random.random::<f64>());
+            let service = full * work as f64 / FULL as f64;
             let began = next[process].max(free);
             free = began + service;
             if trip == TRIPS / 2 {
@@ -98,7 +111,7 @@ mod tests {
                 busy += service;
                 waited += began - next[process];
             }
-            due[process] += rest(free - next[process] + 1.5e-4);
+            due[process] += rest(free - next[process] + 1.5e-4, work);
             next[process] = free + 1.5e-4;
             if due[process] >= SHORTEST {
                 next[process] += std::mem::take(&mut due[process]);
@@ -110,12 +123,21 @@ mod tests {
     #[test]
     fn processes_keep_a_node_busy_and_its_queue_short() {
         for processes in [1, 2, 4, 8, 16, 40] {
-            let (busy, waiting) = paced(processes);
-            assert!(
-                busy > 0.6 && waiting < 2.5 * (processes as f64).sqrt(),
-                "{processes} processes: busy {busy:.2}, {waiting:.2} wait"
-            );
+            for work in [FULL, 20 + CALL, 4 + CALL] {
+                let (busy, waiting) = paced(processes, work);
+                let is_busy = busy > 0.6 || (work < FULL && processes < 8);
+                assert!(
+                    is_busy && waiting < 2.5 * (processes as f64).sqrt(),
+                    "{processes} processes, {work} of {FULL}: busy {busy:.2}, {waiting:.2} wait"
+                );
+            }
         }
+    }
+
+    #[test]
+    fn a_slow_trip_with_little_work_hardly_rests() {
+        let [little, full, more] = [1 + CALL, FULL, 12 * (8 + CALL)].map(|work| rest(0.015, work));
+        assert!(little < 0.004 && full == 0.045 && more == full, "{little} {full} {more}");
     }
 
     #[tokio::test]
@@ -127,13 +149,13 @@ mod tests {
             reply
         };
         let refused = || Err(LinkError::Unexpected { detail: "refused".to_owned() });
-        pace.run(slow(refused())).await.unwrap_err();
+        pace.run(FULL, slow(refused())).await.unwrap_err();
         assert!(due().await <= 0.0);
-        pace.run(slow(Ok(Reply { values: Vec::new(), epoch: crate::Epoch::NONE }))).await.unwrap();
+        pace.run(FULL, slow(Ok(Reply { values: Vec::new(), epoch: crate::Epoch::NONE }))).await.unwrap();
         assert_eq!(due().await, LONGEST.1);
         tokio::time::sleep(Duration::from_secs_f64(LONGEST.1)).await;
         let began = Instant::now();
-        pace.run(async { refused() }).await.unwrap_err();
+        pace.run(FULL, async { refused() }).await.unwrap_err();
         assert!(began.elapsed().as_secs_f64() < LONGEST.1 && due().await <= 0.0, "{:?}", began.elapsed());
     }
 
@@ -147,7 +169,7 @@ mod tests {
             flights.fetch_sub(1, SeqCst);
             Err(LinkError::Unexpected { detail: "refused".to_owned() })
         };
-        for reply in futures::future::join_all((0..20).map(|_| pace.run(trip()))).await {
+        for reply in futures::future::join_all((0..20).map(|_| pace.run(1, trip()))).await {
             assert!(reply.is_err());
         }
     }

@@ -258,10 +258,12 @@ impl Redis {
         keys_of: impl Fn(UserId) -> Vec<String>,
         args: &[Arg],
     ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
-        let bulk = users.len() > 1;
+        let is_bulk = users.len() > 1;
         let call = |users: &[UserId]| {
             let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
-            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk: bulk.then_some(users.len()) }
+            // Any full call is as much work as a full delivery.
+            let bulk = is_bulk.then_some((users.len() * USERS_PER_CALL).div_ceil(per_call));
+            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk }
         };
         if self.is_one_node() {
             let mut answers = Vec::new();
