@@ -1,7 +1,7 @@
 //! Redis in tests: one node, one node with TLS, or a cluster, as `TIDEMARK_TEST_REDIS` selects (node, tls, cluster,
 //! tls-cluster).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, iter::Sum, str::FromStr, time::Duration};
 
 use futures::FutureExt as _;
 use redis::{
@@ -249,11 +249,22 @@ impl World {
         }
     }
 
+    /// The processor time of the threads that run commands, in microseconds, summed over all nodes. Other processes on the
+    /// machine do not count, unlike in [`Self::redis_micros`].
+    pub async fn redis_processor_micros(&self) -> f64 {
+        let (user, system) = ("used_cpu_user_main_thread", "used_cpu_sys_main_thread");
+        1e6 * (self.sum::<f64>("cpu", user).await + self.sum::<f64>("cpu", system).await)
+    }
+
     /// The sum over all nodes of a number in a section of INFO.
     pub async fn redis_sum(&self, section: &str, name: &str) -> u64 {
+        self.sum(section, name).await
+    }
+
+    async fn sum<T: FromStr + Sum>(&self, section: &str, name: &str) -> T {
         let number =
             |info: &String| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok());
-        let numbers: Option<Vec<u64>> = self.redis_info(section).await.iter().map(number).collect();
+        let numbers: Option<Vec<T>> = self.redis_info(section).await.iter().map(number).collect();
         numbers.expect("every node gives it").into_iter().sum()
     }
 

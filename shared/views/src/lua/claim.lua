@@ -27,8 +27,9 @@ local function claim(keys, argv, epoch)
   -- A time in the future was written by a server whose clock was ahead.
   if built > now - least and built <= now then
     local meta = meta_of(keys[2], epoch)
-    if meta and is_on_its_way(meta, now, least) then return 'later' end
-    if meta and not has_flag(meta, BUILDING) then redis.call('HSET', keys[2], META, with_deadline(meta, now + least)) end
+    local deadline = meta and deadline_of(meta)
+    if is_on_its_way(deadline, now, least) then return 'later' end
+    if deadline then redis.call('HSET', keys[2], META, with_deadline(meta, now + least)) end
     return 'again'
   end
   redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, now) .. post)

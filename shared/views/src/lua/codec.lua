@@ -271,24 +271,28 @@ end
 -- time, or nobody, because one is on its way.
 local NOW, LATER, ON_ITS_WAY = 1, 2, 3
 
--- Whether a message of a complete view is built later than now, so that it will have every change until now. The deadline
--- says from when the last message may be built. One beyond the least time was written by a server whose clock was ahead.
-local function is_on_its_way(meta, now, least)
-  local from = has_flag(meta, BUILDING) and 0 or struct.unpack('<I6', meta, DEADLINE)
-  return from > now and from <= now + least
+-- From when the last message of a complete view may be built; nil if the view is being rebuilt, which remembers no message.
+local function deadline_of(meta)
+  return not has_flag(meta, BUILDING) and struct.unpack('<I6', meta, DEADLINE) or nil
 end
 
 local function with_deadline(meta, deadline)
   return string.sub(meta, 1, DEADLINE - 1) .. struct.pack('<I6', deadline) .. string.sub(meta, TOKEN)
 end
 
--- Decides who sends the message that tells a change of counts. Returns the decision, and the meta after it. A message for a
--- later time is sent once. A view that is being rebuilt remembers no message.
-local function announce(meta, now, least)
-  if has_flag(meta, BUILDING) then return LATER, meta end
-  if is_on_its_way(meta, now, least) then return ON_ITS_WAY, meta end
-  if struct.unpack('<I6', meta, DEADLINE) <= now - least then return NOW, with_deadline(meta, now) end
-  return LATER, with_deadline(meta, now + least)
+-- Whether a message is built later than now, so that it will have every change until now. A deadline beyond the least time
+-- was written by a server whose clock was ahead.
+local function is_on_its_way(deadline, now, least)
+  return deadline and deadline > now and deadline <= now + least
+end
+
+-- Decides who sends the message that tells a change of counts. Returns the decision, and the deadline after it, if it changes.
+-- A message for a later time is sent once.
+local function announce(deadline, now, least)
+  if is_on_its_way(deadline, now, least) then return ON_ITS_WAY end
+  if not deadline then return LATER end
+  if deadline <= now - least then return NOW, now end
+  return LATER, now + least
 end
 
 -- Forgets that a reader is watched, in the meta of the view.

@@ -78,7 +78,7 @@ local function deliver(keys, argv, epoch)
   local call, unpack_numbers, pack_numbers, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
   local char = string.char
   local cap, author, seq, at, entry = tonumber(argv[3]), argv[4], tonumber(argv[5]), tonumber(argv[6]), argv[7]
-  local now, ranked, announced = nil, {}, { {}, {}, {} }
+  local least, now, ranked, announced = tonumber(argv[10]), nil, {}, { {}, {} }
   local pushed_alone, newest, reached = argv[8] == '0', pack_numbers('<I6', at), 0
   for first = 1, #keys, 2 do
     local state, feed = keys[first], keys[first + 1]
@@ -87,15 +87,16 @@ local function deliver(keys, argv, epoch)
     local flags = meta and value and byte(value) or 0
     if flags % 2 == LIVE and sub(meta, EPOCH, META_BYTES) == epoch then
       reached = reached + 1
-      local known, kind = meta, byte(meta)
+      local kind, deadline = byte(meta), nil
       if kind % RECENT >= RANKED then
         -- One comparison for readers who have neither a ranked feed nor a connection.
         if kind % WATCHED >= RANKED then ranked[#ranked + 1] = (first + 1) / 2 end
-        if kind % RECENT >= WATCHED and argv[10] ~= '' then
+        if kind % RECENT >= WATCHED and least then
           local decision
           now = now or now_ms()
-          decision, meta = announce(meta, now, tonumber(argv[10]))
-          table.insert(announced[decision], (first + 1) / 2)
+          decision, deadline = announce(kind % FEED ~= BUILDING and unpack_numbers('<I6', meta, DEADLINE) or nil, now, least)
+          local users = announced[decision]
+          if users then users[#users + 1] = (first + 1) / 2 end
         end
       end
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
@@ -104,15 +105,21 @@ local function deliver(keys, argv, epoch)
         -- the feed grows at its end.
         local after = sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest) .. sub(value, AUTHOR_BYTES + 1)
         if kind % WATCHED == FEED and kind < MOST_RECENT * RECENT then
-          meta = char(kind + RECENT) .. sub(meta, 2, NEWEST - 1) .. newest .. sub(meta, EPOCH)
+          -- One new string: each is half a microsecond.
+          if deadline then
+            meta = char(kind + RECENT) .. sub(meta, 2, DEADLINE - 1) .. pack_numbers('<I6', deadline)
+              .. sub(meta, TOKEN, NEWEST - 1) .. newest .. sub(meta, EPOCH)
+          else
+            meta = char(kind + RECENT) .. sub(meta, 2, NEWEST - 1) .. newest .. sub(meta, EPOCH)
+          end
           call('HSET', state, META, meta, author, after, RECENT_FIELDS[(kind - kind % RECENT) / RECENT + 1], entry)
         else
-          meta = flush(state, feed, meta)
+          meta = flush(state, feed, deadline and with_deadline(meta, deadline) or meta)
           meta = meta and stored(state, feed, meta, call('RPUSH', feed, entry), argv, cap)
           if meta then call('HSET', state, META, meta, author, after) else call('DEL', state, feed) end
         end
       else
-        deliver_one(state, feed, known, meta, value, argv, cap)
+        deliver_one(state, feed, meta, deadline and with_deadline(meta, deadline) or meta, value, argv, cap)
       end
     end
   end

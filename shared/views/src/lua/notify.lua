@@ -16,9 +16,9 @@ local function notify(keys, argv, epoch)
       if argv[2] ~= '' then redis.call('HSET', keys[first], META, struct.pack(NOTES, now, built) .. argv[2]) end
       local decision, known = NOW, meta_of(state, epoch)
       if known then
-        local meta
-        decision, meta = announce(known, now, least)
-        if meta ~= known then redis.call('HSET', state, META, meta) end
+        local deadline
+        decision, deadline = announce(deadline_of(known), now, least)
+        if deadline then redis.call('HSET', state, META, with_deadline(known, deadline)) end
       end
       table.insert(result[decision], (first + 1) / 2)
     end
