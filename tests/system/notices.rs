@@ -11,9 +11,11 @@ use tidemark::{
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, UserId, notices::MAX_LIVE},
     facts::schema,
     notices::NoticeBoard,
+    outage::{Later, Outage},
     ports::{Clock, NoticeRecord, NoticeView},
     views::{Redis, RedisOptions, keys},
 };
+use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{Answer, User, World, until, world, world_with};
 
 /// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
@@ -101,6 +103,38 @@ async fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
         assert_eq!(stored().await, Some(vec![1, 2]), "an older version is not stored");
         views.replace_notices(&state(3, &[2])).await.unwrap();
         assert_eq!(stored().await, Some(vec![2]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
+    world(async |world| {
+        let (admin, reader) = (administrator(world), world.user(7));
+        let publish = async || admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
+        let through = async |seq: u64| reader.post("/v1/notices/reads", &json!({ "platform": 3, "through": seq })).await.ok();
+        publish().await;
+        publish().await;
+        counts(&reader, 3).await.ok();
+        let read_of_facts = Fault::new("BatchGetItem", FaultAction::FailBefore("InternalFailure".to_owned()));
+        let read_of_facts = world.stack.faults().add(read_of_facts.on("NoticesTable").times(1_000));
+        assert_eq!(reader.put("/v1/notices/3-1/read").await.ok()["unread"], 1);
+        assert_eq!(through(2).await["unread"], 0);
+        assert_eq!(read_of_facts.fired(), 0);
+        world.stack.faults().clear();
+
+        // A head that lacks a notice that the facts have, as after a publish that was not acknowledged.
+        let mut redis = world.redis().await;
+        let [head, _] = keys::notice_record(NoticeRecord::Head(platform(3)));
+        let older: Vec<u8> = redis::cmd("GET").arg(&head).query_async(&mut redis).await.unwrap();
+        for seq in [3, 4] {
+            publish().await;
+            redis::cmd("SET").arg(&head).arg(&older).query_async::<()>(&mut redis).await.unwrap();
+            let mark = if seq == 3 { reader.put("/v1/notices/3-3/read").await.ok() } else { through(seq).await };
+            assert_eq!(mark["unread"], 0);
+            redis::cmd("DEL").arg(&head).query_async::<()>(&mut redis).await.unwrap();
+            assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": seq }));
+        }
     })
     .await;
 }
@@ -201,6 +235,32 @@ async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated()
     }
 }
 
+#[tokio::test]
+async fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
+    world(async |world| {
+        administrator(world).post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
+        let (board, id) = (board(world), NoticeId { platform: platform(3), seq: 1 });
+        world.stack.pause("fan-out").await.unwrap();
+        // One process cannot reach Redis. Another one has just seen that there is no outage.
+        let closed = RedisOptions { url: "redis://127.0.0.1:1".to_owned(), ..world.stack.redis_options().clone() };
+        let process = |stores: Arc<Stores>| NoticeBoard {
+            later: Later { outage: Outage::new(Arc::clone(&stores)), stores: Arc::clone(&stores) },
+            stores,
+        };
+        let notice_views = Arc::new(Redis::new(&closed).unwrap());
+        let without_redis = process(Arc::new(Stores { notice_views, ..(*board.stores).clone() }));
+        let other = process(Arc::clone(&board.stores));
+        let before = *other.board(id.platform, user(7)).await.unwrap().find(1).unwrap();
+        without_redis.edit(id, &content("y", None), true).await.unwrap().unwrap();
+        other.mark(user(7), id, true).await.unwrap().unwrap();
+        let (head, reads) = board.stores.notices.state(id.platform, user(7)).await.unwrap();
+        let after = head.live[0];
+        assert!(after.slot > before.slot && reads.read.contains(after.slot), "{before:?}, {after:?}: {reads:?}");
+        world.stack.resume("fan-out").unwrap();
+    })
+    .await;
+}
+
 // ---- time ------------------------------------------------------------------
 
 #[tokio::test]
@@ -297,7 +357,7 @@ async fn a_change_of_several_transactions_is_exact_although_another_caller_inter
         let (_, others) = futures::join!(join_all(devices), join_all(others));
         assert!(others.iter().all(|marked| marked.as_ref().unwrap().board.counts().unread == 100));
         assert_eq!(board.board(platform, user(7)).await.unwrap().counts().unread, 0);
-        assert!(board.stores.notices.state(platform, user(7)).await.unwrap().1.version >= 4, "several transactions");
+        assert!(board.stores.notices.reads(platform, user(7)).await.unwrap().version >= 4, "several transactions");
         let expected: Vec<u64> = (1..=NOTICES).map(|seq| if seq <= 200 { 3 } else { 1 }).collect();
         assert_eq!(readers().await, expected);
 
@@ -307,7 +367,7 @@ async fn a_change_of_several_transactions_is_exact_although_another_caller_inter
         }
         assert_eq!(readers().await[0], 2);
         // Half of the change is done, as after the death of the function. The next caller resumes it.
-        let (_, before) = board.stores.notices.state(platform, user(9)).await.unwrap();
+        let before = board.stores.notices.reads(platform, user(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
         board.stores.notices.put_reads(user(9), platform, &before, half.clone()).await.unwrap().unwrap();
         assert_eq!(board.stores.notices.put_reads(user(9), platform, &before, half).await.unwrap(), None, "nothing twice");

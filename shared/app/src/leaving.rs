@@ -277,7 +277,7 @@ impl Leaving {
             }
         }
         for platform in stores.erasures.read_platforms(user).await? {
-            let (_, known) = stores.notices.state(platform, user).await?;
+            let known = stores.notices.reads(platform, user).await?;
             let none = NoticeReads { version: known.version, ..NoticeReads::default() };
             // A request that is still in progress may be first. The next slice sees its marks.
             let Some(none) = stores.notices.put_reads(user, platform, &known, none).await? else { return Ok(Step::More) };

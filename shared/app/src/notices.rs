@@ -20,6 +20,9 @@ use crate::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 
+/// How many slots of dead notices, above as many as are live, a read state may have before they are left out.
+const SPARE_SLOTS: u64 = 64;
+
 /// How many readers' states are merged, and how many platforms are changed, in parallel.
 const PARALLEL: usize = 16;
 
@@ -92,22 +95,68 @@ impl NoticeBoard {
     pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, StoreError> {
         let now = self.stores.clock.now();
         let (outage, state) = futures::join!(self.later.outage.check(), self.stores.notice_views.notice_state(platform, user));
-        let degraded = match outage.and(state) {
+        let missing = match outage.and(state) {
             Ok((Some(head), Some(read))) => return Ok(Board { head, read, now, degraded: false }),
             Ok((head, read)) => {
                 let mut missing = Vec::with_capacity(2);
                 missing.extend(head.is_none().then_some(NoticeRecord::Head(platform)));
                 missing.extend(read.is_none().then_some(NoticeRecord::Reads(user, platform)));
-                match self.fill(platform, user, &missing).await {
-                    Ok((head, read)) => return Ok(Board { head, read, now, degraded: false }),
-                    Err(error) if error.store() == Store::Facts => return Err(error),
-                    Err(error) => is_degraded(platform, &error),
-                }
+                Ok(missing)
             }
-            Err(error) => is_degraded(platform, &error),
+            Err(error) => Err(error),
         };
-        let (head, reads) = self.stores.notices.state(platform, user).await?;
+        let (head, reads, degraded) = self.facts(platform, user, missing).await?;
         Ok(Board { head, read: reads.read, now, degraded })
+    }
+
+    /// Returns the head and a user's read state from the facts. The head comes from its view if that `suffices`: DynamoDB
+    /// reads one item some three thousand times a second at most, and Redis many times that.
+    async fn state(
+        &self,
+        platform: Platform,
+        user: UserId,
+        suffices: impl Fn(&PlatformHead) -> bool,
+    ) -> Result<(PlatformHead, NoticeReads), StoreError> {
+        let (outage, head) = futures::join!(self.later.outage.check(), self.stores.notice_views.notice_head(platform));
+        let missing = match outage.and(head) {
+            Ok(Some(head)) if suffices(&head) => {
+                let reads = self.stores.notices.reads(platform, user).await?;
+                // Only the facts say for sure which slots are dead. Without a look at them, a read state would grow.
+                if reads.read.len() <= 2 * head.live.len() as u64 + SPARE_SLOTS {
+                    return Ok((head, reads));
+                }
+                Ok(Vec::new())
+            }
+            Ok(Some(_)) => Ok(Vec::new()),
+            Ok(None) => Ok(vec![NoticeRecord::Head(platform)]),
+            Err(error) => Err(error),
+        };
+        let (head, reads, _) = self.facts(platform, user, missing).await?;
+        // Slots that belong to no notice have no reader count, and are left out of what is written.
+        let reads = reads.without_dead(&head);
+        Ok((head, reads))
+    }
+
+    /// Reads the facts and fills the missing views, if Redis answered. Also returns whether Redis is unavailable.
+    async fn facts(
+        &self,
+        platform: Platform,
+        user: UserId,
+        missing: Result<Vec<NoticeRecord>, StoreError>,
+    ) -> Result<(PlatformHead, NoticeReads, bool), StoreError> {
+        let filled = match missing {
+            Ok(missing) => self.fill(platform, user, &missing).await,
+            Err(error) => Err(error),
+        };
+        match filled {
+            Ok((head, reads)) => Ok((head, reads, false)),
+            Err(error) if error.store() == Store::Facts => Err(error),
+            Err(error) => {
+                let degraded = is_degraded(platform, &error);
+                let (head, reads) = self.stores.notices.state(platform, user).await?;
+                Ok((head, reads, degraded))
+            }
+        }
     }
 
     /// Fills missing views. It takes the leases before it reads the facts: a later change or loss removes the lease, so
@@ -117,7 +166,7 @@ impl NoticeBoard {
         platform: Platform,
         user: UserId,
         missing: &[NoticeRecord],
-    ) -> Result<(PlatformHead, SeqSet), StoreError> {
+    ) -> Result<(PlatformHead, NoticeReads), StoreError> {
         let token = (self.stores.random)();
         let leased = self.stores.notice_views.lease_notices(missing, token).await?;
         let (head, reads) = self.stores.notices.state(platform, user).await?;
@@ -131,7 +180,7 @@ impl NoticeBoard {
         if !views.is_empty() {
             self.stores.notice_views.fill_notices(&views, token).await?;
         }
-        Ok((head, reads.read))
+        Ok((head, reads))
     }
 
     /// Returns one page of live notices, below `before`.
@@ -182,13 +231,13 @@ impl NoticeBoard {
         Ok((titles, degraded))
     }
 
-    /// Returns a live notice with its text and whether the reader has read it, from the facts; `None` if it is not
-    /// live.
+    /// Returns a live notice with its text and whether the reader has read it; `None` if it is not live. A mark of what
+    /// this shows as unread reads the same head.
     pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>, StoreError> {
-        let wanted = [id];
-        let ((head, reads), mut found) =
-            futures::try_join!(self.stores.notices.state(id.platform, user), self.stores.notices.notices(&wanted))?;
-        let live = head.find(id.seq, self.stores.clock.now()).copied();
+        let (wanted, now) = ([id], self.stores.clock.now());
+        let state = self.state(id.platform, user, |head| head.find(id.seq, now).is_some());
+        let ((head, reads), mut found) = futures::try_join!(state, self.stores.notices.notices(&wanted))?;
+        let live = head.find(id.seq, now).copied();
         let Some((live, notice)) = live.zip(found.remove(&id)) else { return Ok(None) };
         Ok(Some((notice, live, reads.read.contains(live.slot))))
     }
@@ -256,7 +305,8 @@ impl NoticeBoard {
     /// Marks one notice read or unread; returns `None` if it is not live. Fails if the facts fail, or if neither Redis
     /// nor the queue accepts the change.
     pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, StoreError> {
-        let marked = self.change(id.platform, user, |head, reads, now| {
+        let is_live = |head: &PlatformHead, now| head.find(id.seq, now).is_some();
+        let marked = self.change(id.platform, user, is_live, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
                 reads.read.set(notice.slot, read);
             }
@@ -268,7 +318,8 @@ impl NoticeBoard {
     /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]). Fails if the facts fail, or
     /// if neither Redis nor the queue accepts the change.
     pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, StoreError> {
-        self.change(platform, user, |head, reads, now| reads.mark_through(head, seq, now)).await
+        let is_given = |head: &PlatformHead, _| head.latest_seq >= seq;
+        self.change(platform, user, is_given, |head, reads, now| reads.mark_through(head, seq, now)).await
     }
 
     /// Merges slots that readers of one platform have read elsewhere into their read states. The merge is a union, so
@@ -281,7 +332,8 @@ impl NoticeBoard {
     }
 
     async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, StoreError> {
-        let merged = self.change(platform, user, |head, reads, _| {
+        let are_given = |head: &PlatformHead, _| slots.iter().all(|&slot| slot <= head.latest_slot);
+        let merged = self.change(platform, user, are_given, |head, reads, _| {
             let live: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
             let slots: SeqSet = slots.iter().copied().filter(|&slot| live.contains(slot)).collect();
             reads.read = reads.read.union(&slots);
@@ -298,26 +350,25 @@ impl NoticeBoard {
     pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<(), StoreError> {
         let view = match user {
             None => NoticeView::Head(platform, self.stores.notices.head(platform).await?),
-            Some(user) => NoticeView::Reads(user, platform, self.stores.notices.state(platform, user).await?.1),
+            Some(user) => NoticeView::Reads(user, platform, self.stores.notices.reads(platform, user).await?),
         };
         self.stores.notice_views.replace_notices(&view).await
     }
 
     /// Applies `change` to a user's read state, again after each conflict with another write. Writes nothing if nothing
-    /// changes.
+    /// changes. The view of the head is used if it `suffices`.
     async fn change(
         &self,
         platform: Platform,
         user: UserId,
+        suffices: impl Fn(&PlatformHead, Timestamp) -> bool,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
     ) -> Result<NoticesMarked, StoreError> {
         let mut attempts = self.stores.attempts("mark_notice");
         loop {
             attempts.next().await?;
             let now = self.stores.clock.now();
-            let (head, stored) = self.stores.notices.state(platform, user).await?;
-            // Slots that belong to no notice have no reader count, and are left out of what is written.
-            let before = stored.without_dead(&head);
+            let (head, before) = self.state(platform, user, |head| suffices(head, now)).await?;
             let mut after = before.clone();
             change(&head, &mut after, now);
             let changed = before.read.minus(&after.read).len() + after.read.minus(&before.read).len();

@@ -291,7 +291,8 @@ impl NoticeReads {
         }
         if !older {
             self.through = seq;
-            self.through_slot = head.latest_slot;
+            // A head from a view may be older than the one that the watermark was set with.
+            self.through_slot = self.through_slot.max(head.latest_slot);
         }
     }
 

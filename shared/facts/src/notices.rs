@@ -31,6 +31,11 @@ impl Notices for DynamoFacts {
         head.map_or_else(|| Ok(PlatformHead::default()), read_head)
     }
 
+    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads, StoreError> {
+        let reads = self.get_one("notice_reads", &self.tables.notice_reads, schema::notice_reads(user, platform)).await?;
+        reads.map_or_else(|| Ok(NoticeReads::default()), read_reads)
+    }
+
     async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError> {
         let head = (self.tables.notices.as_str(), vec![schema::platform_head(platform)]);
         let reads = (self.tables.notice_reads.as_str(), vec![schema::notice_reads(user, platform)]);

@@ -24,6 +24,12 @@ const ROARING: u8 = 1;
 
 #[async_trait]
 impl NoticeViews for Redis {
+    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>, StoreError> {
+        let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
+        let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_head", vec![Cmd::get(head)]).await?;
+        Ok(records.pop().and_then(|(record, epoch)| decode_head(epoch.current(&record?)?)))
+    }
+
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));

@@ -31,6 +31,8 @@ pub enum NoticesPublished {
 pub trait Notices: Send + Sync {
     /// Returns the head of a platform; an empty one if nothing was ever published on it.
     async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError>;
+    /// Returns a user's read state.
+    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads, StoreError>;
     /// Returns the head and a user's read state. Both reads are consistent, but not necessarily of the same moment.
     async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError>;
     /// Returns these notices. Deleted and unknown ones are left out. Expired ones may be among them.
@@ -96,6 +98,8 @@ impl NoticeView {
 /// Heads and read states, which a count reads in one round trip, and titles, which a page reads in one.
 #[async_trait]
 pub trait NoticeViews: Send + Sync {
+    /// Returns the head; `None` if it is missing.
+    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>, StoreError>;
     /// Returns the head, and the slots that the user has read; `None` for a missing one. Two commands in one round
     /// trip.
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError>;
