@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, bail};
 use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::domain::UserId;
+use tidemark_local::Weather;
 use tidemark_tools::{
     progress::Progress,
     text::{rate, short, thousands},
@@ -45,6 +46,8 @@ pub struct Options {
     pub beside: usize,
     /// Disturb a second fan-out afterwards.
     pub disturb: bool,
+    /// The weather after the preparation.
+    pub weather: Weather,
     /// How long a fan-out may take.
     pub limit: Duration,
     /// The seed of the randomness.
@@ -62,9 +65,11 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
         bail!("{} followers cannot have {} live ones", options.followers, options.live);
     }
     let cast = Cast::of(options.followers, options.beside).context("not enough ids")?;
-    let own = OwnStack::start(options.template.clone()).await?;
+    let mut own = OwnStack::start(options.template.clone()).await?;
     let mut run = Run { options, cast, random: StdRng::seed_from_u64(options.seed), report: Report::default() };
     run.prepare(&own).await?;
+    run.report.figure("weather", options.weather.to_string());
+    own.set_weather(options.weather, options.seed);
     run.publish_latency(&own).await?;
     run.fan_out(&own).await?;
     let own = if options.disturb { run.disturbed_fan_out(own).await? } else { own };

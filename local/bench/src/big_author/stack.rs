@@ -6,7 +6,7 @@ use anyhow::Context;
 use tempfile::TempDir;
 use tidemark::App;
 
-use tidemark_local::{Options, Stack};
+use tidemark_local::{Options, Stack, Weather};
 use tidemark_tools::api::Api;
 
 const IN_RAM: &str = "/dev/shm";
@@ -40,6 +40,12 @@ impl OwnStack {
         options.parameters.insert("PullThreshold".to_owned(), NEVER_PULLED.to_string());
         let (stack, api) = started(&options).await?;
         Ok(Self { stack, api, options, folder })
+    }
+
+    /// Changes the weather, also for the time after a restart.
+    pub fn set_weather(&mut self, weather: Weather, seed: u64) {
+        (self.options.weather, self.options.weather_seed) = (weather, Some(seed));
+        self.stack.set_weather(weather, seed);
     }
 
     /// Stops the stack and starts it again on the same data, with a new client.

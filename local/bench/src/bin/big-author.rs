@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use tidemark_bench::big_author::run::{Options, run};
+use tidemark_local::Weather;
 use tidemark_tools::{Verdict, exit};
 use tracing_subscriber::EnvFilter;
 
@@ -33,6 +34,9 @@ struct Args {
     /// Run a second fan-out with a restart of the stack, all its messages sent twice, and Redis emptied.
     #[arg(long)]
     disturb: bool,
+    /// How kind the stores are after the preparation: calm, aws or storm.
+    #[arg(long, env = "TIDEMARK_WEATHER", default_value_t)]
+    weather: Weather,
     /// How long a fan-out may take.
     #[arg(long, default_value_t = 1_800, value_name = "SECONDS")]
     limit: u64,
@@ -62,6 +66,7 @@ async fn measure(args: Args) -> anyhow::Result<Verdict> {
         publishes: args.publishes,
         beside: args.beside.into(),
         disturb: args.disturb,
+        weather: args.weather,
         limit: Duration::from_secs(args.limit),
         seed: args.seed.unwrap_or_else(|| rand::random::<u64>() >> 1),
         template: args.template,
