@@ -172,7 +172,7 @@ impl<'w> History<'w> {
             }
             92..95 => {
                 let reader = UserId::new(reader).unwrap();
-                let lost = [vec![keys::head(self.author)], vec![keys::reader_state(reader), keys::feed(reader)]];
+                let lost = [vec![keys::head(self.author)[0].clone()], vec![keys::reader_state(reader), keys::feed(reader)]];
                 let lost = &lost[self.rng.random_range(0..2)];
                 self.log.push(format!("lose {lost:?}"));
                 let _: () = self.world.redis().await.del(lost).await.unwrap();
@@ -189,7 +189,7 @@ impl<'w> History<'w> {
         let Published::Created(post, head) = published else { panic!("{published:?}") };
         self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, head.modes));
         assert_eq!(post.id.seq, self.model.publish(self.author.get()));
-        self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+        self.app.fan_outs.start(FanOut::of(&post, &head), &head).await.unwrap();
     }
 
     async fn delete(&mut self, seq: u64) {
@@ -198,7 +198,7 @@ impl<'w> History<'w> {
         let deleted = self.app.stores.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
         if let Deleted::Deleted(post, head) = deleted {
             self.log.push(format!("delete {seq} {} pages {:?}", post.delivery.retraction_pages, head.modes));
-            self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+            self.app.fan_outs.start(FanOut::of(&post, &head), &head).await.unwrap();
         }
     }
 

@@ -227,7 +227,7 @@ async fn import_some(
     tally.found((blogs.len() - written.len()) as u64);
     match unsettled {
         Some((first, last)) => settle(run, author, &head, first, last).await?,
-        None => run.app.stores.head_views.store_head(author, &head).await?,
+        None => run.app.stores.head_views.replace_head(author, &head).await?,
     }
     Ok(run.app.relations.forget_counters(author, None).await?)
 }
@@ -237,7 +237,7 @@ async fn import_some(
 /// import: a follow from before the import is found, and a later follow has the posts already.
 async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
-    stores.head_views.store_head(author, head).await?;
+    stores.head_views.replace_head(author, head).await?;
     let mut page = stores.edges.followers_by_time(author, None, FOLLOWERS).await?;
     if page.is_empty() {
         return Ok(imports.settle(author, last).await?);
@@ -257,7 +257,7 @@ async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, la
         page = stores.edges.followers_by_time(author, Some(oldest), FOLLOWERS).await?;
     }
     for post in pending {
-        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head)).await {
+        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head), head).await {
             warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

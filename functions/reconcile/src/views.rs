@@ -107,7 +107,7 @@ impl StoredViews {
             range("ZRANGE", following).arg("WITHSCORES").clone(),
             range("ZRANGE", fans).arg("WITHSCORES").clone(),
             get("GET", counters),
-            get("GET", keys::head(user)),
+            get("GET", keys::head(user)[0].clone()),
             get("GET", keys::card(user)[0].clone()),
             get("HGETALL", keys::reactions(user)),
             range("ZRANGE", ranked).arg("WITHSCORES").clone(),

@@ -166,30 +166,38 @@ impl FanOut {
 }
 
 impl FanOuts {
-    /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
+    /// Starts a fan-out with the author's head after the change. The number of reads and sends has a bound that does not
+    /// depend on the number of followers.
     ///
     /// If pages cannot be sent, this still succeeds: the post stays listed as unfinished, and reconcile sends them.
-    /// Fails if neither Redis nor a task has the change of the author's counters, or the deletion.
-    pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    /// Fails if neither Redis nor a task has the head, the change of the author's counters, or the deletion.
+    pub async fn start(&self, fan_out: FanOut, head: &AuthorHead) -> Result<(), StoreError> {
+        if let Err(error) = self.show(fan_out, head).await {
+            self.note_unsent(fan_out.kind, fan_out.post).await;
+            return Err(error);
+        }
         if fan_out.pages == 0 {
-            return match self.finish(fan_out, 0).await {
+            return match self.complete(fan_out, 0).await {
                 Err(error) if error.is_retryable() => self.tell_later(fan_out, &error).await,
-                finished => finished,
+                completed => completed,
             };
         }
-        // The pages matter more than the counters, so they are sent even if `tell` fails.
-        let told = async {
-            match self.tell(fan_out).await {
-                Ok(()) => Ok(()),
-                Err(error) => self.tell_later(fan_out, &error).await,
-            }
-        };
-        let (told, sent) = futures::join!(told, self.send_pages(fan_out));
-        if let Err(error) = sent {
+        if let Err(error) = self.send_pages(fan_out).await {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "pages are left to reconcile");
             self.note_unsent(fan_out.kind, fan_out.post).await;
         }
-        told
+        Ok(())
+    }
+
+    /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
+    /// Redis knew before the change. So it comes before the first delivery.
+    async fn show(&self, fan_out: FanOut, head: &AuthorHead) -> Result<(), StoreError> {
+        let replaced = self.stores.head_views.replace_head(fan_out.post.author, head);
+        let (replaced, told) = futures::join!(replaced, self.tell(fan_out));
+        match replaced.and(told) {
+            Err(error) => self.tell_later(fan_out, &error).await,
+            shown => shown,
+        }
     }
 
     /// Stores that pages are not in the queue. Without this, reconcile sends them too, but perhaps only after
@@ -201,7 +209,7 @@ impl FanOuts {
     }
 
     /// Leaves `tell` and the head to a worker.
-    pub(crate) async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
+    async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
         self.sync.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
     }
 
@@ -216,11 +224,11 @@ impl FanOuts {
         }
         let is_empty = |task: &Task| matches!(task, Task::Batch { followers, .. } if followers.is_empty());
         if tasks.iter().all(is_empty) {
-            match self.finish(fan_out, 0).await {
+            match self.complete(fan_out, 0).await {
                 Err(error) if error.is_retryable() => {
                     warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "could not finish an empty fan-out, a worker will finish it");
                 }
-                finished => return finished,
+                completed => return completed,
             }
         }
         self.stores.queue.send(&tasks).await
@@ -304,6 +312,8 @@ impl FanOuts {
                 if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
                     return Ok(false);
                 }
+                // Publish shows the head, but may have been interrupted before.
+                self.show(fan_out, head).await?;
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
@@ -395,6 +405,11 @@ impl FanOuts {
     async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
         // Publish does this too, but may have been interrupted before.
         self.tell(fan_out).await?;
+        self.complete(fan_out, handled).await
+    }
+
+    /// Stores among the facts that all pages are done.
+    async fn complete(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let now = self.stores.clock.now();
@@ -409,8 +424,7 @@ impl FanOuts {
     }
 
     /// Updates Redis after a change of an author's posts: removes the author's counters, stores that a deleted post is
-    /// deleted, and stores the head if the author was ever pulled. [`Publishing`](crate::Publishing) stores the head of
-    /// every author itself.
+    /// deleted, and updates the head if the author was ever pulled.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.sync.relations.forget_counters(author, None).await?;
@@ -422,7 +436,7 @@ impl FanOuts {
 
     async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-        self.stores.head_views.store_head(author, &head).await
+        self.stores.head_views.replace_head(author, &head).await
     }
 }
 

@@ -93,7 +93,7 @@ impl Publishing {
         let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
             // Views may show the post until they know of the deletion.
-            Deleted::Deleted(post, head) => self.start(FanOut::of(&post, &head), &head).await?,
+            Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head), &head).await?,
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
@@ -105,23 +105,9 @@ impl Publishing {
         Ok(Removal::Deleted)
     }
 
-    /// Starts the fan-out of a post that is a fact already. If the queue is unavailable, the fan-out stays pending, and
-    /// reconcile resumes it. Fails if neither the views of the author and the post nor the queue accept the change.
-    async fn start(&self, fan_out: FanOut, head: &AuthorHead) -> Result<(), StoreError> {
-        // The author's timeline is served from the head in Redis.
-        let shown = async {
-            match self.stores.head_views.store_head(fan_out.post.author, head).await {
-                Ok(()) => Ok(()),
-                Err(error) => self.fan_outs.tell_later(fan_out, &error).await,
-            }
-        };
-        let (started, shown) = futures::join!(self.fan_outs.start(fan_out), shown);
-        started.and(shown)
-    }
-
-    /// The same for a new post. It is published although its followers and counters do not know of it yet.
+    /// Starts the delivery of a new post. It is published although its followers and counters do not know of it yet.
     async fn start_delivery(&self, fan_out: FanOut, head: &AuthorHead) {
-        if let Err(error) = self.start(fan_out, head).await {
+        if let Err(error) = self.fan_outs.start(fan_out, head).await {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

@@ -72,9 +72,9 @@ impl Reading {
     /// Marks one live post read or unread.
     pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>, StoreError> {
         let ids = [post];
-        let (posts, blocked) =
-            futures::try_join!(self.stores.posts.posts(&ids), self.stores.reactions.is_blocked(user, post.author))?;
-        if posts.get(&post).is_none_or(|post| post.deleted) {
+        let (live, blocked) =
+            futures::try_join!(self.sync.readers.live_posts(&ids), self.stores.reactions.is_blocked(user, post.author))?;
+        if live.is_empty() {
             return Ok(Found::Nothing);
         }
         if blocked {
@@ -89,12 +89,10 @@ impl Reading {
     /// Marks posts read. Deleted and unknown posts are left out.
     pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts, StoreError> {
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let known = self.stores.posts.posts(&asked).await?;
+        let live = self.sync.readers.live_posts(&asked).await?;
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
-        for id in asked {
-            if known.get(&id).is_some_and(|post| !post.deleted) {
-                by_author.entry(id.author).or_default().push(id.seq);
-            }
+        for id in asked.into_iter().filter(|id| live.contains(id)) {
+            by_author.entry(id.author).or_default().push(id.seq);
         }
         let changes =
             by_author.into_iter().map(|(author, seqs)| async move { self.mark(user, author, &seqs, true).await }.boxed());
@@ -151,7 +149,7 @@ impl Reading {
 
     /// Marks posts of one author. Marks of several devices do not wait for each other.
     async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
-        let pair = self.sync.readers.pair(user, author).await?;
+        let pair = self.sync.readers.pair_of_posts(user, author, seqs).await?;
         if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
             return Ok(Changed { pair, count: 0, written: false });
         }

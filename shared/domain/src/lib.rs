@@ -18,6 +18,7 @@ pub mod notices;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod pages;
+pub mod post_times;
 pub mod profile;
 pub mod rank;
 pub mod reactions;
@@ -39,6 +40,7 @@ pub use model::{
     Relation,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
+pub use post_times::PostTimes;
 pub use profile::{Card, Handle, Profile, ProfileContent};
 pub use rank::{HalfLife, Rank, Score, Step};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};

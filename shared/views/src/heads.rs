@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use integer_encoding::VarInt;
+use redis::Value;
 use redis_link::{Age, Epoch};
-use tidemark_app::ports::{HeadViews, StoreError};
-use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
+use tidemark_app::ports::{HeadViews, KnownAuthor, StoreError};
+use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
-use super::{keys, library::Function};
-use crate::connection::{Redis, ms};
-
-/// Bytes of the version. The script reads it too.
-const VERSION: usize = 6;
+use super::{
+    keys,
+    library::Function,
+    readers::token_arg,
+    record::{self, VERSION},
+};
+use crate::connection::{Arg, Redis, fcall, ms};
 
 /// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
 /// deleted posts follows them.
@@ -23,27 +27,78 @@ impl HeadViews for Redis {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
-        let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)).collect();
+        let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).collect();
         let values = self.strings("heads", &keys, Age::MomentOld).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
-        let current = |value: Option<(Vec<u8>, Epoch)>| value.and_then(|(value, epoch)| decode(epoch.current(&value)?));
-        Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value)?))).collect())
+        Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
 
-    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
-        // Every publish raises the first summand, and every deletion raises the second.
-        let version = head.latest_seq + u64::from(head.deletions());
-        let args = [version.into(), encode(head).into(), ms(keys::HEAD_LIFETIME)];
-        self.call::<u8>(Function::Advance, &[keys::head(author)], &args).await.map(|_| ())
+    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError> {
+        if authors.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let times_key = |&author: &UserId| keys::times(author)[0].clone();
+        let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).chain(authors.iter().map(times_key)).collect();
+        let mut heads = self.strings("authors", &keys, Age::Now).await?;
+        let times = heads.split_off(authors.len());
+        let known = |(head, times)| KnownAuthor { head: current(head, decode), times: current(times, decode_times) };
+        Ok(authors.iter().copied().zip(heads.into_iter().zip(times).map(known)).collect())
+    }
+
+    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
+        let lease = |&author: &UserId| {
+            let [_, lease] = keys::head(author);
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
+        };
+        let taken: Vec<bool> = self.each("lease_heads", authors.iter().map(lease).collect()).await?;
+        Ok(authors.iter().zip(taken).filter_map(|(&author, taken)| taken.then_some(author)).collect())
+    }
+
+    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError> {
+        let store = |(author, head): &(UserId, AuthorHead)| {
+            let (_, record) = encode(head);
+            fcall(Function::Store, &keys::head(*author), &[token_arg(token), record, ms(keys::HEAD_LIFETIME)])
+        };
+        self.each::<Value>("fill_heads", heads.iter().map(store).collect()).await.map(drop)
+    }
+
+    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
+        let (version, record) = encode(head);
+        self.call::<u8>(Function::Replace, &keys::head(author), &[version.into(), record, ms(keys::HEAD_LIFETIME)])
+            .await
+            .map(drop)
+    }
+
+    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError> {
+        let [_, lease] = keys::times(author);
+        self.call(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()]).await
+    }
+
+    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError> {
+        let args = [token_arg(token), encode_times(times).into(), ms(keys::TIMES_LIFETIME)];
+        self.call::<u8>(Function::Store, &keys::times(author), &args).await.map(drop)
     }
 }
 
-fn encode(head: &AuthorHead) -> Vec<u8> {
+fn head_key(author: UserId) -> String {
+    let [head, _] = keys::head(author);
+    head
+}
+
+fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+    let (value, epoch) = value?;
+    decode(epoch.current(&value)?)
+}
+
+/// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.
+fn encode(head: &AuthorHead) -> (u64, Arg) {
+    let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;
     let numbers = [head.latest_seq, head.latest_at.ms(), head.posts, u64::from(changes), pulled];
-    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let mut bytes = record::start(version);
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     bytes.extend(head.deleted.to_bytes());
-    bytes
+    (version, bytes.into())
 }
 
 pub fn decode(bytes: &[u8]) -> Option<AuthorHead> {
@@ -60,6 +115,34 @@ pub fn decode(bytes: &[u8]) -> Option<AuthorHead> {
     })
 }
 
+/// Both bounds, then the differences from one number, and from one time, to the next. All are variable-length integers.
+fn encode_times(times: &PostTimes) -> Vec<u8> {
+    let mut bytes: Vec<u8> = [times.above, times.upto].into_iter().flat_map(VarInt::encode_var_vec).collect();
+    let (mut last_seq, mut last_at) = (times.above, 0);
+    for (seq, at) in &times.times {
+        bytes.extend((seq - last_seq).encode_var_vec());
+        bytes.extend(at.ms().saturating_sub(last_at).encode_var_vec());
+        (last_seq, last_at) = (*seq, at.ms());
+    }
+    bytes
+}
+
+fn decode_times(mut bytes: &[u8]) -> Option<PostTimes> {
+    let mut next = || {
+        let (number, length) = u64::decode_var(bytes)?;
+        bytes = &bytes[length..];
+        Some(number)
+    };
+    let (above, upto) = (next()?, next()?);
+    let (mut seq, mut at) = (above, 0_u64);
+    let mut times = Vec::new();
+    while let Some(step) = next() {
+        (seq, at) = (seq.checked_add(step)?, at.checked_add(next()?)?);
+        times.push((seq, Timestamp::from_ms(at)));
+    }
+    bytes.is_empty().then_some(PostTimes { above, upto, times })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,10 +157,23 @@ mod tests {
             modes: Modes { changes: 3, pulled: 8 },
             ..Default::default()
         };
-        let stored = [&[0; VERSION], encode(&head).as_slice()].concat();
+        let (version, Arg::Bytes(stored)) = encode(&head) else { panic!("no bytes") };
+        assert_eq!((version, record::version(&stored).map(|(version, _)| version)), (11, Some(11)));
         assert_eq!(decode(&stored), Some(head));
         assert_eq!(decode(&stored[..40]), None);
         assert_eq!(decode(&stored[..stored.len() - 1]), None);
         assert_eq!(decode(b""), None);
+    }
+
+    #[test]
+    fn times_round_trip_and_a_post_takes_five_bytes() {
+        let at = |seq: u64| (seq, Timestamp::from_ms(1_700_000_000_000 + seq * 3_600_000));
+        let times = PostTimes::default().with(1_100, (1..=1_100).filter(|seq| seq % 7 > 0).map(at));
+        let stored = encode_times(&times);
+        assert!(stored.len() < 5 * times.times.len() + 20, "{} bytes for {}", stored.len(), times.times.len());
+        assert_eq!(decode_times(&stored), Some(times));
+        assert_eq!(decode_times(&stored[..stored.len() - 1]), None);
+        assert_eq!(decode_times(&encode_times(&PostTimes::default())), Some(PostTimes::default()));
+        assert_eq!(decode_times(b""), None);
     }
 }

@@ -25,7 +25,9 @@
 //! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle | steps of posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
 //! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → when a change was noted, when a message was last built, [post](super::live) that changed; `=` → digest of the counts that were told; `<connection>` → expiry ms, at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
-//! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | advance | head |
+//! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | store, replace | head |
+//! | `{bucket}:t:<author>` | string | [times](tidemark_domain::PostTimes) of the newest posts of an author with many followers; rebuilds use them | 1 h | store | posts |
+//! | `{bucket}:h:<author>:lease`, `{bucket}:t:<author>:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
 //! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [bitmap of posts](super::notices) | 24 h | store | read facts, edges |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, forget_marks | |
@@ -63,7 +65,10 @@ pub enum View {
     Reactions(UserId),
     /// The live connections of a reader.
     Connections(UserId),
+    /// The author's head and its lease.
     Head(UserId),
+    /// The times of the author's newest posts, and their lease.
+    Times(UserId),
     /// The user's token buckets.
     Limits(UserId),
     /// Whether the user may call.
@@ -139,6 +144,9 @@ pub(crate) const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a head is kept. A wrong head disappears after this time.
 pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 
+/// How long the times of an author's posts are kept after they were last stored.
+pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
+
 /// How long a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -190,9 +198,16 @@ pub fn ranked(user: UserId) -> [String; 2] {
     [key.clone(), format!("{key}:moves")]
 }
 
-/// The head of an author.
-pub fn head(author: UserId) -> String {
-    format!("{{{}}}:h:{author}", author.bucket())
+/// The head of an author, and the lease for filling it.
+pub fn head(author: UserId) -> [String; 2] {
+    let key = format!("{{{}}}:h:{author}", author.bucket());
+    [key.clone(), format!("{key}:lease")]
+}
+
+/// The times of an author's newest posts, and the lease for storing them.
+pub fn times(author: UserId) -> [String; 2] {
+    let key = format!("{{{}}}:t:{author}", author.bucket());
+    [key.clone(), format!("{key}:lease")]
 }
 
 /// The live connections of a reader.
@@ -329,7 +344,8 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
         View::Connections(user) => vec![(connections(*user), KeyType::Hash)],
         View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
-        View::Head(author) => vec![(head(*author), KeyType::String)],
+        View::Head(author) => head(*author).map(|key| (key, KeyType::String)).to_vec(),
+        View::Times(author) => times(*author).map(|key| (key, KeyType::String)).to_vec(),
         View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
         View::Access(user) => vec![(access(*user), KeyType::String)],
         View::Moved(author) => vec![(moved(*author), KeyType::Hash)],
@@ -356,6 +372,7 @@ pub fn of_user(user: UserId) -> Vec<View> {
         View::Reactions,
         View::Connections,
         View::Head,
+        View::Times,
         View::Card,
         View::Limits,
         View::Access,
@@ -382,10 +399,8 @@ pub fn owner(key: &str) -> Option<Owner> {
         if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
     };
     match name {
-        "r" | "f" | "x" | "w" | "h" | "l" | "a" | "s" | "changed" => {
-            rest.parse().ok().map(|user| in_bucket(user, Owner::User(user)))
-        }
-        "following" | "fans" | "counters" | "u" | "k" => {
+        "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
+        "following" | "fans" | "counters" | "u" | "k" | "h" | "t" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
         }
@@ -438,7 +453,8 @@ mod tests {
         assert_eq!(reader_state(user), "{831}:r:1042");
         assert_eq!(feed(user), "{831}:f:1042");
         assert_eq!(ranked(user), ["{831}:k:1042", "{831}:k:1042:moves"]);
-        assert_eq!(head(user), "{831}:h:1042");
+        assert_eq!(head(user), ["{831}:h:1042", "{831}:h:1042:lease"]);
+        assert_eq!(times(user), ["{831}:t:1042", "{831}:t:1042:lease"]);
         assert_eq!(reactions(user), "{831}:x:1042");
         assert_eq!(connections(user), "{831}:w:1042");
         assert_eq!(super::post(post), ["{831}:p:1042-7", "{831}:p:1042-7:lease"]);
@@ -468,7 +484,7 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 21]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 24]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 11]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);

@@ -19,7 +19,6 @@ pub(crate) enum Function {
     Relate,
     Fill,
     Store,
-    Advance,
     Replace,
     React,
     Open,
@@ -41,7 +40,7 @@ pub(crate) enum Function {
 const CODEC: &str = include_str!("lua/codec.lua");
 
 impl Function {
-    const ALL: [Self; 29] = [
+    const ALL: [Self; 28] = [
         Self::Deliver,
         Self::Retract,
         Self::Begin,
@@ -54,7 +53,6 @@ impl Function {
         Self::Relate,
         Self::Fill,
         Self::Store,
-        Self::Advance,
         Self::Replace,
         Self::React,
         Self::Open,
@@ -88,7 +86,6 @@ impl Function {
             Self::Relate => ("relate", include_str!("lua/relate.lua")),
             Self::Fill => ("fill", include_str!("lua/fill.lua")),
             Self::Store => ("store", include_str!("lua/store.lua")),
-            Self::Advance => ("advance", include_str!("lua/advance.lua")),
             Self::Replace => ("replace", include_str!("lua/replace.lua")),
             Self::React => ("react", include_str!("lua/react.lua")),
             Self::Open => ("open", include_str!("lua/open.lua")),

@@ -115,7 +115,8 @@ impl PostViews for Redis {
 
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError> {
         let mut commands = of_reader(reader, author).to_vec();
-        commands.push(Cmd::get(keys::head(author)));
+        let [head, _] = keys::head(author);
+        commands.push(Cmd::get(head));
         let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
         let head = answers.pop().and_then(|(value, epoch)| {
             let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;

@@ -113,7 +113,7 @@ impl<'w> Scene<'w> {
 
     /// Removes the view of the author's head. Otherwise damage of the head would be a difference of its view too.
     pub(super) async fn without_head(&self) {
-        self.redis().del::<_, ()>(keys::head(self.author())).await.unwrap();
+        self.redis().del::<_, ()>(keys::head(self.author()).to_vec()).await.unwrap();
     }
 
     /// Repeats a request until a key exists. A busy server may respond from facts at first.

@@ -145,9 +145,11 @@ pub(super) const ALL: &[Damage] = &[
     ("a head view newer than its author", |scene| {
         Box::pin(async move {
             let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
-            scene.app.readers.stores.head_views.store_head(scene.author(), &head).await.unwrap();
-            // A cached head lives for a minute, which is long enough for this test.
-            scene.redis().expire::<_, ()>(keys::head(scene.author()), 3_600).await.unwrap();
+            let (views, author) = (&scene.app.readers.stores.head_views, scene.author());
+            assert_eq!(views.lease_heads(&[author], 7).await.unwrap(), [author]);
+            views.fill_heads(&[(author, head)], 7).await.unwrap();
+            // A cached head lives for a minute, which may be too short for this test.
+            scene.redis().expire::<_, ()>(&keys::head(author)[0], 3_600).await.unwrap();
             vec![json!({ "kind": "head-wrong", "author": scene.author() })]
         })
     }),

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use tidemark_domain::{
     AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, NewPost, Platform, Post, PostId, PostSummary,
-    PostText, Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet,
-    Step, Timestamp, UserId, UserLists,
+    PostText, PostTimes, Rank, RankedPlace, Reaction, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score,
+    Seq, SeqSet, Step, Timestamp, UserId, UserLists,
 };
 
 pub use crate::error::{Source, Store, StoreError};
@@ -687,10 +687,30 @@ pub trait ReaderViews: Send + Sync {
 /// Heads of authors. Timelines of all authors, and feeds of readers who pull, are computed from them.
 #[async_trait]
 pub trait HeadViews: Send + Sync {
-    /// Returns the known heads of these authors.
+    /// Returns the known heads of these authors. They may be a moment old.
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
-    /// Stores a head that was read from the facts, unless a later one is known.
-    async fn store_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
+    /// Returns what is known of these authors now.
+    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError>;
+    /// Takes the leases for filling the heads of these authors, unless another process has them. Called before the facts
+    /// are read. Returns the authors whose lease was taken.
+    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
+    /// Stores heads that were read from the facts, if the caller still has their lease. A change or a loss of the head
+    /// takes it away.
+    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError>;
+    /// Replaces a known head with a later one, and takes the lease from a process that fills it. An unknown head stays
+    /// unknown. The next read fills it.
+    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
+    /// Takes the lease for storing the times of an author's posts. Returns false if another process has it.
+    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError>;
+    /// Stores times that were read from the facts, if the caller still has the lease.
+    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError>;
+}
+
+/// What Redis knows of an author's posts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KnownAuthor {
+    pub head: Option<AuthorHead>,
+    pub times: Option<PostTimes>,
 }
 
 /// The reactions of a reader that Redis knows.

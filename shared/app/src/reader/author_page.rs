@@ -81,11 +81,7 @@ impl Readers {
         let AuthorQuery { author, status, before, limit, since, parts } = query;
         let head = match head {
             Some(head) => head,
-            None => {
-                let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-                self.stores.head_views.store_head(author, &head).await?;
-                head.for_views()
-            }
+            None => self.heads_of_facts(&[author]).await?.remove(&author).unwrap_or_default().for_views(),
         };
         // The head in Redis does not have the archived posts.
         if head.posts != head.implied_posts() {

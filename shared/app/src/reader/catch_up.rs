@@ -7,7 +7,6 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tidemark_domain::{
     AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
 };
-use tracing::warn;
 
 use super::Readers;
 use crate::{error::StoreError, ports::Seed};
@@ -85,14 +84,7 @@ impl Readers {
         let is_known = |author: &UserId, state: &AuthorState| heads.get(author).is_some_and(|head| !state.is_ahead_of(head));
         let unknown: Vec<UserId> =
             asking.iter().filter(|(author, state)| !is_known(author, state)).map(|(author, _)| *author).collect();
-        if !unknown.is_empty() {
-            for (author, head) in self.stores.posts.heads(&unknown).await? {
-                if let Err(error) = self.stores.head_views.store_head(author, &head).await {
-                    warn!(%author, error = &error as &dyn std::error::Error, "head not stored");
-                }
-                heads.insert(author, head);
-            }
-        }
+        heads.extend(self.heads_of_facts(&unknown).await?);
         Ok(heads)
     }
 }

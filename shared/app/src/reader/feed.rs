@@ -7,7 +7,10 @@ use tidemark_domain::{
     feed::FEED_CAP,
 };
 
-use super::{Body, Lane, Merge, Origin, Readers, Snapshot};
+use super::{
+    Body, Origin, Readers, Snapshot,
+    timeline::{Facts, Lane, Merge},
+};
 use crate::{
     error::{Store, StoreError},
     ports::{KnownReactions, PageParts, View},
@@ -301,7 +304,8 @@ impl Readers {
             Status::All => Lane::of_feed(snapshot),
             Status::Unread => Lane::of_unread(snapshot),
         };
-        let mut merge = Merge::new(&*self.stores.posts, lanes, walk.bound);
+        let posts = Facts(&*self.stores.posts);
+        let mut merge = Merge::new(&posts, lanes, walk.bound);
         while walk.page.missing() > 0
             && let Some(post) = merge.next().await?
             && walk.since.is_none_or(|since| post.key() > since)

@@ -10,6 +10,7 @@ mod ranked;
 mod reacted_page;
 mod reactions;
 mod rebuild;
+mod shared;
 mod sight;
 mod sync;
 mod timeline;
@@ -25,7 +26,6 @@ pub use flags::Flags;
 pub use post::{Body, Found, MOST_TEXT, PostDetails};
 pub use ranked::RankedQuery;
 pub use reacted_page::ReactedPage;
-pub use timeline::{Lane, Merge};
 
 use crate::{
     Hot, Stores,
@@ -78,6 +78,17 @@ pub struct PairFacts {
 }
 
 impl PairFacts {
+    /// Combines the facts of one user and several authors.
+    fn of(edges: Vec<Edge>, heads: &HashMap<UserId, AuthorHead>, mut reads: HashMap<UserId, ReadState>) -> Vec<Self> {
+        let pair = |edge: Edge| Self {
+            author: edge.author,
+            head: heads.get(&edge.author).cloned().unwrap_or_default(),
+            reads: reads.remove(&edge.author).unwrap_or_default(),
+            edge: Some(edge),
+        };
+        edges.into_iter().map(pair).collect()
+    }
+
     /// Returns the edge if the user follows the author.
     pub fn live_edge(&self) -> Option<&Edge> {
         self.edge.as_ref().filter(|edge| edge.following)
@@ -156,14 +167,8 @@ impl Readers {
 
     async fn facts_of(&self, user: UserId, edges: Vec<Edge>) -> Result<Vec<PairFacts>, StoreError> {
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-        let (mut heads, mut reads) = futures::try_join!(self.stores.posts.heads(&authors), self.stores.reads.all_reads(user))?;
-        let pair = |edge: Edge| PairFacts {
-            author: edge.author,
-            head: heads.remove(&edge.author).unwrap_or_default(),
-            reads: reads.remove(&edge.author).unwrap_or_default(),
-            edge: Some(edge),
-        };
-        Ok(edges.into_iter().map(pair).collect())
+        let (heads, reads) = futures::try_join!(self.stores.posts.heads(&authors), self.stores.reads.all_reads(user))?;
+        Ok(PairFacts::of(edges, &heads, reads))
     }
 
     /// Returns the facts of one pair.

@@ -5,7 +5,11 @@ use futures::FutureExt;
 use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId, feed::FEED_CAP};
 use tracing::{debug, info, warn};
 
-use super::{Lane, Merge, Origin, PairFacts, Readers, Snapshot};
+use super::{
+    Origin, PairFacts, Readers, Snapshot,
+    shared::Places,
+    timeline::{Facts, Lane, Merge, Placed, Source},
+};
 use crate::{
     error::StoreError,
     ports::{Begun, Metric, Seed, Seeded, View},
@@ -106,11 +110,13 @@ impl Readers {
         }
         // The facts are read only now, with the gate open. Posts that are published after these reads are delivered.
         // Posts that were published before are in the facts.
-        let authors = edges.len();
-        let snapshot = self.implied_by(user, edges, Origin::Rebuilding).await?;
-        let (posts, low) = self.newest_posts(&snapshot).await?;
-        let entries: Vec<FeedKey> = posts.iter().map(Post::key).collect();
-        debug!(%user, authors, entries = entries.len(), "rebuilding view");
+        let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
+        // A repair relies on the facts alone.
+        let (known, reads) = futures::try_join!(self.authors(&ids, anew), self.stores.reads.all_reads(user))?;
+        let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
+        let places = Places::new(&*self.stores.posts, &known);
+        let (entries, low) = newest(&places, &snapshot).await?;
+        debug!(%user, authors = ids.len(), entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
         let mut seed = Seed { authors, entries, token: Some(token), low };
@@ -121,6 +127,7 @@ impl Readers {
                     self.stores.reader_views.finish(user, token, self.stores.clock.now()).await?;
                     info!(%user, "view rebuilt");
                     self.stores.recorder.count(Metric::Rebuilds, 1);
+                    self.store_times(places.read(), &known).await;
                     return Ok(true);
                 }
                 Seeded::Merged { stale } => seed = self.reload(user, &stale, &seed).await?,
@@ -144,16 +151,7 @@ impl Readers {
     /// Returns the newest posts of a reader's feed from the facts, at most the cap, and the lowest of them if there are
     /// older posts.
     pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>), StoreError> {
-        let mut merge = Merge::new(&*self.stores.posts, Lane::of_view(snapshot), None);
-        let mut posts: Vec<Post> = Vec::new();
-        while let Some(post) = merge.next().await? {
-            if posts.len() == FEED_CAP {
-                let low = posts.last().map(Post::key);
-                return Ok((posts, low));
-            }
-            posts.push(post);
-        }
-        Ok((posts, None))
+        newest(&Facts(&*self.stores.posts), snapshot).await
     }
 
     /// Returns a seed with fresh facts of these authors only.
@@ -163,7 +161,7 @@ impl Readers {
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
             // If an edge has changed again, the request that changed it updates the view.
-            let Some(author) = self.author_seed(user, edge).await? else { continue };
+            let Some(author) = self.author_seed(user, edge, true).await? else { continue };
             reloaded.authors.extend(author.authors);
             reloaded.entries.extend(author.entries);
             reloaded.low = reloaded.low.max(author.low);
@@ -185,3 +183,18 @@ impl Readers {
 }
 
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
+
+/// Returns what `source` has of the newest posts of a view, at most the cap, and the lowest of them if there are older
+/// posts.
+async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>), StoreError> {
+    let mut merge = Merge::new(source, Lane::of_view(snapshot), None);
+    let mut posts: Vec<P> = Vec::new();
+    while let Some(post) = merge.next().await? {
+        if posts.len() == FEED_CAP {
+            let low = posts.last().map(P::key);
+            return Ok((posts, low));
+        }
+        posts.push(post);
+    }
+    Ok((posts, None))
+}

@@ -1,8 +1,8 @@
 //! Updates of one reader's view after a change of an edge or a read state.
 
-use tidemark_domain::{AuthorState, Edge, FeedKey, Post, PostId, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP};
 
-use super::{PairFacts, Readers};
+use super::{PairFacts, Readers, shared::Places, timeline::Source};
 use crate::{
     error::StoreError,
     ports::{Admitted, Seed, Seeded},
@@ -22,7 +22,7 @@ impl Readers {
 
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
     pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
             // Redis stores marks of an author separately while the reader does not follow the author. They end here:
@@ -43,7 +43,7 @@ impl Readers {
                 match admitted {
                     Admitted::Complete => {}
                     Admitted::Stale => again.push(edge.author),
-                    Admitted::Opening => match self.author_seed(user, edge).await? {
+                    Admitted::Opening => match self.author_seed(user, edge, round > 0).await? {
                         None => again.push(edge.author),
                         Some(seed) => match self.stores.reader_views.seed(user, &seed).await? {
                             Seeded::Gone => return Ok(()),
@@ -111,18 +111,24 @@ impl Readers {
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
-    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts.
-    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge) -> Result<Option<Seed>, StoreError> {
-        let pair = self.pair(user, edge.author).await?;
-        if pair.live_edge().is_none_or(|known| known.rev != edge.rev) {
-            return Ok(None);
-        }
-        let state = AuthorState::from_facts(edge, &pair.head, &pair.reads);
-        let newest = pair.head.feed_seqs(edge.floor, pair.head.latest_seq, FEED_CAP);
-        let posts = self.stores.posts.posts_of(edge.author, &newest).await?;
-        let entries: Vec<FeedKey> = posts.iter().filter(|post| post.is_in_feeds()).map(Post::key).collect();
-        let top = FeedKey { at: pair.head.latest_at, post: PostId::new(edge.author, pair.head.latest_seq) };
+    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is open.
+    /// `again` is set if the view knew more than a seed from before.
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>, StoreError> {
+        let authors = [edge.author];
+        let (known, edges, reads) = futures::try_join!(
+            self.authors(&authors, again),
+            self.stores.edges.edges(user, &authors),
+            self.stores.reads.reads(user, &authors),
+        )?;
+        let current = edges.get(&edge.author).filter(|current| current.following && current.rev == edge.rev);
+        let (Some(edge), head) = (current, known.heads.get(&edge.author).cloned().unwrap_or_default()) else { return Ok(None) };
+        let state = AuthorState::from_facts(edge, &head, &reads.get(&edge.author).cloned().unwrap_or_default());
+        let newest = head.feed_seqs(edge.floor, head.latest_seq, FEED_CAP);
+        let places = Places::new(&*self.stores.posts, &known);
+        let entries = places.load(edge.author, &newest).await?;
+        let top = FeedKey { at: head.latest_at, post: PostId::new(edge.author, head.latest_seq) };
         let low = (newest.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(top));
+        self.store_times(places.read(), &known).await;
         Ok(Some(Seed { authors: vec![(edge.author, state)], entries, token: None, low }))
     }
 }

@@ -1,12 +1,12 @@
-//! A feed merged from the facts: the timelines of many authors, newest first. Posts are loaded only when they are
-//! needed.
+//! A feed merged from the timelines of many authors, newest first. Posts are loaded only when they are needed.
 
 use std::collections::{BinaryHeap, VecDeque};
 
+use async_trait::async_trait;
 use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
-use super::{Readers, Snapshot};
+use super::Snapshot;
 use crate::{error::StoreError, ports::Posts};
 
 /// How many authors' timelines are loaded in parallel.
@@ -15,6 +15,48 @@ const PARALLEL: usize = 16;
 /// How many posts of one author the first load has, and each later load.
 const FIRST_LOAD: usize = 10;
 const NEXT_LOAD: usize = 100;
+
+/// What a merge returns of a post.
+pub(super) trait Placed: Send {
+    fn key(&self) -> FeedKey;
+}
+
+impl Placed for Post {
+    fn key(&self) -> FeedKey {
+        self.key()
+    }
+}
+
+impl Placed for FeedKey {
+    fn key(&self) -> FeedKey {
+        *self
+    }
+}
+
+/// Where a merge finds posts.
+#[async_trait]
+pub(super) trait Source<P>: Send + Sync {
+    /// Returns those of these posts of an author that feeds show, newest first. `seqs` descend.
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>, StoreError>;
+
+    /// Returns the number of the author's last post at or before `at`.
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
+}
+
+/// The posts themselves, from the facts.
+pub(super) struct Facts<'a>(pub(super) &'a dyn Posts);
+
+#[async_trait]
+impl Source<Post> for Facts<'_> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
+        let posts = self.0.posts_of(author, seqs).await?;
+        Ok(posts.into_iter().filter(Post::is_in_feeds).collect())
+    }
+
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
+        self.0.seq_at(author, at).await
+    }
+}
 
 /// Which posts of an author a lane returns.
 enum Wanted<'a> {
@@ -25,7 +67,7 @@ enum Wanted<'a> {
 }
 
 /// One author in a merge.
-pub struct Lane<'a> {
+pub(super) struct Lane<'a, P> {
     author: UserId,
     /// All posts are above this number.
     after: Seq,
@@ -34,23 +76,23 @@ pub struct Lane<'a> {
     /// No remaining post is later.
     latest_at: Timestamp,
     wanted: Wanted<'a>,
-    loaded: VecDeque<Post>,
+    loaded: VecDeque<P>,
     loads: usize,
 }
 
-impl<'a> Lane<'a> {
+impl<'a, P: Placed> Lane<'a, P> {
     /// Returns the lanes of what a view stores: live posts above each author's floor, muted authors included.
-    pub fn of_view(snapshot: &'a Snapshot) -> Vec<Self> {
+    pub(super) fn of_view(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, Wanted::Feed(head))))
     }
 
     /// Returns the lanes of the whole feed.
-    pub fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
+    pub(super) fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, head| (!state.muted).then_some((state.floor, head.latest_seq, Wanted::Feed(head))))
     }
 
     /// Returns the lanes of the unread posts. No other posts are read.
-    pub fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
+    pub(super) fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
         Self::of_snapshot(snapshot, |state, _| {
             let mut seqs: Vec<Seq> = state.unread_seqs().filter(|_| !state.muted).collect();
             seqs.reverse();
@@ -96,55 +138,37 @@ impl<'a> Lane<'a> {
         }
     }
 
-    async fn load(&mut self, posts: &dyn Posts) -> Result<(), StoreError> {
+    async fn load(&mut self, source: &dyn Source<P>) -> Result<(), StoreError> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
         let seqs = self.next_seqs(limit);
-        let loaded = posts.posts_of(self.author, &seqs).await?;
+        let loaded = source.load(self.author, &seqs).await?;
         // The next load begins below the last number of this one, even if that post no longer exists.
         self.upto = seqs.last().filter(|_| seqs.len() == limit).map_or(self.after, |last| last - 1);
-        if let Some(last) = loaded.last().filter(|post| !post.archived) {
-            self.latest_at = last.created_at;
+        if let Some(last) = loaded.last() {
+            self.latest_at = last.key().at;
         }
-        self.loaded.extend(loaded.into_iter().filter(Post::is_in_feeds));
+        self.loaded.extend(loaded);
         Ok(())
     }
 }
 
-impl Readers {
-    /// Returns an author's newest posts above `after` that feeds show, newest first, at most `limit`, and whether there
-    /// are more. Deleted posts cost nothing.
-    pub async fn newest_feed_posts(
-        &self,
-        author: UserId,
-        head: &AuthorHead,
-        after: Seq,
-        limit: usize,
-    ) -> Result<(Vec<Post>, bool), StoreError> {
-        let mut seqs = head.feed_seqs(after, head.latest_seq, limit.saturating_add(1));
-        let more = seqs.len() > limit;
-        seqs.truncate(limit);
-        let posts = self.stores.posts.posts_of(author, &seqs).await?;
-        Ok((posts.into_iter().filter(Post::is_in_feeds).collect(), more))
-    }
-}
-
 /// The merge. [`Merge::next`] returns posts newest first, each once.
-pub struct Merge<'a> {
-    posts: &'a dyn Posts,
-    lanes: Vec<Lane<'a>>,
+pub(super) struct Merge<'a, P> {
+    source: &'a dyn Source<P>,
+    lanes: Vec<Lane<'a, P>>,
     heap: BinaryHeap<(FeedKey, usize)>,
     before: Option<FeedKey>,
     started: bool,
 }
 
-impl<'a> Merge<'a> {
+impl<'a, P: Placed> Merge<'a, P> {
     /// Merges lanes, strictly below `before`.
-    pub fn new(posts: &'a dyn Posts, lanes: Vec<Lane<'a>>, before: Option<FeedKey>) -> Self {
-        Self { posts, lanes, heap: BinaryHeap::new(), before, started: false }
+    pub(super) fn new(source: &'a dyn Source<P>, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
+        Self { source, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
-    pub async fn next(&mut self) -> Result<Option<Post>, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<Option<P>, StoreError> {
         self.start().await?;
         while let Some((_, lane)) = self.heap.pop() {
             if !self.lanes[lane].is_loaded() {
@@ -169,9 +193,9 @@ impl<'a> Merge<'a> {
             return Ok(());
         }
         if let Some(before) = self.before {
-            let mut later: Vec<&mut Lane<'_>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
+            let mut later: Vec<&mut Lane<'_, P>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
             for lanes in later.chunks_mut(PARALLEL) {
-                let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
+                let seqs = try_join_all(lanes.iter().map(|lane| self.source.seq_at(lane.author, before.at))).await?;
                 for (lane, seq) in lanes.iter_mut().zip(seqs) {
                     lane.upto = lane.upto.min(seq);
                     lane.latest_at = before.at;
@@ -201,9 +225,9 @@ impl<'a> Merge<'a> {
             self.heap.pop();
         }
         chosen.sort_unstable();
-        let posts = self.posts;
+        let source = self.source;
         let lanes = self.lanes.iter_mut().enumerate().filter(|(index, _)| chosen.binary_search(index).is_ok());
-        try_join_all(lanes.map(|(_, lane)| lane.load(posts))).await?;
+        try_join_all(lanes.map(|(_, lane)| lane.load(source))).await?;
         for lane in chosen {
             self.push(lane);
         }

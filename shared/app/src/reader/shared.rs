@@ -1,0 +1,186 @@
+//! What rebuilds and follows need to know of authors, from Redis.
+//!
+//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when an author is followed
+//! by many. All facts of an author lie in one partition of DynamoDB, which returns 3,000 read units a second. So the head
+//! and the times of the newest posts of authors with many followers come from Redis, where one process stores them for all.
+//!
+//! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such a
+//! head then: a post is delivered only after Redis has the head that contains it, or the outage is noted
+//! ([`FanOuts::start`](crate::FanOuts::start)). So a post that this head lacks will pass the open gate.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timestamp, UserId, feed::FEED_CAP};
+use tracing::warn;
+
+use super::{PairFacts, Readers, timeline::Source};
+use crate::{
+    error::{Store, StoreError},
+    ports::Posts,
+};
+
+/// From how many followers on the times of an author's posts are stored. Fewer readers seldom rebuild at the same time.
+const MANY_FOLLOWERS: u64 = 1_000;
+
+/// Of how many authors one request stores times at most. Each costs up to 70 read units.
+const MOST_STORED: usize = 2;
+
+/// The known facts of some authors.
+pub(super) struct Authors {
+    pub(super) heads: HashMap<UserId, AuthorHead>,
+    times: HashMap<UserId, PostTimes>,
+}
+
+/// Finds places of posts by the known times, and in the facts.
+pub(super) struct Places<'a> {
+    posts: &'a dyn Posts,
+    times: &'a HashMap<UserId, PostTimes>,
+    /// Authors with many followers whose posts were read from the facts.
+    read: Mutex<BTreeSet<UserId>>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(posts: &'a dyn Posts, authors: &'a Authors) -> Self {
+        Self { posts, times: &authors.times, read: Mutex::default() }
+    }
+
+    /// Returns the authors whose times should be stored.
+    pub(super) fn read(&self) -> BTreeSet<UserId> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl Source<FeedKey> for Places<'_> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<FeedKey>, StoreError> {
+        let known = self.times.get(&author);
+        let is_known = |seq: &Seq| known.is_some_and(|times| times.knows(*seq));
+        let unknown: Vec<Seq> = seqs.iter().filter(|seq| !is_known(seq)).copied().collect();
+        let mut keys = known.map_or_else(Vec::new, |times| times.keys(author, seqs));
+        if !unknown.is_empty() {
+            let posts = self.posts.posts_of(author, &unknown).await?;
+            if posts.iter().any(|post| post.delivery.followers >= MANY_FOLLOWERS) {
+                self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(author);
+            }
+            keys.extend(posts.iter().filter(|post| post.is_in_feeds()).map(Post::key));
+            keys.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        Ok(keys)
+    }
+
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
+        self.posts.seq_at(author, at).await
+    }
+}
+
+impl Readers {
+    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for repairs: a
+    /// record in Redis may be the cause of what they repair.
+    pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors, StoreError> {
+        if facts_alone {
+            return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
+        }
+        let (outage, known) = futures::join!(self.outage.check(), self.stores.head_views.authors(authors));
+        let known = match outage.and(known) {
+            // Heads may lack posts that are delivered already.
+            Err(error) if error.store() == Store::Views => HashMap::new(),
+            known => known?,
+        };
+        let (mut heads, mut times) = (HashMap::with_capacity(authors.len()), HashMap::new());
+        for (author, known) in known {
+            heads.extend(known.head.map(|head| (author, head)));
+            times.extend(known.times.map(|known| (author, known)));
+        }
+        let missing = authors.iter().copied().filter(|author| !heads.contains_key(author));
+        // Only heads that many readers need are worth a lease.
+        let (busy, others): (Vec<UserId>, Vec<UserId>) = missing.partition(|author| times.contains_key(author));
+        let (busy, others) = futures::try_join!(self.heads_of_facts(&busy), self.stores.posts.heads(&others))?;
+        heads.extend(busy.into_iter().chain(others));
+        Ok(Authors { heads, times })
+    }
+
+    /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of the
+    /// posts: a seed from an older head than a view knows is refused.
+    pub async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
+        let authors = [author];
+        let (outage, heads, edges, reads) = futures::join!(
+            self.outage.check(),
+            self.stores.head_views.heads(&authors),
+            self.stores.edges.edges(user, &authors),
+            self.stores.reads.reads(user, &authors),
+        );
+        let (mut edges, mut reads) = (edges?, reads?);
+        let known = outage.and(heads).ok().and_then(|mut heads| heads.remove(&author));
+        let head = match known.filter(|head| seqs.iter().all(|&seq| seq <= head.latest_seq)) {
+            Some(head) => head,
+            None => self.stores.posts.heads(&authors).await?.remove(&author).unwrap_or_default(),
+        };
+        Ok(PairFacts { author, edge: edges.remove(&author), head, reads: reads.remove(&author).unwrap_or_default() })
+    }
+
+    /// Returns those of these posts that are live.
+    pub async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
+        let (outage, known) = futures::join!(self.outage.check(), self.summaries(ids));
+        match outage.and(known) {
+            Err(error) if error.store() == Store::Views => {
+                let posts = self.stores.posts.posts(ids).await?;
+                Ok(posts.into_values().filter(|post| !post.deleted).map(|post| post.id).collect())
+            }
+            known => Ok(known?.0.into_iter().map(|post| post.id).collect()),
+        }
+    }
+
+    /// Returns heads from the facts, and stores them in Redis unless another process does.
+    pub(super) async fn heads_of_facts(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+        if authors.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let (views, token) = (&self.stores.head_views, (self.stores.random)());
+        let leased = views.lease_heads(authors, token).await.unwrap_or_else(|error| {
+            warn!(error = &error as &dyn std::error::Error, "heads not leased");
+            Vec::new()
+        });
+        let heads = self.stores.posts.heads(authors).await?;
+        let filled: Vec<(UserId, AuthorHead)> =
+            leased.into_iter().map(|author| (author, heads.get(&author).cloned().unwrap_or_default())).collect();
+        if let Err(error) = views.fill_heads(&filled, token).await {
+            warn!(error = &error as &dyn std::error::Error, "heads not stored");
+        }
+        Ok(heads)
+    }
+
+    /// Stores the times of these authors' newest posts for other readers. Without them, these read the posts themselves.
+    pub(super) async fn store_times(&self, read: BTreeSet<UserId>, authors: &Authors) {
+        for author in read.into_iter().take(MOST_STORED) {
+            let Some(head) = authors.heads.get(&author) else { continue };
+            if let Err(error) = self.store_times_of(author, head, authors.times.get(&author)).await {
+                warn!(%author, error = &error as &dyn std::error::Error, "times not stored");
+            }
+        }
+    }
+
+    async fn store_times_of(&self, author: UserId, head: &AuthorHead, known: Option<&PostTimes>) -> Result<(), StoreError> {
+        let (views, token) = (&self.stores.head_views, (self.stores.random)());
+        if !views.lease_times(author, token).await? {
+            return Ok(());
+        }
+        let newer = |known: &PostTimes| head.feed_seqs(known.upto, head.latest_seq, FEED_CAP);
+        let (mut times, mut seqs) = known.map_or_else(Default::default, |known| (known.clone(), newer(known)));
+        if known.is_none() || seqs.len() == FEED_CAP {
+            seqs = head.feed_seqs(0, head.latest_seq, FEED_CAP);
+            let above = seqs.last().filter(|_| seqs.len() == FEED_CAP).map_or(0, |oldest| oldest - 1);
+            times = PostTimes { above, ..PostTimes::default() };
+        }
+        let posts = self.stores.posts.posts_of(author, &seqs).await?;
+        // The head may be older than a deletion, but no item of a post is missing unless its author is erased.
+        if posts.len() < seqs.len() {
+            return Ok(());
+        }
+        let live = posts.iter().rev().filter(|post| post.is_in_feeds()).map(|post| (post.id.seq, post.created_at));
+        views.store_times(author, &times.with(head.latest_seq, live), token).await
+    }
+}
