@@ -14,6 +14,7 @@ mod delivery;
 mod epochs;
 mod events;
 mod hang;
+mod herd;
 mod histories;
 mod hot;
 mod killed;

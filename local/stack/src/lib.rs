@@ -48,5 +48,5 @@ pub use crate::{
     redis::{ClusterSetup, Redis, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,
-    weather::{Callback, Fault, FaultAction, Faults, OpenRequests, Planted, Weather},
+    weather::{Callback, Consumption, Fault, FaultAction, Faults, OpenRequests, Planted, Weather},
 };

@@ -38,7 +38,7 @@ use crate::{
     sqs::{self, Queues, journal},
     store::Store,
     template::{Bindings, EventSource, Function, Queue, Template},
-    weather::{Faults, OpenRequests, Surroundings, Weather, any_seed},
+    weather::{Consumption, Faults, OpenRequests, Surroundings, Weather, any_seed},
 };
 
 /// The time limit of [`Stack::idle`].
@@ -329,6 +329,12 @@ impl Stack {
     #[must_use]
     pub fn storm_faults(&self) -> u64 {
         self.core.surroundings.conditions.faults()
+    }
+
+    /// What DynamoDB has served and refused since the weather changed last.
+    #[must_use]
+    pub fn consumption(&self) -> Consumption {
+        self.core.surroundings.conditions.consumption().clone()
     }
 
     /// Changes the weather and starts its randomness from `seed`. In calm weather, messages that failed in other

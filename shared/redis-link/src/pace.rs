@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use crate::{LinkError, node::Reply};
 
-/// The time of a trip after which the rest is as long as the trip, in seconds. On an idle node a trip for 70 users takes
-/// some 0.6 ms.
-const EVEN: f64 = 0.005;
+/// The time of a trip after which the rest is as long as the trip, in seconds. On an idle node a trip for 35 users takes
+/// some 0.3 ms.
+const EVEN: f64 = 0.003;
 
 /// The longest rest, as a multiple of its trip, and in seconds. A few trips take very long for other reasons.
 const LONGEST: (f64, f64) = (4.0, 0.1);
@@ -21,8 +21,8 @@ const LONGEST: (f64, f64) = (4.0, 0.1);
 /// What a call itself costs, as a number of users.
 pub(crate) const CALL: usize = 5;
 
-/// The work of a full trip: one call of a delivery for 70 users.
-const FULL: usize = 70 + CALL;
+/// The work of a full trip: one call of a delivery for 35 users.
+const FULL: usize = 35 + CALL;
 
 /// The shortest pause that counts as a rest, in seconds. Timers count milliseconds, so shorter rests are added up.
 const SHORTEST: f64 = 1e-3;

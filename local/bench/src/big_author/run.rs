@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, bail};
 use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::domain::UserId;
-use tidemark_local::Weather;
+use tidemark_local::{Consumption, Weather};
 use tidemark_tools::{
     progress::Progress,
     text::{rate, short, thousands},
@@ -197,7 +197,12 @@ impl Run<'_> {
 
         // Redis was emptied. The views of live readers are rebuilt by their next read.
         let readers = own.app("read-feed")?;
+        let before = own.stack.consumption();
         let (live, took) = enliven(readers, self.live(), "live readers again").await?;
+        let after = own.stack.consumption();
+        let units = |consumption: &Consumption| consumption.read_of("PostsTable", self.cast.big.id.get());
+        self.report.figure("  read units of the author's partition", thousands((units(&after) - units(&before)) as u64));
+        self.report.figure("  requests refused by a partition", thousands(after.throttled - before.throttled));
         self.report.equal("live readers again", self.options.live as u64, live);
         self.report.figure("  views built again per second", thousands(rate(live, took)));
         let expected = Expected { post, unread: 2 };

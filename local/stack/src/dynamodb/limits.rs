@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::access::{Access, Kind, Touched};
+use crate::weather::Consumption;
 
 /// Capacity units for each partition key value and second.
 const WRITE_UNITS: f64 = 1_000.0;
@@ -58,7 +59,8 @@ impl Partitions {
     }
 
     /// Subtracts the consumed capacity. `units` is by table; each item of a table pays an equal part.
-    pub(super) fn charge(&self, access: &Access, units: &HashMap<String, f64>, now: Instant) {
+    /// `spent` counts it.
+    pub(super) fn charge(&self, access: &Access, units: &HashMap<String, f64>, now: Instant, spent: &mut Consumption) {
         let write = access.kind.writes();
         let mut buckets = lock(&self.buckets);
         if buckets.len() > FORGET_AT {
@@ -76,6 +78,7 @@ impl Partitions {
             let bucket = buckets.entry((touched.partition.clone(), write)).or_insert_with(|| Bucket::full(rate(write), now));
             bucket.refill(rate(write), now);
             bucket.units -= units;
+            spent.add(&touched.partition, write, units);
         }
     }
 }
@@ -203,7 +206,8 @@ mod tests {
         let (partitions, start) = (Partitions::default(), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
         let write = access(Kind::Write, &["a"]);
-        let charge = |units: f64| partitions.charge(&write, &HashMap::from([("T".to_owned(), units)]), start);
+        let mut spent = Consumption::default();
+        let mut charge = |units: f64| partitions.charge(&write, &HashMap::from([("T".to_owned(), units)]), start, &mut spent);
         assert!(!partitions.is_exhausted("T/p", true, start));
         charge(999.0);
         assert!(!partitions.is_exhausted("T/p", true, start), "one unit is left");
@@ -213,6 +217,7 @@ mod tests {
         assert!(!partitions.is_exhausted("T/other", true, start));
         assert!(partitions.is_exhausted("T/p", true, at(499)), "the bucket is still negative");
         assert!(!partitions.is_exhausted("T/p", true, at(505)));
+        assert_eq!(spent.units[&("T/p".to_owned(), true)], 1_500.0);
     }
 
     #[test]

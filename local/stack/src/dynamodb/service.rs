@@ -151,7 +151,10 @@ impl Service {
         tokio::time::sleep(latency).await;
         let left = match self.throttle(&access, &mut request) {
             Ok(left) => left,
-            Err(throttled) => return throttled.into(),
+            Err(throttled) => {
+                conditions.consumption().throttled += 1;
+                return throttled.into();
+            }
         };
         let response = self.measured(operation, request, &access, left);
         let lost = conditions.storm(STORM_LOSES);
@@ -198,7 +201,7 @@ impl Service {
         }
         let mut response = self.perform(operation, &request.to_string());
         let mut body: Value = serde_json::from_str(&response.body).unwrap_or_default();
-        self.partitions.charge(access, &consumed(&body), Instant::now());
+        self.partitions.charge(access, &consumed(&body), Instant::now(), &mut self.surroundings.conditions.consumption());
         if !response.is_ok() {
             return response;
         }

@@ -1,6 +1,7 @@
 //! The current weather and its source of randomness.
 
 use std::{
+    collections::HashMap,
     fmt,
     str::FromStr,
     sync::{
@@ -67,12 +68,42 @@ struct Randomness {
     generator: StdRng,
 }
 
+/// What DynamoDB has served and refused since the weather changed last. Calm weather counts nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Consumption {
+    /// Consumed units of each partition, by `table/key` and whether they are write units. Small ones may be missing.
+    pub units: HashMap<(String, bool), f64>,
+    /// Requests that were refused because a partition was exhausted.
+    pub throttled: u64,
+}
+
+/// Above this number of partitions, those with few units are dropped.
+const FORGET_AT: usize = 50_000;
+const FEW_UNITS: f64 = 50.0;
+
+impl Consumption {
+    /// Returns the read units of the partition of `table` whose key is this number.
+    #[must_use]
+    pub fn read_of(&self, table: &str, key: u64) -> f64 {
+        let partition = format!("{table}/{}", serde_json::json!({ "N": key.to_string() }));
+        self.units.get(&(partition, false)).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn add(&mut self, partition: &str, write: bool, units: f64) {
+        if self.units.len() > FORGET_AT {
+            self.units.retain(|_, units| *units > FEW_UNITS);
+        }
+        *self.units.entry((partition.to_owned(), write)).or_default() += units;
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Conditions {
     weather: watch::Sender<Weather>,
     randomness: Mutex<Randomness>,
     /// The number of faults that storms have caused.
     faults: AtomicU64,
+    consumption: Mutex<Consumption>,
 }
 
 impl Default for Conditions {
@@ -84,7 +115,8 @@ impl Default for Conditions {
 impl Conditions {
     pub(crate) fn new(weather: Weather, seed: u64) -> Self {
         let randomness = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
-        Self { weather: watch::Sender::new(weather), randomness: Mutex::new(randomness), faults: AtomicU64::new(0) }
+        let (weather, randomness) = (watch::Sender::new(weather), Mutex::new(randomness));
+        Self { weather, randomness, faults: AtomicU64::new(0), consumption: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Randomness> {
@@ -106,7 +138,12 @@ impl Conditions {
     /// Changes the weather and starts its randomness from this seed.
     pub(crate) fn set(&self, weather: Weather, seed: u64) {
         *self.lock() = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
+        *self.consumption() = Consumption::default();
         self.weather.send_replace(weather);
+    }
+
+    pub(crate) fn consumption(&self) -> MutexGuard<'_, Consumption> {
+        self.consumption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notifies of every change of the weather.

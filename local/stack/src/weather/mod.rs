@@ -7,8 +7,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::sync::watch;
 
-pub use conditions::Weather;
 pub(crate) use conditions::{Conditions, any_seed};
+pub use conditions::{Consumption, Weather};
 pub(crate) use faults::Call;
 pub use faults::{Callback, Fault, FaultAction, Faults, Planted};
 

@@ -1,24 +1,29 @@
 //! The time of a reader's first page of the feed: without load, and beside fan-outs.
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures::future::try_join_all;
-use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde::Serialize;
 use tidemark::{
+    App,
     domain::{PostId, UserId},
     ports::StoreError,
 };
 
 use super::worker::Worker;
+use crate::measure::server::Server;
 
 const READS: usize = 2_000;
+/// Pauses between two reads.
+const PAUSES: Range<Duration> = Duration::from_micros(500)..Duration::from_millis(4);
 /// Entries that a first page of twenty reads, and posts that it shows.
 const ENTRIES: usize = 31;
 const SHOWN: usize = 20;
@@ -56,17 +61,21 @@ pub(super) struct FirstPage {
     pub(super) delivered_per_second: f64,
 }
 
-pub(super) async fn measure(worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<FirstPages> {
-    let idle = beside(worker, followers, IDLE).await?;
-    let during_fan_out = beside(worker, followers, FLAT_OUT).await?;
+/// Measures on processors as separate machines would have them, as far as the kernel allows it: one for the server, and
+/// the others for workers and reader, of which the reader goes first.
+pub(super) async fn measure(server: &Server, worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<FirstPages> {
+    let _apart = Apart::new(server.info(&["server"]).await?.number("process_id")?);
+    let followers: Arc<[UserId]> = followers.into();
+    let idle = beside(worker, &followers, IDLE).await?;
+    let during_fan_out = beside(worker, &followers, FLAT_OUT).await?;
     let mut others = Vec::new();
     for load in OTHERS {
-        others.push(beside(worker, followers, load).await?);
+        others.push(beside(worker, &followers, load).await?);
     }
     Ok(FirstPages { idle, during_fan_out, others })
 }
 
-async fn beside(worker: &Arc<Worker>, followers: &[UserId], load: Load) -> anyhow::Result<FirstPage> {
+async fn beside(worker: &Arc<Worker>, followers: &Arc<[UserId]>, load: Load) -> anyhow::Result<FirstPage> {
     let (over, delivered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut processes = Vec::new();
     for _ in 0..load.processes {
@@ -83,35 +92,111 @@ async fn beside(worker: &Arc<Worker>, followers: &[UserId], load: Load) -> anyho
             anyhow::Ok(())
         }));
     }
-    // The pace is found during the first reads, which do not count.
-    reads(worker, followers, READS / 4).await?;
-    let (before, started) = (delivered.load(Ordering::Relaxed), Instant::now());
-    let times = reads(worker, followers, READS).await;
-    let during = delivered.load(Ordering::Relaxed) - before;
-    let delivered_per_second = (during as f64 / started.elapsed().as_secs_f64()).round();
+    let read = read(worker.clone(), followers.clone(), delivered);
+    let read = tokio::task::spawn_blocking(read).await;
     over.store(true, Ordering::Relaxed);
     try_join_all(processes).await?.into_iter().collect::<anyhow::Result<()>>()?;
-    let times = times?;
+    let (times, delivered_per_second) = read??;
     let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0.0).round();
     Ok(FirstPage { load, p50_us: at(0.5), p99_us: at(0.99), delivered_per_second })
 }
 
+/// The work of the reader's thread. Returns the times of its reads in µs, in ascending order, and the followers
+/// delivered in a second meanwhile.
+fn read(
+    worker: Arc<Worker>,
+    followers: Arc<[UserId]>,
+    delivered: Arc<AtomicU64>,
+) -> impl FnOnce() -> anyhow::Result<(Vec<f64>, f64)> {
+    move || {
+        let _first = First::new();
+        // The reader's connection lives in this thread too.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let reader = worker.another(true).await?;
+            // The pace is found during the first reads, which do not count.
+            reads(&reader, &followers, READS / 4).await?;
+            let (before, started) = (delivered.load(Ordering::Relaxed), Instant::now());
+            let times = reads(&reader, &followers, READS).await?;
+            let during = delivered.load(Ordering::Relaxed) - before;
+            Ok((times, (during as f64 / started.elapsed().as_secs_f64()).round()))
+        })
+    }
+}
+
 /// Reads first pages of random followers. Returns the times in µs, in ascending order.
-async fn reads(worker: &Worker, followers: &[UserId], count: usize) -> anyhow::Result<Vec<f64>> {
+async fn reads(reader: &App, followers: &[UserId], count: usize) -> anyhow::Result<Vec<f64>> {
     let mut random = StdRng::seed_from_u64(1);
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let Some(&user) = followers.choose(&mut random) else { break };
+        // A reader arrives at any moment, and not when the last read ends.
+        tokio::time::sleep(random.random_range(PAUSES)).await;
         let started = Instant::now();
-        page(worker, user).await?;
+        page(reader, user).await?;
         times.push(started.elapsed().as_secs_f64() * 1e6);
     }
     times.sort_unstable_by(f64::total_cmp);
     Ok(times)
 }
 
-async fn page(worker: &Worker, user: UserId) -> Result<(), StoreError> {
-    let view = worker.reading.stores.reader_views.view(user, ENTRIES).await?;
+async fn page(reader: &App, user: UserId) -> Result<(), StoreError> {
+    let view = reader.stores.reader_views.view(user, ENTRIES).await?;
     let shown: Vec<PostId> = view.into_iter().flat_map(|view| view.entries).take(SHOWN).map(|entry| entry.post).collect();
-    worker.reading.readers.stores.post_views.summaries(&shown).await.map(|_| ())
+    reader.stores.post_views.summaries(&shown).await.map(|_| ())
+}
+
+/// The server has the first processor and this process the others, until this value is dropped.
+struct Apart {
+    server: u32,
+    processors: usize,
+}
+
+impl Apart {
+    fn new(server: u32) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        if processors > 1 {
+            run("taskset", &["-acp", "0", &server.to_string()]);
+            run("taskset", &["-acp", &format!("1-{}", processors - 1), &std::process::id().to_string()]);
+        }
+        Self { server, processors }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        for process in [self.server, std::process::id()] {
+            run("taskset", &["-acp", &format!("0-{}", self.processors - 1), &process.to_string()]);
+        }
+    }
+}
+
+/// This thread goes before all others, until this value is dropped.
+struct First(Option<String>);
+
+impl First {
+    fn new() -> Self {
+        let thread = std::fs::read_link("/proc/thread-self").ok();
+        let thread = thread.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        if let Some(thread) = &thread {
+            run("chrt", &["--fifo", "--pid", "10", thread]);
+        }
+        Self(thread)
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        if let Some(thread) = &self.0 {
+            run("chrt", &["--other", "--pid", "0", thread]);
+        }
+    }
+}
+
+/// Without the program or the permission, times include waits for a processor.
+fn run(program: &str, arguments: &[&str]) {
+    let output = std::process::Command::new(program).args(arguments).output();
+    if !output.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("{program} {}: {output:?}", arguments.join(" "));
+    }
 }

@@ -80,7 +80,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
         }
     }
     progress.finish();
-    let latency = latency::measure(&worker, &readers.listed).await?;
+    let latency = latency::measure(server, &worker, &readers.listed).await?;
     Arc::into_inner(worker).context("the worker has not ended")?.stop().await?;
     Ok(Population::new(readers, costs, latency))
 }

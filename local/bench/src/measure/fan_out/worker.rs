@@ -46,8 +46,6 @@ pub(super) struct Worker {
     pub(super) app: App,
     /// Held while a post is published.
     publishing: Mutex<()>,
-    /// The reading function's state, with a connection of its own.
-    pub(super) reading: App,
     followers: Vec<UserId>,
     /// Messages of one event: the template's batch size.
     messages: usize,
@@ -64,13 +62,12 @@ impl Worker {
         options.schedules = false;
         let stack = Stack::start(options).await?;
         let app = process(stack.app("fan-out").context("the template has no fan-out function")?, false).await?;
-        let reading = stack.app("read-feed").context("the template has no read-feed function")?.clone();
         let events = &stack.template().function("fan-out").context("the template has no fan-out function")?.events;
         let batch_size =
             |event: &template::Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
         let messages = events.iter().find_map(batch_size).context("fan-out has no queue")?;
         let publishing = Mutex::default();
-        let worker = Self { stack, app, publishing, reading, followers: readers.listed.clone(), messages, _data: data };
+        let worker = Self { stack, app, publishing, followers: readers.listed.clone(), messages, _data: data };
         let entries = feed(readers.entries);
         stream::iter(&readers.shuffled)
             .map(|&user| worker.make_live(user, &entries))

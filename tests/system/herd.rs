@@ -1,0 +1,218 @@
+//! Many readers of one big author need the author's facts at once. They lie in one partition of DynamoDB, which returns
+//! 3,000 read units a second.
+
+use std::time::Instant;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures::{StreamExt, join, stream};
+use serde_json::json;
+use tidemark::{
+    domain::{NewPost, UserId, ids::SHARDS},
+    facts::schema,
+    views::keys,
+};
+use tidemark_local::{RedisData, Weather};
+use tidemark_tests::{World, number_from, until, world};
+
+const AUTHOR: u64 = 1_000_000;
+const POSTS: u64 = 120;
+/// Requests that are open at once.
+const AT_ONCE: usize = 24;
+
+/// The read units that requests have taken from the author's partition of posts since the weather changed.
+fn units(world: &World) -> f64 {
+    world.stack.consumption().read_of("PostsTable", AUTHOR)
+}
+
+/// Raises the follower count, so that the author counts as big. The test's readers are few.
+async fn make_big(world: &World) {
+    let dynamodb = world.dynamodb().await;
+    for shard in 0..SHARDS {
+        let key = schema::followers_counter(UserId::new(AUTHOR).unwrap(), shard);
+        let update = dynamodb.update_item().table_name("CountersTable").set_key(Some(key));
+        let update = update.update_expression("ADD #count :many").expression_attribute_names("#count", "count");
+        update.expression_attribute_values(":many", AttributeValue::N("100".to_owned())).send().await.unwrap();
+    }
+}
+
+async fn lose_view(world: &World, reader: u64) {
+    let reader = UserId::new(reader).unwrap();
+    let keys = [keys::reader_state(reader), keys::feed(reader)];
+    redis::cmd("DEL").arg(&keys).query_async::<()>(&mut world.redis().await).await.unwrap();
+}
+
+async fn publish(world: &World, posts: std::ops::RangeInclusive<u64>) {
+    for number in posts {
+        world.user(AUTHOR).publish(&format!("{number}")).await;
+    }
+}
+
+/// Asserts that each reader has these posts, each once, and that they are unread.
+async fn assert_feeds(world: &World, readers: impl Iterator<Item = u64>, posts: u64) {
+    stream::iter(readers)
+        .for_each_concurrent(AT_ONCE, async |reader| {
+            let (feed, total) = join!(world.user(reader).feed("all"), world.user(reader).unread_total());
+            let expected: Vec<(String, bool)> = (1..=posts).rev().map(|seq| (format!("{AUTHOR}-{seq}"), false)).collect();
+            assert_eq!((total, feed), (posts, expected), "reader {reader}");
+        })
+        .await;
+}
+
+/// Redis loses everything, and every reader reads, while the author publishes, deletes and is followed.
+/// `TIDEMARK_READERS` sets the number of readers.
+#[tokio::test]
+async fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
+    world(async |world| {
+        let readers = number_from("TIDEMARK_READERS", 150);
+        stream::iter(1..=readers)
+            .for_each_concurrent(AT_ONCE, async |reader| {
+                world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
+                world.user(reader).feed_ids().await;
+            })
+            .await;
+        make_big(world).await;
+        publish(world, 1..=POSTS).await;
+        world.idle().await;
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        world.stack.start_redis().await.unwrap();
+        world.redis_is_asked_again().await;
+
+        world.stack.set_weather(Weather::Aws, 7);
+        let started = Instant::now();
+        let read = stream::iter(1..=readers).for_each_concurrent(AT_ONCE, async |reader| {
+            let page = world.user(reader).get("/v1/feed?limit=100").await;
+            assert_eq!((page.status, page.header("degraded")), (200, None), "reader {reader}");
+            assert!(page.body["unread_total"].as_u64().unwrap() >= POSTS, "reader {reader}: {}", page.body);
+        });
+        let meanwhile = publish(world, POSTS + 1..=POSTS + 5);
+        join!(read, meanwhile);
+        let (units, throttled) = (units(world), world.stack.consumption().throttled);
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        println!(
+            "{readers} readers in {:.1} s: {units:.0} read units of the author's partition, {:.2} a reader, {throttled} throttled",
+            started.elapsed().as_secs_f64(),
+            units / readers as f64
+        );
+        // Publishes take some 20 each, and those who read before the times are stored some 10. A reader alone takes 9.
+        assert!(units < 450.0 + 2.0 * readers as f64, "{units}");
+        assert_eq!(throttled, 0);
+        assert_feeds(world, 1..=readers, POSTS + 5).await;
+    })
+    .await;
+}
+
+/// New followers who have views are shown the author's newest posts.
+#[tokio::test]
+async fn follows_of_a_big_author_by_readers_with_views_take_a_read_unit_or_two() {
+    world(async |world| {
+        const OTHER: u64 = 2_000_000;
+        let followers = number_from("TIDEMARK_FOLLOWS", 100);
+        world.user(OTHER).publish("of another").await;
+        make_big(world).await;
+        publish(world, 1..=POSTS).await;
+        stream::iter(1..=followers)
+            .for_each_concurrent(AT_ONCE, async |reader| {
+                world.user(reader).put(&format!("/v1/following/{OTHER}")).await.ok();
+                assert_eq!(world.user(reader).feed_ids().await.len(), 1);
+            })
+            .await;
+        world.idle().await;
+        world.stack.set_weather(Weather::Aws, 3);
+        stream::iter(1..=followers)
+            .for_each_concurrent(
+                AT_ONCE,
+                async |reader| {
+                    while world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.status == 503 {}
+                },
+            )
+            .await;
+        let units = units(world);
+        world.stack.set_weather(Weather::Calm, 1);
+        world.idle().await;
+        println!("{followers} follows: {units:.0} read units of the author's partition, {:.2} each", units / followers as f64);
+        assert!(units < 200.0 + 2.5 * followers as f64, "{units}");
+        for reader in 1..=followers {
+            let feed = world.user(reader).feed("all").await;
+            assert_eq!((feed.len(), feed.iter().filter(|(_, read)| *read).count()), (101, 100), "reader {reader}");
+        }
+    })
+    .await;
+}
+
+/// A mark of a post whose summary and head Redis knows reads nothing of the author's facts.
+#[tokio::test]
+async fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
+    world(async |world| {
+        const READERS: u64 = 20;
+        world.follow(1..=READERS, AUTHOR).await;
+        for reader in 1..=READERS {
+            world.user(reader).feed_ids().await;
+        }
+        publish(world, 1..=20).await;
+        world.idle().await;
+        world.user(1).feed_ids().await;
+        world.user(1).get(&format!("/v1/authors/{AUTHOR}/posts")).await.ok();
+        world.stack.set_weather(Weather::Aws, 5);
+        let marks = (1..=READERS).flat_map(|reader| (1..=20).map(move |seq| (reader, seq)));
+        stream::iter(marks)
+            .for_each_concurrent(AT_ONCE, async |(reader, seq)| {
+                let answer = world.user(reader).put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok();
+                assert_eq!(answer["read"], true);
+            })
+            .await;
+        let units = units(world);
+        world.stack.set_weather(Weather::Calm, 1);
+        println!("{} marks: {units:.0} read units of the author's partition", READERS * 20);
+        // The head expires after a minute.
+        assert!(units < 60.0, "{units}");
+        for reader in 1..=READERS {
+            assert_eq!(world.user(reader).unread_total().await, 0, "reader {reader}");
+        }
+    })
+    .await;
+}
+
+/// What Redis knows of an author is older than the facts, as after a publish that was killed. A rebuild that uses it misses
+/// nothing: the post is delivered only after Redis has the head.
+#[tokio::test]
+async fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
+    world(async |world| {
+        make_big(world).await;
+        for reader in 1..=3 {
+            world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        }
+        publish(world, 1..=30).await;
+        world.idle().await;
+        // One reader's rebuild stores the times, the next one fills the head.
+        for reader in 1..=2 {
+            lose_view(world, reader).await;
+            assert_eq!(world.user(reader).unread_total().await, 30);
+        }
+        let author = UserId::new(AUTHOR).unwrap();
+        let ([head, _], [times, _]) = (keys::head(author), keys::times(author));
+        let exists: u64 = redis::cmd("EXISTS").arg([&head, &times]).query_async(&mut world.redis().await).await.unwrap();
+        assert_eq!(exists, 2, "the head and the times are known");
+
+        // The publish is killed after its transaction: neither Redis nor the queue knows of the post.
+        let (stores, post) = (&world.stack.app("publish").unwrap().stores, NewPost::titled(author, "killed"));
+        let followers: u64 = stores.edges.follower_counts(author).await.unwrap().iter().sum();
+        stores.posts.publish(&post, followers, None, stores.clock.now()).await.unwrap();
+        lose_view(world, 3).await;
+        assert_eq!(world.user(3).unread_total().await, 30, "the head in Redis does not have the post");
+        let resumed = json!({ "job": "fan-outs", "overdue_ms": 0 });
+        until("reconcile resumes the fan-out", async || {
+            world.stack.fire("reconcile", Some(resumed.clone())).await.unwrap();
+            world.idle().await;
+            world.user(AUTHOR).get(&format!("/v1/posts/{AUTHOR}-31/delivery")).await.ok()["state"] == "done"
+        })
+        .await;
+        for reader in 1..=3 {
+            assert_eq!(world.user(reader).unread_total().await, 31, "reader {reader}");
+        }
+        // A view that is rebuilt after the delivery knows the post too.
+        lose_view(world, 3).await;
+        assert_eq!(world.user(3).unread_total().await, 31);
+    })
+    .await;
+}
