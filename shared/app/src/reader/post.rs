@@ -38,7 +38,7 @@ pub enum Found<T> {
     Blocked,
 }
 
-/// The part of a post that a page has only if it is asked for.
+/// The text of a post and its reaction counts. A page has them only with `include=body`.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
     pub text: PostText,
