@@ -46,7 +46,7 @@ pub struct App {
     pub people: People,
     /// Export and erasure.
     pub leaving: Leaving,
-    /// How tokens say who calls.
+    /// The claims of a token, and the checks of the caller.
     pub edge: Edge,
     /// Delivery and retraction.
     pub fan_outs: FanOuts,

@@ -65,7 +65,7 @@ pub struct Settings {
     pub aws: AwsOverrides,
 }
 
-/// How a claim becomes a user id.
+/// The two ways from a claim to a user id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserIds {
     /// `numeric`: the claim is the user id.

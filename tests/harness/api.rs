@@ -12,7 +12,7 @@ use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
 use tidemark_local::OpenRequests;
 
-/// How long a patient caller repeats a request, and the pause between two attempts.
+/// The time that a patient caller repeats a request, and the pause between two attempts.
 const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(10);
 

@@ -100,7 +100,7 @@ async fn a_request_over_its_limit_reads_no_facts() {
     .await;
 }
 
-/// What happens in one state.
+/// The measurements in one state.
 struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
@@ -122,7 +122,7 @@ impl State {
     }
 }
 
-/// What the attacker sends of one kind, one after another: the requests that cost most.
+/// Returns the attacker's next request of one kind: the requests that cost most.
 fn requests(kind: usize, turn: u64) -> (Method, String) {
     let (post, other) = (turn % 30 + 1, 1_000 + turn);
     let add = if (turn / 30).is_multiple_of(2) { Method::PUT } else { Method::DELETE };

@@ -107,7 +107,7 @@ async fn traces(world: &World) -> Vec<String> {
     found
 }
 
-/// What remains: the receipt, that the id is erased, and the number of the last post.
+/// Checks that only the receipt, the erased id, and the number of the last post remain.
 async fn check_traces(world: &World) {
     let left = traces(world).await;
     let allowed = ["IdentitiesTable", "PostsTable"];
@@ -121,7 +121,7 @@ async fn check_traces(world: &World) {
     assert_eq!(left.iter().filter(|text| text.starts_with("Identities")).count(), 1, "{left:#?}");
 }
 
-/// What others see.
+/// Checks that no feed, list or counter of other users has a trace.
 async fn check_others(world: &World) {
     let counters = async |user: u64| world.user(8).get(&format!("/v1/users/{user}/counters")).await.ok();
     for reader in 1..=5 {

@@ -25,7 +25,7 @@ use token::Refused;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectRequest {
-    /// What the caller wants to call: the route `$connect` of one stage.
+    /// The ARN of the called method: the route `$connect` of one stage.
     pub method_arn: String,
     pub query_string_parameters: Option<BTreeMap<String, String>>,
 }

@@ -37,7 +37,7 @@ struct Issuer {
     url: String,
     pem: String,
     clock: Arc<Set>,
-    /// How often the keys were read.
+    /// The number of reads of the keys.
     reads: Arc<AtomicU64>,
     is_down: Arc<AtomicBool>,
 }

@@ -41,7 +41,7 @@ enum Change {
     Marks(UserId, UserId),
 }
 
-/// What a record is about.
+/// The content of a record.
 enum Subject {
     Change(Change),
     /// A head, a body, or a window. Its post or read state has a record of its own.

@@ -38,7 +38,7 @@ pub(crate) struct Unit {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// How far one function has read one table's stream.
+/// The position of one function in one table's stream.
 #[derive(Debug)]
 pub(crate) struct Position {
     pub(crate) function: String,
@@ -101,7 +101,7 @@ pub struct Behind {
     pub behind: u64,
 }
 
-/// What a function is doing.
+/// The state of a function.
 #[derive(Clone, Debug, Serialize)]
 pub struct FunctionStatus {
     /// True if the function's sources are held back.

@@ -43,7 +43,7 @@ use crate::{
 
 /// The time limit of [`Stack::idle`].
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
-/// How long a server may take to finish open requests when the stack stops.
+/// The time that a server has to finish open requests when the stack stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running local stack.

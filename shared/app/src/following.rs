@@ -20,7 +20,7 @@ pub struct Following {
 /// The most users whom one user mutes, and whom one user blocks. They are read together.
 pub const MOST_HIDDEN: usize = 1_000;
 
-/// How a user hides another one.
+/// The two ways to hide a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hiding {
     /// Feeds and counts leave out the posts of the other. A follow stays as it is.

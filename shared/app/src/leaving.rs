@@ -41,7 +41,7 @@ pub struct Leaving {
     pub fan_outs: FanOuts,
 }
 
-/// What a slice has done.
+/// The outcome of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Nothing is left.

@@ -53,7 +53,7 @@ pub struct OverLimit {
     pub wait: Duration,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug)]
 pub enum Refusal {
     OverLimit(OverLimit),

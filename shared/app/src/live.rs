@@ -29,7 +29,7 @@ const USERS_PER_TASK: usize = 50;
 /// Readers whose counts are read in parallel.
 const PARALLEL: usize = 16;
 
-/// How often a reader is told again because a connection could not be reached.
+/// The number of times that a reader gets another message because a connection could not be reached.
 const MOST_TRIES: u8 = 3;
 
 /// Use cases of live connections. Clones share the stores.

@@ -20,10 +20,10 @@ use crate::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 
-/// How many slots of dead notices, above as many as are live, a read state may have before they are left out.
+/// A read state may have this many slots of dead notices, above as many as are live. Then they are left out.
 const SPARE_SLOTS: u64 = 64;
 
-/// How many readers' states are merged, and how many platforms are changed, in parallel.
+/// The number of read states that are merged, and of platforms that are changed, in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of notices. Clones share the stores.
@@ -60,7 +60,7 @@ impl Board {
     }
 }
 
-/// What a list shows of a notice.
+/// A notice as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeItem {
     pub id: NoticeId,
@@ -86,7 +86,7 @@ pub struct NoticePage {
 pub struct NoticesMarked {
     /// The board after the change.
     pub board: Board,
-    /// How many notices the change made read or unread.
+    /// The number of notices that the change made read or unread.
     pub changed: u64,
 }
 

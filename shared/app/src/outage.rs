@@ -25,10 +25,10 @@ use crate::{
 /// take longer. Then the task may come too early, and only the request itself updates the view.
 const IN_ADVANCE: Duration = Duration::from_secs(5);
 
-/// How long a note stands: longer than a worker needs for a task that does not wait.
+/// The time that a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// How long a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
+/// The time that a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
 /// often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -39,8 +39,8 @@ pub struct Outage {
     known: Arc<Mutex<Known>>,
 }
 
-/// What a process has read and written of the note. The lock is not held across an `await`, so requests that arrive
-/// during a read of the note read it themselves.
+/// The state of the note, as one process has read and written it. The lock is not held across an `await`, so requests
+/// that arrive during a read of the note read it themselves.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// Until when the note stands, as far as this process knows.

@@ -21,7 +21,7 @@ use crate::{
 };
 use tidemark_domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId};
 
-/// How many authors' read states are changed in parallel.
+/// The number of authors' read states that are changed in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of a reader's marks. Clones share the stores.
@@ -49,7 +49,7 @@ pub struct MarkedPost {
 /// The result of a mark of many posts.
 #[derive(Debug, Clone)]
 pub struct MarkedPosts {
-    /// How many of the posts were unread before.
+    /// The number of the posts that were unread before.
     pub changed: u64,
     /// The reader's counts after the mark.
     pub snapshot: Snapshot,
@@ -59,7 +59,7 @@ pub struct MarkedPosts {
 struct Changed {
     /// The facts of the pair after the change.
     pair: PairFacts,
-    /// How many posts changed their flag.
+    /// The number of posts that changed their flag.
     count: u64,
     /// Whether this request wrote the facts. If not, they contained the change before.
     written: bool,

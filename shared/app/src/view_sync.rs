@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tidemark_domain::{Edge, PostId, ReactionState, UserId};
 
-/// How long reactions to a post wait for others, before its step is computed.
+/// The time that reactions to a post wait for others, before its step is computed.
 const RANK_DELAY: Duration = Duration::from_secs(1);
 
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Seq, Timestamp, UserId};
 
-/// What an erasure removes, counted when it begins its work.
+/// The numbers of objects that an erasure removes, counted when it begins its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Removed {

@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for NoticeId {
 /// The place of a notice in the read bitmap: 1, 2, 3, … within a platform. A slot is given once.
 pub type Slot = u64;
 
-/// What an administrator writes.
+/// The content of a notice, as an administrator writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeContent {
     /// 1 to 200 characters.

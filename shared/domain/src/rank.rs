@@ -33,7 +33,7 @@ const MOST_FALLS: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct Step {
     pub level: u8,
-    /// How often it has changed. It is the step's version.
+    /// The number of times that it has changed. It is the step's version.
     pub changes: u32,
 }
 
@@ -49,7 +49,7 @@ impl Step {
     }
 }
 
-/// What a post adds to its score, whoever reads it.
+/// The part of a post's score that is the same for all readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct Rank {
     /// From -100 to 100.
@@ -96,7 +96,7 @@ impl Score {
     }
 }
 
-/// How much newer a post must be to have one point more. At least a millisecond.
+/// The difference in age that is worth one point. At least a millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HalfLife(u64);
 

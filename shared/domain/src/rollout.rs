@@ -1,4 +1,4 @@
-//! Which users an application serves from here while it moves from another system.
+//! The users whom an application serves from here while it moves from another system.
 
 use std::collections::BTreeSet;
 

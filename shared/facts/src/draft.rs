@@ -36,7 +36,7 @@ const LOOKS: u32 = 8;
 /// A longer text is written alone: in a group it would be written three times.
 const MOST_TEXT: usize = 16 * 1024;
 
-/// How long a draft may be written by others: longer than the request that left it waits.
+/// The time that others may write a draft: longer than the request that left it waits.
 const DRAFT_SECONDS: u64 = 12;
 
 /// Looks for the record of a post whose draft is gone, and the pause after each.
@@ -219,7 +219,7 @@ impl DynamoFacts {
     }
 }
 
-/// What a waiting publish sees.
+/// The facts that a waiting publish reads.
 struct Seen {
     head: AuthorHead,
     /// The drafts that may be written, the oldest first.

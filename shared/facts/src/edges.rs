@@ -435,7 +435,8 @@ impl DynamoFacts {
     }
 }
 
-/// Where a block of `other` by `user` is noted for transactions that follow or react: in the reactions of both.
+/// Returns the two places where a block of `other` by `user` is noted for transactions that follow or react: in the
+/// reactions of both.
 fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
     [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
 }

@@ -437,7 +437,8 @@ impl DynamoFacts {
 /// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
-/// How long an author counts as contended after a transaction that wrote several posts: longer than a slow request.
+/// The time that an author counts as contended after a transaction that wrote several posts: longer than a slow
+/// request.
 const CONTENDED_MS: u64 = 5_000;
 
 /// The number of posts in one step of [`DynamoFacts::catch_up`].

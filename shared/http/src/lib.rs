@@ -33,7 +33,7 @@ pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
 /// A response as API Gateway expects it.
 pub type Response = ApiGatewayV2httpResponse;
 
-/// How tokens say who calls.
+/// The claims of a token, and the checks of the caller whom they name.
 #[derive(Clone)]
 pub struct Edge {
     /// The claim that says who the caller is.

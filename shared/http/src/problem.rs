@@ -86,7 +86,7 @@ pub struct ItemProblem {
 
 macro_rules! kinds {
     ($($kind:ident: $status:literal, $slug:literal, $title:literal;)*) => {
-        /// What went wrong: a status, and a slug that is part of the API.
+        /// A kind of problem: a status, and a slug that is part of the API.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Kind {
             $($kind),*

@@ -59,7 +59,7 @@ pub(crate) struct Cluster {
     /// Whether [`Age::MomentOld`] allows replicas.
     pub(crate) replica_reads: bool,
     paced: bool,
-    /// How long after the start of a call a new attempt may begin.
+    /// The time from the start of a call within which a new attempt may begin.
     patience: Duration,
     /// The source of the function library, for nodes that do not have it.
     library: Arc<str>,

@@ -102,7 +102,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// How stale a response may be.
+/// The most that a response may be stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
     /// The response contains every change that was made before the request.

@@ -26,10 +26,10 @@ pub(crate) const USERS_PER_CALL: usize = 70;
 const AUTHORS_PER_SEED: usize = 1_000;
 const ENTRIES_PER_SEED: usize = 1_900;
 
-/// How long a rebuild may take before another caller takes it over.
+/// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// How long a view keeps the tombstone of an unfollow. No message that it blocks can be later than this.
+/// The time that a view keeps the tombstone of an unfollow. No message that it blocks can be later than this.
 const TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 #[async_trait]

@@ -44,7 +44,7 @@ fn read_blogs(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog
     blogs.iter().map(read).collect()
 }
 
-/// What happens while a user follows an author without posts.
+/// An event during a follow of an author without posts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Begin,

@@ -22,7 +22,7 @@ use legacy::LegacySystem;
 /// Users who act at the same time. Each user belongs to one of them.
 const CLIENTS: usize = 8;
 
-/// What the users have done, which both sides must have in the end.
+/// The actions of the users, which both sides must have in the end.
 #[derive(Debug, Default, Clone)]
 struct Done {
     follows: BTreeMap<u64, BTreeSet<u64>>,
@@ -290,7 +290,7 @@ async fn compare_finds_every_kind_of_difference() {
     .await;
 }
 
-/// What users who acted did and one of the sides does not have.
+/// Returns the number of actions of users that one of the sides does not have.
 async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors: &[u64]) -> u64 {
     let mut lost = 0;
     let none = (BTreeSet::new(), BTreeSet::new());

@@ -349,7 +349,7 @@ pub struct StoredRecord {
     pub says: Option<RecordSays>,
 }
 
-/// What a request with an idempotency key has published.
+/// The posts or notices of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answered {
     Post(PostId),

@@ -96,7 +96,7 @@ pub enum Subject {
     Key { key: String },
 }
 
-/// What reconcile does about a difference.
+/// The action that removes a difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
     /// Nothing: the job `fan-outs` resumes what it reports, and an operator corrects a damaged item from a backup.
@@ -230,10 +230,10 @@ pub struct Recount {
     pub changes: Option<u64>,
 }
 
-/// How long reconcile leaves an expired item to the table's own expiry, which takes up to two days.
+/// The time that reconcile leaves an expired item to the table's own expiry, which takes up to two days.
 const GRACE_SECONDS: u64 = 3 * 24 * 3600;
 
-/// Why an entry of a feed is a ghost.
+/// The reason why an entry of a feed is a ghost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ghost {

@@ -50,7 +50,7 @@ pub struct ReaderFacts {
     pub authors: HashMap<UserId, Followed>,
     /// The newest entries that the feed must have.
     pub entries: BTreeSet<FeedKey>,
-    /// What these posts add to their scores.
+    /// The ranks of these posts.
     pub ranks: HashMap<PostId, Rank>,
     /// The lowest of `entries`, if the feed has more.
     pub low: Option<FeedKey>,

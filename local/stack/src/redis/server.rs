@@ -23,7 +23,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Clustered {
     /// The port for the connections of other nodes.
     pub(super) bus_port: u16,
-    /// How long the node may be silent before other nodes count it as lost.
+    /// The time that the node may be silent before other nodes count it as lost.
     pub(super) node_timeout: Duration,
 }
 

@@ -22,14 +22,14 @@ pub struct Limit {
     pub name: &'static str,
     pub capacity: f64,
     pub demand: fn(&Demand) -> f64,
-    /// What lifts it.
+    /// The change that raises the limit.
     pub lift: &'static str,
     /// Whether AWS refuses what exceeds it.
     is_quota: bool,
 }
 
 impl Limit {
-    /// What the users ask for, divided by the capacity.
+    /// Returns the demand of the users, divided by the capacity.
     pub fn share(&self, demand: &Demand) -> f64 {
         (self.demand)(demand) / self.capacity
     }

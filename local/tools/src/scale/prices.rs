@@ -100,7 +100,7 @@ fn shards(demand: &Demand, node: Node) -> Option<u32> {
 /// Dollars a month by service.
 pub type Bill = Vec<(&'static str, f64)>;
 
-/// How fan-out used its workers.
+/// The use of the workers by fan-out.
 #[derive(Debug, Clone, Copy)]
 pub struct Workers {
     /// Messages of an event.

@@ -7,10 +7,10 @@ use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Remove
 
 use crate::error::StoreError;
 
-/// What one request finds at the edge.
+/// The result of one request at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
-    /// How long the user must wait, if the bucket is empty.
+    /// The time that the user must wait, if the bucket is empty.
     pub wait: Option<Duration>,
     /// Whether the user may call; `None` if only the facts know.
     pub access: Option<bool>,

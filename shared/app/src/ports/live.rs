@@ -18,14 +18,14 @@ pub struct Notified {
     pub later: Vec<UserId>,
 }
 
-/// What [`LiveViews::claim`] decided for one reader.
+/// The result of [`LiveViews::claim`] for one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedUpdate {
     /// The caller reads the counts and builds the message.
     Claimed {
         /// The post that was noted last, and when.
         noted: Option<(PostId, Timestamp)>,
-        /// What the connections were told last.
+        /// The counts that the connections received last.
         told: Option<CountsDigest>,
         connections: Vec<String>,
     },
@@ -72,7 +72,7 @@ pub enum LiveTask {
     /// Some connections of these readers were not told: tell all of them what the counts are now.
     Again {
         users: Vec<UserId>,
-        /// How often they were not told.
+        /// The number of messages that did not reach a connection.
         tries: u8,
     },
     /// These connections do not exist any more.
@@ -95,7 +95,7 @@ pub struct LivePost {
     /// The number of the author's post.
     #[serde(default)]
     pub seq: Seq,
-    /// How often the connections were not told.
+    /// The number of messages that did not reach a connection.
     #[serde(default)]
     pub tries: u8,
 }

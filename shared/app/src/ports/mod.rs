@@ -250,7 +250,7 @@ pub trait Reactions: Send + Sync {
     async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError>;
 }
 
-/// What a fan-out does to views.
+/// The two kinds of fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanOutKind {
@@ -283,7 +283,7 @@ pub struct MovedPost {
     pub at: Timestamp,
     pub weight: i8,
     pub step: u8,
-    /// How often the step has changed.
+    /// The number of times that the step has changed.
     pub changes: u32,
 }
 
@@ -616,7 +616,7 @@ impl Ranked {
 /// The result of [`ReaderViews::deliver`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivered {
-    /// How many users have a view that follows the author.
+    /// The number of users whose view follows the author.
     pub reached: u64,
     /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
@@ -627,7 +627,7 @@ pub struct Delivered {
 /// The result of [`ReaderViews::retract`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Retracted {
-    /// How many users have a view.
+    /// The number of users who have a view.
     pub reached: u64,
     /// Those of them who follow the author and are watched.
     pub watched: Vec<UserId>,
@@ -706,7 +706,7 @@ pub trait HeadViews: Send + Sync {
     async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError>;
 }
 
-/// What Redis knows of an author's posts.
+/// The data about an author's posts that Redis has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KnownAuthor {
     pub head: Option<AuthorHead>,
@@ -731,7 +731,7 @@ pub struct PageParts {
     pub texts: bool,
 }
 
-/// What Redis knows for a page.
+/// The data for a page that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPage {
     pub summaries: HashMap<PostId, PostSummary>,
@@ -744,7 +744,7 @@ pub struct KnownPage {
     pub counts: HashMap<PostId, ReactionCounts>,
 }
 
-/// What Redis knows of one post.
+/// The data of one post that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPost {
     pub summary: Option<PostSummary>,
@@ -773,7 +773,7 @@ impl Marks {
     }
 }
 
-/// What Redis knows of one reader and one author.
+/// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
     /// The state of the author in the reader's view, if there is a view; `None` within if the view has no such author.
@@ -895,7 +895,7 @@ pub enum List {
     Fans(UserId),
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Below this entry; at the top if `None`.
@@ -909,7 +909,7 @@ pub enum Start {
 pub struct ListSlice {
     /// Entries, newest first.
     pub items: Vec<Relation>,
-    /// Where the page continues in the facts. `None` if the slice is full or the cached list is complete.
+    /// The place where the page continues in the facts. `None` if the slice is full or the cached list is complete.
     pub rest: Option<Start>,
 }
 

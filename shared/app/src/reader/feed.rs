@@ -16,7 +16,7 @@ use crate::{
     ports::{KnownReactions, PageParts, View},
 };
 
-/// Which posts a page contains.
+/// The posts that a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
     #[default]
@@ -101,7 +101,7 @@ impl Collected {
         Self { limit, parts, ..Self::default() }
     }
 
-    /// How many posts are missing. One more than requested shows whether there is a next page.
+    /// Returns the number of missing posts. One more than requested shows whether there is a next page.
     pub(super) fn missing(&self) -> usize {
         self.limit + 1 - self.posts.len()
     }

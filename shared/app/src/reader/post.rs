@@ -28,7 +28,7 @@ pub struct PostDetails {
     pub degraded: bool,
 }
 
-/// What one user finds of a post.
+/// A post as one user may see it.
 #[derive(Debug, Clone)]
 pub enum Found<T> {
     Post(T),
@@ -45,7 +45,7 @@ pub struct Body {
     pub counts: ReactionCounts,
 }
 
-/// How many posts are read in parallel.
+/// The number of posts that are read in parallel.
 const PARALLEL: usize = 16;
 
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.

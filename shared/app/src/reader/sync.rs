@@ -8,7 +8,7 @@ use crate::{
     ports::{Admitted, Seed, Seeded},
 };
 
-/// How often facts that changed during an update are loaded again.
+/// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
 
 impl Readers {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{Counters, RequestBody, values::raw};
 use crate::{Problem, request::Body};
 
-/// What a page shows of a user.
+/// The part of a profile that pages show.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "name": "Ada", "handle": "ada", "picture": "https://example.org/ada.png" })))]
 pub struct Card {
