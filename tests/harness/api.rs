@@ -62,7 +62,7 @@ impl Answer {
         (self.status, self.body["type"].as_str().expect("a problem has a type"))
     }
 
-    /// The status and the message of an answer that API Gateway makes by itself.
+    /// Returns the status and the message of a response that API Gateway makes itself.
     pub fn refusal(&self) -> (u16, &str) {
         assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.body);
         assert_eq!(self.body.as_object().map(serde_json::Map::len), Some(1), "{}", self.body);

@@ -21,7 +21,7 @@ const LIMITS: [u32; 5] = [3, 15, 30, 60, 150];
 
 const ATTACKER: u64 = 1;
 
-/// The author of the posts, whom everybody follows.
+/// The author of the posts, whom all users follow.
 const AUTHOR: u64 = 2;
 
 /// Normal callers.
@@ -84,7 +84,7 @@ async fn a_request_over_its_limit_reads_no_facts() {
             world.idle().await;
             let seen = Arc::clone(&asked);
             proxy.rule(move |request| {
-                // Every process looks for the note of an outage once a second, whoever calls.
+                // Every process looks for the note of an outage once a second, for any caller.
                 if !request.body.to_string().contains("outage") {
                     seen.lock().unwrap().push(format!("{} {}", request.operation, request.body));
                 }

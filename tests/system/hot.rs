@@ -267,7 +267,7 @@ async fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
                 if !seen.contains(&token) {
                     seen.push(token);
                 }
-                // The first one is on its way and arrives later; it holds the head.
+                // The first one is in flight and arrives later; it holds the head.
                 fate = match seen.len() {
                     1 => Fate::Refused("TransactionInProgressException"),
                     2 => Fate::Refused(CANCELLED),

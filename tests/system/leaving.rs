@@ -205,7 +205,7 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
 }
 
 #[tokio::test]
-async fn an_erasure_that_loses_answers_and_is_killed_is_completed() {
+async fn an_erasure_that_loses_responses_and_is_killed_is_completed() {
     world(async |world| {
         live(world).await;
         let faults = world.stack.faults();
@@ -251,13 +251,13 @@ async fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
 }
 
 #[tokio::test]
-async fn an_author_leaves_beside_traffic_kills_and_lost_answers() {
+async fn an_author_leaves_beside_traffic_kills_and_lost_responses() {
     big_author(80, 20, 3, Duration::ZERO, Duration::from_millis(200)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes an hour"]
-async fn a_big_author_leaves_beside_traffic_kills_and_lost_answers() {
+async fn a_big_author_leaves_beside_traffic_kills_and_lost_responses() {
     big_author(
         number_from("TIDEMARK_FOLLOWERS", 100_000),
         number_from("TIDEMARK_POSTS", 1_000),

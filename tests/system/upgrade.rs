@@ -1,4 +1,4 @@
-//! Two releases replace each other, function by function, while histories go on.
+//! Two releases replace each other, function by function, while histories run.
 
 use std::{
     os::unix::fs::symlink,

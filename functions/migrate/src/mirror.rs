@@ -2,8 +2,8 @@
 //!
 //! A stream record only shows what changed. The mirror reads the facts and makes the legacy keys agree with them, so
 //! records may be repeated, late or out of order. A record whose mirror fails is returned, and the stream repeats it.
-//! What the mirror has written is added to the lists of seen members ([`crate::follow`]), so that it does not come back
-//! as a change of the legacy system.
+//! The mirror adds its writes to the lists of seen members ([`crate::follow`]), so that they do not come back as
+//! changes of the legacy system.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

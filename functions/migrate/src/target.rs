@@ -12,7 +12,7 @@ use crate::{
 const INFO_SECONDS: u64 = 7 * 24 * 3600;
 const MARK_SECONDS: u64 = 30 * 24 * 3600;
 
-/// Blogs in one call of a script, during which the legacy Redis serves nobody else.
+/// Blogs in one call of a script, during which the legacy Redis serves no other client.
 const BLOGS_PER_CALL: usize = 500;
 
 /// The new state of a blog in a reader's legacy read state.

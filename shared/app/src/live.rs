@@ -1,11 +1,11 @@
-//! [`Live`]: tells the connections of a reader that the reader's unread counts have changed.
+//! [`Live`]: sends a reader's unread counts to the reader's connections when they have changed.
 //!
-//! A change goes through two queues. A delivery, or [`Live::notify`], finds out whether a [`LiveTask`] is on its way, and
+//! A change goes through two queues. A delivery, or [`Live::notify`], checks whether a [`LiveTask`] is queued, and
 //! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
-//! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that were
-//! told last ([`Live::ping`]).
+//! A message is a hint. If one is lost, the next ping finds it: it compares the counts with those of the last message
+//! ([`Live::ping`]).
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,10 +40,10 @@ pub struct Live {
 }
 
 impl Live {
-    /// Has the connections of watched readers told that their counts have changed. A post is named if it is known.
+    /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
     ///
-    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the connections are told
-    /// with the next change, or after the next ping.
+    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
+    /// the next ping, sends the counts.
     pub async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         log_failure(self.try_notify(users, post).await);
     }
@@ -81,8 +81,8 @@ impl Live {
         }
     }
 
-    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that were told last, or
-    /// if that is unknown, the connections are told.
+    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those of the last
+    /// message, or if that is unknown, the connections get a message.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
         let told = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
@@ -93,7 +93,8 @@ impl Live {
         if told == Some(counts) { Ok(()) } else { self.try_notify(&[user], None).await }
     }
 
-    /// The reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is watched.
+    /// Returns the reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is
+    /// watched.
     async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>, StoreError> {
         let snapshot = self.readers.snapshot(user).await?;
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))

@@ -137,7 +137,7 @@ impl NoticeBoard {
         Ok((head, reads))
     }
 
-    /// Reads the facts and fills the missing views, if Redis answered. Also returns whether Redis is unavailable.
+    /// Reads the facts and fills the missing views, if Redis responded. Also returns whether Redis is unavailable.
     async fn facts(
         &self,
         platform: Platform,
@@ -379,7 +379,7 @@ impl NoticeBoard {
             };
             let Some(reads) = written else { continue };
             let read = reads.read.clone();
-            // Also if nothing changed: the request that changed it may have ended before this.
+            // The view is updated even if nothing changed, because the request that changed it may have ended first.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
             return Ok(NoticesMarked { board: Board { head, read, now, degraded: !shown }, changed });
         }

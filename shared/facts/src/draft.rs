@@ -124,7 +124,7 @@ impl DynamoFacts {
             // A repetition by the SDK finds the draft that its first attempt has stored.
             let own = is(DraftItem::token, number(draft.token));
             let put = Write::put(&self.tables.idempotency, draft_item(draft, key.clone(), now()));
-            // Also after an error the draft may be there.
+            // The draft may exist even after an error.
             draft.place = Some(key);
             if self.send("publish", put.when(absent(DraftItem::key).or(too_old).or(own))).await? {
                 return Ok(());
@@ -134,7 +134,7 @@ impl DynamoFacts {
         }
     }
 
-    /// Waits until the draft is written. Who waits longest writes the drafts of all.
+    /// Waits until the draft is written. The publish that has waited longest writes all drafts.
     async fn wait_in_place(
         &self,
         draft: &Draft,
@@ -148,7 +148,8 @@ impl DynamoFacts {
                 return Ok(published);
             }
             attempts.outcome()?;
-            // Somebody deleted the draft and wrote no record, or one response has the deletion and not the record.
+            // Another publish deleted the draft and wrote no record, or one response has the deletion and not the
+            // record.
             let was_missing = std::mem::replace(&mut is_missing, !drafts.iter().any(|other| other.record == draft.record));
             if is_missing && was_missing {
                 return Err(StoreError::Contention { operation: "publish" });
@@ -195,7 +196,8 @@ impl DynamoFacts {
         Ok(Seen { head, drafts: fresh(drafts, author, now), published })
     }
 
-    /// Deletes the drafts whose records could not be written: their requests are answered, so the drafts never will be.
+    /// Deletes the drafts whose records could not be written. Their requests have a response, so no later group may
+    /// write them.
     async fn remove_answered(&self, drafts: &[Draft], failed: &[usize]) {
         // The records come after the head.
         let answered = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));

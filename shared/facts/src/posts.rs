@@ -59,7 +59,7 @@ impl Posts for DynamoFacts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            // As long as the head has not passed the number that was tried, that write may still be on its way.
+            // As long as the head has not passed the number that was tried, that write may still be in flight.
             if tried.is_none() && (is_contended || head.is_contended(now)) && draft.may_wait() {
                 return self.publish_in_group(draft, &clock, &mut attempts).await;
             }

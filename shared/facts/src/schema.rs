@@ -361,8 +361,8 @@ mod tests {
         words.filter_map(|word| word.strip_suffix(':')).map(str::to_owned).collect()
     }
 
-    /// `Write` and `Condition` accept only attributes, and only schemas declare these. What remains is access to an item
-    /// as a map, and an expression that is written as text.
+    /// `Write` and `Condition` accept only attributes, and only schemas declare these. This test finds the two other
+    /// ways: access to an item as a map, and an expression that is written as text.
     #[test]
     fn attribute_names_are_spelled_in_schemas_only() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -133,7 +133,7 @@ impl Operation {
         self
     }
 
-    /// Also for a caller who has asked to leave.
+    /// Allows callers who have asked to leave.
     pub fn of_erased(mut self) -> Self {
         if let Some(responses) = self.object["responses"].as_object_mut() {
             responses.remove("403");

@@ -71,7 +71,7 @@ impl Request {
         Ok(())
     }
 
-    /// The answer to a request that no route matches: 404 or 405, or 204 for `OPTIONS`.
+    /// Returns the response to a request that no route matches: 404 or 405, or 204 for `OPTIONS`.
     ///
     /// If `CorsOrigins` is given, API Gateway sends a browser's preflight request here and adds its headers. The browser
     /// expects a 2xx. For an unknown path too, so that it can then show the 404.

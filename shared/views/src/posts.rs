@@ -38,7 +38,7 @@ impl PostViews for Redis {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
-        // Not from replicas: the caller may store a result of these summaries.
+        // Reads from the master, because the caller may store a result of these summaries.
         let values = self.strings("summaries", &post_keys(posts), Age::Now).await?;
         Ok(known(posts, values))
     }

@@ -1,5 +1,5 @@
 //! Users move from a legacy system to this one in steps, and back, while both are in use: the two sides agree whenever
-//! nothing is on its way, and no request is lost.
+//! no change is in flight, and no request is lost.
 
 mod legacy;
 mod sides;
@@ -78,7 +78,7 @@ impl Scene<'_> {
         self.request(reqwest::Method::GET, user, path, None).await
     }
 
-    /// One action of a user, in the system that the application asks for the user.
+    /// One action of a user, in the system that the application uses for the user.
     async fn act(&self, client: &mut Client) {
         let user = *client.users.choose(&mut client.rng).unwrap();
         client.acted.insert(user);
@@ -197,7 +197,7 @@ async fn pass(world: &World) -> u64 {
     }
 }
 
-/// Waits until nothing is on its way in either direction.
+/// Waits until no change is in flight in either direction.
 async fn settle(world: &World) {
     let started = Instant::now();
     loop {

@@ -162,7 +162,7 @@ impl Server {
     }
 }
 
-/// Ends a child that a killed stack left behind.
+/// Ends the child of a killed stack.
 pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificates>) {
     let note = folder.join(NOTE);
     let Some(port) = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u16>().ok()) else { return };

@@ -24,7 +24,7 @@ pub struct Limit {
     pub demand: fn(&Demand) -> f64,
     /// The change that raises the limit.
     pub lift: &'static str,
-    /// Whether AWS refuses what exceeds it.
+    /// Whether AWS refuses demand above it.
     is_quota: bool,
 }
 
@@ -56,7 +56,7 @@ pub fn in_order(inputs: &Inputs, measured: &Measured) -> Vec<(Limit, Option<f64>
     limits.into_iter().map(|(users, limit)| (limit, users)).collect()
 }
 
-/// Limits of AWS by default. What exceeds them is refused.
+/// Limits of AWS by default. AWS refuses demand above them.
 pub fn quotas(inputs: &Inputs) -> Vec<Limit> {
     all(inputs).into_iter().filter(|limit| limit.is_quota).collect()
 }

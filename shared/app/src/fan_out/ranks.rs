@@ -61,7 +61,7 @@ impl FanOuts {
             }
             let counts = self.stores.reactions.counts(id).await?.counts;
             match post.step.after(counts) {
-                // Also after a success the loop looks again: the counts may have been older than those on which another
+                // The loop looks again even after a success: the counts may have been older than those on which another
                 // task relied when it left the step as it was.
                 Some(step) => _ = self.stores.posts.set_step(id, step, token).await?,
                 None if by == Some(token) => return self.announce(&post).await,

@@ -144,7 +144,7 @@ impl Readers {
         };
         let mut snapshot = match collected {
             Err(error) if error.store() == Store::Views => {
-                // What was collected is discarded.
+                // The collected posts are discarded.
                 walk = Walk::new(&query);
                 self.instead_of_view(user, &error).await?
             }
