@@ -17,7 +17,7 @@
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
-//! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
+//! - [`outage`]: leaves changes that Redis does not accept to workers, and notes among the facts that views are stale
 //!   until then.
 //! - [`retry`]: the loop of an optimistic change.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.

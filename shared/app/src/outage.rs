@@ -3,9 +3,10 @@
 //! A change that cannot reach its view is left to a task. Until a worker has done the task, the view is stale, even if
 //! Redis is available again. A reader of the view cannot detect that. Therefore the process that sends the task also
 //! writes the outage note to the facts. The note stands for a few seconds. Workers that fail at such a task, or that
-//! complete one, extend it. No process relies on a read of the note for more than a second. While the note stands,
-//! responses come from the facts and are marked `Degraded`. A change is acknowledged only when the note has stood for
-//! so long that every process must have read it.
+//! complete one, extend it. A process relies on a read of the note for a second. If its next read fails, it assumes no
+//! outage, and may use stale views until a read succeeds. While the note stands, responses come from the facts and are
+//! marked `Degraded`. A change is acknowledged only when the note has stood for a second, so that every process has
+//! tried to read it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -123,8 +124,9 @@ pub struct Later {
 
 impl Later {
     /// Leaves views to a worker. Returns when the note has stood for as long as a process may rely on its last read.
-    /// From then on no process uses the stale views. Fails if the queue does not accept a task, or the note cannot be
-    /// written: other processes may use the stale views then, so the change must not be acknowledged.
+    /// From then on no process uses the stale views, unless it cannot read the note. Fails if the queue does not accept
+    /// a task, or the note cannot be written: other processes may use the stale views then, so the change must not be
+    /// acknowledged.
     async fn sync(&self, tasks: &[Task]) -> Result<(), StoreError> {
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());

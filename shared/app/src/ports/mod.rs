@@ -29,7 +29,7 @@ pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
 
-/// Tells the time. `clippy.toml` forbids reading the wall clock elsewhere.
+/// Returns the time. `clippy.toml` forbids `SystemTime::now` elsewhere.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }

@@ -4,7 +4,7 @@
 -- ARGV     [1] the least time between two messages, ms  [2] the bytes of the post that changed, or ''
 -- Returns  the positions (from 1) of the users whom the caller sends a message now; those whom it sends one that is delayed by
 --          the least time. For the others a queued message will have this change, or the reader is not watched.
--- Keeps    After a change there is always a message that is built after it.
+-- Keeps    If the caller sends these messages, one of them, or a queued one, is built after the change.
 local function notify(keys, argv, epoch)
   local now, least, result = now_ms(), tonumber(argv[1]), { {}, {}, {} }
   for first = 1, #keys, 2 do
