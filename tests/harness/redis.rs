@@ -140,7 +140,6 @@ pub enum RedisOutage {
 }
 
 impl RedisOutage {
-    /// Ends the outage.
     pub async fn end(self, world: &World) {
         match self {
             Self::Refusing(refusal) => refusal.end().await,

@@ -33,7 +33,6 @@ const PARALLEL: usize = 16;
 /// Followers that are listed at a time.
 const FOLLOWERS: usize = 1_000;
 
-/// A changed fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Post(PostId),

@@ -68,7 +68,6 @@ pub(crate) struct Core {
     pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
-    /// The live connections.
     pub(crate) connections: Connections,
     pub(crate) redis_url: String,
     /// The nodes of the Redis that the stack started. Empty if `REDIS_URL` names a Redis.

@@ -44,7 +44,6 @@ pub struct Leaving {
 /// The outcome of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nothing is left.
     Done,
     More,
     /// Another run has stored its progress, and continues.

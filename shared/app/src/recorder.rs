@@ -36,7 +36,6 @@ impl Recorder {
         self.record(metric, number as f64);
     }
 
-    /// Adds a time.
     pub fn time(&self, metric: Metric, time: Duration) {
         self.record(metric, milliseconds(time));
     }

@@ -58,7 +58,6 @@ pub struct ProfileContent {
     pub data: Option<String>,
 }
 
-/// A user's profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub user: UserId,

@@ -1,4 +1,4 @@
-//! [`Edges`] on DynamoDB.
+//! [`Edges`] on DynamoDB. A transaction writes both directions of an edge and both counters.
 
 use std::{
     collections::{HashMap, HashSet},

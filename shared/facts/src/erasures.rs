@@ -1,4 +1,4 @@
-//! [`Erasures`] on DynamoDB.
+//! [`Erasures`] on DynamoDB: receipts in the table `identities`, and the removal of a user's items from all tables.
 
 use std::collections::{BTreeSet, HashSet};
 

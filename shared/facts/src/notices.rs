@@ -1,4 +1,4 @@
-//! [`Notices`] on DynamoDB.
+//! [`Notices`] on DynamoDB: the tables `notices` and `notice_reads`, and numbers of readers in `counters`.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! [`Posts`] on DynamoDB.
+//! [`Posts`] on DynamoDB: heads, posts, texts, and idempotency records of publishes.
 
 use std::{
     collections::{HashMap, HashSet},

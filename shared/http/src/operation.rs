@@ -65,7 +65,6 @@ impl Operation {
         self.success::<T>("202", description)
     }
 
-    /// 204.
     pub fn no_content(mut self, description: &str) -> Self {
         self.success = "204";
         self.object["responses"]["204"] = json!({ "description": description });

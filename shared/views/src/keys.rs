@@ -90,7 +90,6 @@ pub enum View {
     NoticeReads(UserId, Platform),
     /// The notice's title in a revision.
     Title(NoticeId, u64),
-    /// A single key.
     Key(String),
 }
 
@@ -215,7 +214,6 @@ pub fn connections(user: UserId) -> String {
     format!("{{{}}}:w:{user}", user.bucket())
 }
 
-/// The user's reactions.
 pub fn reactions(user: UserId) -> String {
     format!("{{{}}}:x:{user}", user.bucket())
 }

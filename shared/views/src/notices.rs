@@ -1,4 +1,4 @@
-//! [`NoticeViews`] on Redis.
+//! [`NoticeViews`] on Redis: heads of platforms, read states, and titles.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`PostViews`] on Redis.
+//! [`PostViews`] on Redis: summaries, texts, reaction counts, and moved posts of an author.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! [`ReaderViews`] on Redis.
+//! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
 
 use async_trait::async_trait;
 use redis::FromRedisValue;

@@ -243,7 +243,7 @@ pub enum Ghost {
     Unknown,
 }
 
-/// A relation list.
+/// One of the two relation lists of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {

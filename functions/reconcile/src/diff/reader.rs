@@ -77,7 +77,6 @@ pub fn undecided(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: 
     posts
 }
 
-/// Returns the differences.
 pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Timestamp) -> Vec<Difference> {
     let whole = |kind, remedy| Difference::new(kind, Subject::User { user }, remedy);
     let rebuild = |kind| whole(kind, Remedy::Rebuild { user, anew: true });

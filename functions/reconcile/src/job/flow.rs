@@ -238,7 +238,6 @@ impl Reconcile {
         Ok(())
     }
 
-    /// Handles one fan-out.
     async fn flow_of(
         &self,
         which: Unfinished,

@@ -22,7 +22,6 @@ pub struct AuthorQuery {
     pub status: Status,
     /// The page begins below this number; at the latest post if `None`.
     pub before: Option<Seq>,
-    /// The most posts.
     pub limit: usize,
     /// The timeline ends above this number.
     pub since: Option<Seq>,

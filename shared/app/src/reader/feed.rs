@@ -53,7 +53,6 @@ pub struct FeedQuery {
     pub status: Status,
     /// The page begins below this entry; at the newest if `None`.
     pub before: Option<FeedKey>,
-    /// The most posts.
     pub limit: usize,
     /// The feed ends above this entry.
     pub since: Option<FeedKey>,

@@ -33,7 +33,6 @@ pub struct RankedQuery {
     pub below: Option<RankedPlace>,
     /// The feed ends above this place.
     pub since: Option<RankedPlace>,
-    /// The most posts.
     pub limit: usize,
     pub parts: PageParts,
 }

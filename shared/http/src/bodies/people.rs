@@ -142,7 +142,7 @@ pub struct UserRelation {
     pub following: bool,
     /// The user follows the caller.
     pub followed_by: bool,
-    /// Both.
+    /// The two users follow each other.
     pub mutual: bool,
     /// The caller has muted the user.
     pub muted: bool,

@@ -177,7 +177,7 @@ pub struct Relation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub followed_by: Option<bool>,
-    /// Both.
+    /// The two users follow each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mutual: Option<bool>,
