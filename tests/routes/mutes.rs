@@ -108,8 +108,8 @@ async fn a_mute_outlives_follows() {
     .await;
 }
 
-/// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be lost
-/// to every mute.
+/// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be
+/// lost to every mute.
 #[tokio::test]
 async fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
     world(async |world| {

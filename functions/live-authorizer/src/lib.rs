@@ -49,7 +49,8 @@ impl Authorizer {
     }
 }
 
-/// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a 403.
+/// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a
+/// 403.
 ///
 /// # Errors
 /// The issuer's keys cannot be read. API Gateway then refuses the connection with a 500.

@@ -1,7 +1,7 @@
 //! Posts messages to live connections. It runs outside of the VPC and reads no store.
 //!
-//! A message that was not posted is never repeated here: counts that are newer may have been told meanwhile. The function
-//! `live` gets a task instead, and tells the counts as they are then.
+//! A message that was not posted is never repeated here: newer counts may have been sent meanwhile. The function `live`
+//! gets a task instead, and sends the counts as they are then.
 
 mod connections;
 

@@ -62,8 +62,8 @@ impl Imports {
         self.get("import_records", &self.tables.migration, keys).await?.into_iter().map(read_record).collect()
     }
 
-    /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has read
-    /// a lower one is cancelled ([`tidemark_facts::counters`]).
+    /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has
+    /// read a lower one is cancelled ([`tidemark_facts::counters`]).
     pub async fn begin_import(&self, author: UserId) -> Result<Import, StoreError> {
         let counters = &self.tables.counters;
         let begun = Write::update(counters, followers_counter(author, 0)).add(CounterItem::imports_begun, 1);

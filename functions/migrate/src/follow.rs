@@ -101,7 +101,8 @@ async fn changes(
     Ok(outcome)
 }
 
-/// Ends follows that were ended there. A follow that began here after this pass stays, and is looked at by the next one.
+/// Ends follows that were ended there. A follow that began here after this pass stays, and is looked at by the next
+/// one.
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
     let edges = run.app.stores.edges.edges(user, &authors).await?;

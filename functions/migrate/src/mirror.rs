@@ -196,8 +196,8 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Makes the legacy read state of a pair agree with the facts, or that of one post. It does so again while the facts
-    /// have changed in the meantime: the last of several writers has seen the latest facts.
+    /// Makes the legacy read state of a pair agree with the facts, or that of one post. It does so again while the
+    /// facts have changed in the meantime: the last of several writers has seen the latest facts.
     async fn marks(&self, user: UserId, author: UserId, one: Option<(Seq, BlogId)>) -> Result<(), MigrateError> {
         let version = |pair: &PairFacts| (pair.edge.as_ref().map(|edge| edge.rev), pair.reads.version);
         let mut pair = self.app.readers.pair(user, author).await?;
@@ -224,8 +224,8 @@ impl<'a> Mirror<'a> {
         Ok(self.imports.change_seen(&Layout::UserRead.key(user.get()), &with(Mark::Read), &with(Mark::Unmarked)).await?)
     }
 
-    /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and so
-    /// are blogs that are no posts yet.
+    /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and
+    /// so are blogs that are no posts yet.
     async fn differences(&self, user: UserId, pair: &PairFacts) -> Result<Vec<(Mark, BlogId)>, MigrateError> {
         let (author, read) = (pair.author, &pair.reads.read);
         let here = unread(pair);

@@ -1,8 +1,9 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in slices of a second.
-//! Each step lists what is left, so a slice that was cut in half is repeated. When nothing is left, the worker waits until
-//! every request from before the erasure has ended, looks again, and finishes the receipt. The receipt stays.
+//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in slices of a
+//! second. Each step lists what is left, so a slice that was cut in half is repeated. When nothing is left, the worker
+//! waits until every request from before the erasure has ended, looks again, and finishes the receipt. The receipt
+//! stays.
 
 mod export;
 

@@ -69,8 +69,8 @@ impl Lists {
         .await
     }
 
-    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether there
-    /// is something to write, and the result. It may run several times.
+    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether
+    /// there is something to write, and the result. It may run several times.
     async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T, StoreError> {
         let mut attempts = self.stores.attempts("lists");
         loop {

@@ -105,8 +105,8 @@ impl Live {
         self.stores.live_views.unwatch(user, connection).await
     }
 
-    /// Runs one task. It may run any number of times, in any order. After an error, the caller has to give it back to the
-    /// queue.
+    /// Runs one task. It may run any number of times, in any order. After an error, the caller has to give it back to
+    /// the queue.
     pub async fn run(&self, task: &LiveTask) -> Result<(), StoreError> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None).await,
@@ -124,8 +124,8 @@ impl Live {
         }
     }
 
-    /// Tells the connections of these readers the counts. `again` is how often some of them were not told; without it, those
-    /// readers are left out whose connections know the counts.
+    /// Sends the counts to the connections of these readers. `again` is the number of messages that did not reach some
+    /// of them; without it, readers whose connections have the counts are left out.
     async fn tell(&self, users: &[UserId], again: Option<u8>) -> Result<(), StoreError> {
         let claimed = self.stores.live_views.claim(users).await?;
         let early = |(user, claimed): (&UserId, &ClaimedUpdate)| (*claimed == ClaimedUpdate::TooEarly).then_some(*user);

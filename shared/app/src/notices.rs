@@ -109,8 +109,8 @@ impl NoticeBoard {
         Ok(Board { head, read: reads.read, now, degraded })
     }
 
-    /// Returns the head and a user's read state from the facts. The head comes from its view if that `suffices`: DynamoDB
-    /// reads one item some three thousand times a second at most, and Redis many times that.
+    /// Returns the head and a user's read state from the facts. The head comes from its view if that `suffices`:
+    /// DynamoDB reads one item some three thousand times a second at most, and Redis many times that.
     async fn state(
         &self,
         platform: Platform,

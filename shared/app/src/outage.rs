@@ -146,8 +146,8 @@ impl Later {
         self.sync(tasks).await
     }
 
-    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its view.
-    /// Without the queue only the same request repeats the update.
+    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its
+    /// view. Without the queue only the same request repeats the update.
     pub async fn in_advance(&self, task: Task) {
         if let Err(error) = self.stores.queue.send_after(&[task], IN_ADVANCE).await {
             warn!(error = &error as &dyn std::error::Error, "no task was left in advance");

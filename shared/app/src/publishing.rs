@@ -112,8 +112,8 @@ impl Publishing {
         }
     }
 
-    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place nor
-    /// its read state changes. Fails if the facts fail, or if neither Redis nor the queue accepts the change.
+    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place
+    /// nor its read state changes. Fails if the facts fail, or if neither Redis nor the queue accepts the change.
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited, StoreError> {
         let stores = &self.stores;
         if id.author != caller {
@@ -149,8 +149,8 @@ impl Publishing {
         Ok(Found::Post(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts fail,
-    /// or if neither the views nor the queue accept the change.
+    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts
+    /// fail, or if neither the views nor the queue accept the change.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Given, StoreError> {
         match self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await? {
             Reacted::Stands(state) => {

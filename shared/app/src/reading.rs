@@ -4,8 +4,8 @@
 //! marks of several devices may reach the view in any order.
 //!
 //! If the view does not accept the update, a task and the outage note replace it ([`crate::outage`]). The mark then
-//! returns up to a second later, with counts from the facts. If the task or the note fails too, the mark returns an error
-//! although the fact is written. The same mark again updates the view.
+//! returns up to a second later, with counts from the facts. If the task or the note fails too, the mark returns an
+//! error although the fact is written. The same mark again updates the view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -205,8 +205,8 @@ impl Reading {
         }
     }
 
-    /// Has the reader's connections told, if there are any. They are told also if this request changed nothing, because an
-    /// earlier one may have ended before this; counts that they know are not sent again.
+    /// Sends a task for the reader's connections, if there are any, even if this request changed nothing, because an
+    /// earlier one may have ended before this. Counts that the connections have are not sent again.
     async fn tell(&self, user: UserId, snapshot: &Snapshot, last: Option<PostId>) {
         // Counts from the facts do not know who is watched.
         let may_be_watched = match snapshot.origin {

@@ -47,8 +47,8 @@ impl UserId {
         (self.hash() >> 52) as u16
     }
 
-    /// Returns the user's percentile, `0..100`, of the lower bits of the hash. So each share of the users is spread over
-    /// all buckets.
+    /// Returns the user's percentile, `0..100`, of the lower bits of the hash. So each share of the users is spread
+    /// over all buckets.
     pub fn percentile(self) -> u8 {
         (((self.hash() & u64::from(u32::MAX)) * 100) >> 32) as u8
     }

@@ -37,7 +37,8 @@ pub struct Edge {
     pub muted: Option<Timestamp>,
     /// Since when the user blocks the author, if so. Neither then follows the other.
     pub blocked: Option<Timestamp>,
-    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may remain.
+    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may
+    /// remain.
     pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
     pub preference: i8,
@@ -52,8 +53,8 @@ pub struct AuthorHead {
     pub latest_at: Timestamp,
     /// Live posts, archived ones included.
     pub posts: u64,
-    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread count.
-    /// Only grows.
+    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread
+    /// count. Only grows.
     pub deleted: SeqSet,
     /// The delivery modes: of the next post, and of earlier ones.
     pub modes: Modes,

@@ -2,9 +2,9 @@
 //!
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
 //! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
-//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from its
-//! record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The record
-//! also ensures that a post is written once, if a late repetition stores its draft again.
+//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from
+//! its record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The
+//! record also ensures that a post is written once, if a late repetition stores its draft again.
 //!
 //! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds, and
 //! another one takes its place.
@@ -230,8 +230,8 @@ struct Seen {
     published: Option<Published>,
 }
 
-/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One that
-/// cannot be read is left out.
+/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One
+/// that cannot be read is left out.
 fn fresh(items: Vec<Item>, author: UserId, now: Timestamp) -> Vec<Draft> {
     let decoded = items.into_iter().filter_map(|item| match read(item, Ok::<DraftItem, _>) {
         Ok(draft) => Some(draft),

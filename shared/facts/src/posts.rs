@@ -136,8 +136,8 @@ impl Posts for DynamoFacts {
                 }
                 match texts.remove(&id).unwrap_or_else(|| Some((1, PostText::default()))) {
                     Some((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
-                    // The two items may be from before and after an edit. The same difference twice is damage: items are
-                    // read consistently, so the second read has the edit.
+                    // The two items may be from before and after an edit. The same difference twice is damage: items
+                    // are read consistently, so the second read has the edit.
                     Some((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
                     Some((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");
@@ -363,8 +363,8 @@ impl DynamoFacts {
         self.transact("publish", writes).await
     }
 
-    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its revision
-    /// shows a reader of both items whether they belong together.
+    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its
+    /// revision shows a reader of both items whether they belong together.
     async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>, StoreError> {
         let posts = &self.tables.posts;
         let before = (next.revision > 2).then(|| number(next.revision - 1));

@@ -73,7 +73,8 @@ pub const BY_TIME: &str = "by-time";
 /// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
 pub const KEPT: &str = "kept";
 
-/// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the followers.
+/// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the
+/// followers.
 pub const NAMED: &str = "named";
 
 /// Index of read states by author and shard of the user.

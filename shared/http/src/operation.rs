@@ -1,4 +1,5 @@
-//! Routes and their operations in `openapi.yaml`. A function declares each route once, with [`routes!`](crate::routes!).
+//! Routes and their operations in `openapi.yaml`. A function declares each route once, with
+//! [`routes!`](crate::routes!).
 
 use serde_json::{Value, json};
 use utoipa::{

@@ -116,8 +116,8 @@ pub enum Age {
 pub struct Bundle {
     pub commands: Vec<Cmd>,
     pub age: Age,
-    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that other
-    /// commands wait for little of it. `None` for any other commands.
+    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that
+    /// other commands wait for little of it. `None` for any other commands.
     pub bulk: Option<usize>,
 }
 

@@ -23,10 +23,10 @@ use super::{
 };
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
-/// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a weight or
-/// a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked post; weight,
-/// step and the number of its changes (1, 1, 4 bytes) of a ranked post; and the title in UTF-8. Numbers are little-endian.
-/// The script `remember` reads it too.
+/// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
+/// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
+/// post; weight, step and the number of its changes (1, 1, 4 bytes) of a ranked post; and the title in UTF-8. Numbers
+/// are little-endian. The script `remember` reads it too.
 const LIVE: u8 = 0;
 const DELETED: u8 = 1;
 const EDITED: u8 = 2;

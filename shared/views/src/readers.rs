@@ -247,8 +247,8 @@ impl ReaderViews for Redis {
 }
 
 impl Redis {
-    /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers are
-    /// served in between. The users should be in bucket order. Returns the response to each call, with its users.
+    /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers
+    /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
     ///
     /// For one user it is no bulk work, because that user may wait for it.
     pub(crate) async fn for_users<'a, T: FromRedisValue>(
@@ -302,8 +302,8 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices). Returns `None`
-/// if it does not say whether the author blocks the user, as records of earlier versions.
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices). Returns
+/// `None` if it does not say whether the author blocks the user, as records of earlier versions.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;

@@ -230,8 +230,8 @@ impl Sides<'_> {
         found
     }
 
-    /// The posts whose entries the feed lacks, in the range that both sides have completely. A missing field or delivered
-    /// bit is a difference of its own.
+    /// The posts whose entries the feed lacks, in the range that both sides have completely. A missing field or
+    /// delivered bit is a difference of its own.
     fn missing_entries(&self, feed: &[FeedKey]) -> Vec<PostId> {
         let low = self.facts.low.max(self.state.meta.low);
         let stored: BTreeSet<&FeedKey> = feed.iter().collect();

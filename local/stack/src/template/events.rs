@@ -108,7 +108,8 @@ pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis
     Ok(out)
 }
 
-/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does not serve.
+/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does
+/// not serve.
 pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
     let none = Value::Null;
     let properties = event.get("Properties").unwrap_or(&none);

@@ -18,8 +18,8 @@ pub enum Exported {
     Like(FeedKey),
     /// The same of a favorite.
     Favorite(FeedKey),
-    /// The posts of an author that the user has marked read: `through`, and ranges of sequence numbers. The ranges of one
-    /// author may be spread over several objects.
+    /// The posts of an author that the user has marked read: `through`, and ranges of sequence numbers. The ranges of
+    /// one author may be spread over several objects.
     Read {
         author: UserId,
         through: Seq,

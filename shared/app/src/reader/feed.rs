@@ -186,8 +186,8 @@ impl Readers {
         Ok(FeedPage { items, next, unread_total: state.unread_total(), cards, bodies, origin: snapshot.origin })
     }
 
-    /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be read
-    /// again: its counts must not include posts whose retraction is not done.
+    /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be
+    /// read again: its counts must not include posts whose retraction is not done.
     pub(super) async fn collect(
         &self,
         user: UserId,
@@ -223,8 +223,8 @@ impl Readers {
         Ok(Some(view))
     }
 
-    /// Returns the state for a page. A page of unread posts needs to know which posts are unread. The facts say it for the
-    /// authors whose older posts the view only counts.
+    /// Returns the state for a page. A page of unread posts needs to know which posts are unread. The facts say it for
+    /// the authors whose older posts the view only counts.
     pub(super) async fn state_for(
         &self,
         user: UserId,

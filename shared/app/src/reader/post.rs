@@ -204,8 +204,8 @@ impl Readers {
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts. Redis has returned some of them already. A post that was edited in
-    /// the meantime gets its new title. A post with a damaged text has none.
+    /// Returns texts and counts of a page's live posts. Redis has returned some of them already. A post that was edited
+    /// in the meantime gets its new title. A post with a damaged text has none.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(

@@ -111,8 +111,8 @@ impl Readers {
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
-    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is open.
-    /// `again` is set if the view knew more than a seed from before.
+    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is
+    /// open. `again` is set if the view knew more than a seed from before.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>, StoreError> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(
