@@ -1,5 +1,5 @@
 # The local stack with redis-server and the template: `make docker` builds it, `docker compose up` runs it. It is for
-# development. Anybody who reaches its port can act as any user.
+# development. Any caller who reaches its port can act as any user.
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /src

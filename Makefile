@@ -112,7 +112,7 @@ upgrade-check: setup ## run histories while functions of another release and of 
 demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)
 
-smoke: ## check an API by its answers and take back what that did: URL=https://… TOKEN=… [TOKEN2=…], or the running stack
+smoke: ## check the responses of an API and take back what that did: URL=https://… TOKEN=… [TOKEN2=…], or the running stack
 	@exec python3 local/smoke.py $(if $(URL),'$(URL)')
 
 load: ## load a follow graph into the running stack: EDGES=file[.gz] [LIMIT=lines]

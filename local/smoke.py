@@ -6,7 +6,7 @@
 
 TOKEN is the reader's, TOKEN2 the author's; both are read from the environment. Without TOKEN2 nothing is followed, and the reader is the author. At the end,
 in any case, the post is deleted, and the author is unfollowed if the reader did not follow the author before. The number
-of the post stays used. Exit status: 0 if every answer was right, 1 at the first wrong one, 2 if the server cannot be reached.
+of the post stays used. Exit status: 0 if every response was right, 1 at the first wrong one, 2 if the server cannot be reached.
 
 Needs only Python 3.9.
 """
@@ -26,7 +26,7 @@ TIMEOUT = 15.0  # seconds
 
 
 class Wrong(Exception):
-    """An answer that is not as expected."""
+    """A response that is not as expected."""
 
 
 class Answer:
@@ -75,7 +75,7 @@ class Smoke:
     def __init__(self, api, reader, author):
         self.api, self.reader, self.author = api, reader, author
         self.request, self.post = "", None
-        # What to take back at the end: name, token, path, expected status.
+        # The changes to take back at the end: name, token, path, expected status.
         self.undo = []
 
     def call(self, token, method, path, status=200, **more):
@@ -217,7 +217,7 @@ def main():
     options = argparse.ArgumentParser(description="Checks an API. Takes back what it does.")
     options.add_argument("url", nargs="?", default="http://127.0.0.1:3000")
     given = options.parse_args()
-    # Not arguments, because everybody on the machine can read those.
+    # Not arguments, because every user of the machine can read those.
     reader, author = os.environ.get("TOKEN"), os.environ.get("TOKEN2")
     if not reader:
         reader, author = "1", author or "2"

@@ -26,7 +26,7 @@ SERVES_WITHIN = 60
 # The messages of tests that cannot run so (`Stack::app` and `Stack::faults`).
 NEEDS_ONE_PROCESS = "in this process"
 NEEDS_OWN_STORES = "stores elsewhere have"
-# What runs without arguments. The rest of `system` takes much longer.
+# The parts that run without arguments. The rest of `system` takes much longer.
 SYSTEM = "claims deleted_runs delivery epochs events leaving likes notice_histories notices poison rebuild repeats restart rollout"
 PARTS = ["cloudformation", "routes::", *(f"system::{module}::" for module in SYSTEM.split())]
 

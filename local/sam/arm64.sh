@@ -47,7 +47,7 @@ rust_of_debian() {
 }
 
 local/venv.sh local/sam/arm64.txt "$target/arm64/venv"
-# What runs the functions: qemu, and the libraries that Lambda has too.
+# The programs that run the functions: qemu, and the libraries that Lambda has too.
 extract run qemu-user,libc6:arm64,libgcc-s1:arm64
 rust_of_rustup || rust_of_debian
 echo "== cargo lambda build --release --arm64"

@@ -31,24 +31,20 @@ pub struct App {
     pub settings: Settings,
     /// Publishing, reading and deleting posts, and reactions.
     pub publishing: Publishing,
-    /// Follow and unfollow.
     pub following: Following,
-    /// Lists of followed authors.
     pub lists: Lists,
-    /// Marks.
+    /// Marks posts read and unread.
     pub reading: Reading,
     /// Feeds, timelines and unread counts.
     pub readers: Readers,
     /// Follower and followee lists, and counters.
     pub relations: Relations,
     pub notices: NoticeBoard,
-    /// Profiles and handles.
     pub people: People,
-    /// Export and erasure.
     pub leaving: Leaving,
-    /// How tokens say who calls.
+    /// The claims of a token, and the checks of the caller.
     pub edge: Edge,
-    /// Delivery and retraction.
+    /// Deliveries and retractions, and the tasks of the queue.
     pub fan_outs: FanOuts,
     /// Tells connections that counts have changed.
     pub live: Live,

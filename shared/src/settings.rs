@@ -44,8 +44,8 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
     pub rank_half_life: Duration,
-    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute of
-    /// one user.
+    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute
+    /// of one user.
     pub limits: PerMinute,
     /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,
@@ -59,13 +59,13 @@ pub struct Settings {
     pub aws_operation_timeout: Duration,
     /// `METRICS_NAMESPACE` (`Tidemark`): the CloudWatch namespace of the metrics. Every stack has its own.
     pub metrics_namespace: String,
-    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`.
-    /// They replace the values that the SDK reads by itself, for the local stack. [`Settings::from_env`] leaves them to
-    /// the SDK.
+    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, `AWS_REGION`,
+    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`. They replace the values that the SDK reads by itself, for the
+    /// local stack. [`Settings::from_env`] leaves them to the SDK.
     pub aws: AwsOverrides,
 }
 
-/// How a claim becomes a user id.
+/// The two ways from a claim to a user id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserIds {
     /// `numeric`: the claim is the user id.

@@ -1,5 +1,5 @@
 //! Logs and metrics: one JSON object on each line, in the form that CloudWatch reads. docs/LOGGING.md lists the logged
-//! events and the data that is never logged.
+//! events, and the data that must not be logged.
 
 use std::{collections::BTreeMap, io::Write};
 

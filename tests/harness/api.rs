@@ -12,7 +12,7 @@ use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
 use tidemark_local::OpenRequests;
 
-/// How long a patient caller repeats a request, and the pause between two attempts.
+/// The time that a patient caller repeats a request, and the pause between two attempts.
 const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -62,7 +62,7 @@ impl Answer {
         (self.status, self.body["type"].as_str().expect("a problem has a type"))
     }
 
-    /// The status and the message of an answer that API Gateway makes by itself.
+    /// Returns the status and the message of a response that API Gateway makes itself.
     pub fn refusal(&self) -> (u16, &str) {
         assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.body);
         assert_eq!(self.body.as_object().map(serde_json::Map::len), Some(1), "{}", self.body);

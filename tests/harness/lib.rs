@@ -26,8 +26,8 @@ pub use live::LiveConnection;
 pub use model::{Kind, Model, Post, TITLE};
 pub use redis::{Connection, Hang, RedisOutage, setup as redis_setup};
 
-/// How long a test waits for a condition. The limit is generous, because the machine may be slow or busy. It checks
-/// nothing.
+/// The time that a test waits for a condition. The limit is generous, because the machine may be slow or busy. It
+/// checks nothing.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until a condition holds.

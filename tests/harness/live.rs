@@ -12,7 +12,6 @@ use tokio_tungstenite::{
 
 use crate::{PATIENCE, World};
 
-/// A live connection.
 pub struct LiveConnection(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl World {

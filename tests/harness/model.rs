@@ -89,8 +89,8 @@ impl Model {
         self.weights.insert(post, weight);
     }
 
-    /// What the ranked feed of `user` may add to the age of a post. There are two values if reactions were taken back, and
-    /// `n` is not a power of two.
+    /// The points that the ranked feed of `user` may add to the age of a post. There are two values if reactions were
+    /// taken back, and `n` is not a power of two.
     pub fn points(&self, user: u64, post: Post) -> BTreeSet<i64> {
         let n = 1 + self.reactions_to(post, Kind::Like) + 2 * self.reactions_to(post, Kind::Favorite);
         let known = |of: Option<&i64>| of.copied().unwrap_or(0);

@@ -140,7 +140,6 @@ pub enum RedisOutage {
 }
 
 impl RedisOutage {
-    /// Ends the outage.
     pub async fn end(self, world: &World) {
         match self {
             Self::Refusing(refusal) => refusal.end().await,
@@ -249,8 +248,8 @@ impl World {
         }
     }
 
-    /// The processor time of the threads that run commands, in microseconds, summed over all nodes. Other processes on the
-    /// machine do not count, unlike in [`Self::redis_micros`].
+    /// The processor time of the threads that run commands, in microseconds, summed over all nodes. Other processes on
+    /// the machine do not count, unlike in [`Self::redis_micros`].
     pub async fn redis_processor_micros(&self) -> f64 {
         let (user, system) = ("used_cpu_user_main_thread", "used_cpu_sys_main_thread");
         1e6 * (self.sum::<f64>("cpu", user).await + self.sum::<f64>("cpu", system).await)

@@ -80,7 +80,7 @@ async fn a_block_keeps_two_users_apart_until_it_ends() {
             assert_eq!((&counters["followers"], &counters["followings"]), (&json!(0), &json!(1)));
         }
 
-        // Posts of the two reach nobody whom a block keeps away.
+        // Posts of the two reach no user whom a block keeps away.
         blocker.publish("to nobody").await;
         world.idle().await;
         are_apart_after_loss(world, &blocker, &blocked).await;

@@ -46,7 +46,7 @@ async fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_can_read_every_answer_also_errors() {
+async fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
     world_with(origins(PAGE), async |world| {
         let (user, anybody) = (world.user(1), world.stranger(None));
         let get = |path: &'static str| (Method::GET, path, None);

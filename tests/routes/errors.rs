@@ -95,7 +95,7 @@ async fn every_route_refuses_query_parameters_that_it_does_not_have() {
 }
 
 #[tokio::test]
-async fn answers_are_not_kept_unless_they_have_a_tag() {
+async fn responses_without_a_tag_are_not_cached() {
     world(async |world| {
         let user = world.user(1);
         let kept = |answer: &Answer| answer.header("cache-control").unwrap().to_owned();

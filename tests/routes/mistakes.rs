@@ -1,4 +1,4 @@
-//! Typical mistakes of a client. Each gets an answer that says what to change, and changes nothing.
+//! Typical mistakes of a client. Each gets a response that says what to change, and changes nothing.
 
 use serde_json::{Value, json};
 use tidemark_tests::{Answer, World, world};
@@ -22,7 +22,7 @@ fn told(answer: &Answer) -> (u16, Value) {
 /// A request, its status and text, and those that it should have.
 type Compared = (String, (u16, Value), (u16, String));
 
-/// Compares all answers before it fails.
+/// Compares all responses before it fails.
 fn compare(found: Vec<Compared>) {
     let wrong: Vec<String> = found
         .into_iter()

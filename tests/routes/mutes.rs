@@ -66,7 +66,7 @@ async fn a_mute_hides_at_once_and_its_end_restores() {
         world.redis_is_asked_again().await;
         assert_hides_author_one(&reader).await;
 
-        // What arrives while the author is muted is there afterwards.
+        // Posts that arrive while the author is muted appear after the mute ends.
         world.user(1).publish("hidden").await;
         world.idle().await;
         assert_eq!(reader.get("/v1/unread").await.ok()["total"], 3);
@@ -108,8 +108,8 @@ async fn a_mute_outlives_follows() {
     .await;
 }
 
-/// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be lost
-/// to every mute.
+/// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be
+/// lost to every mute.
 #[tokio::test]
 async fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
     world(async |world| {

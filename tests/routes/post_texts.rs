@@ -113,7 +113,7 @@ async fn a_moderator_deletes_any_post() {
 }
 
 #[tokio::test]
-async fn a_warm_post_and_timeline_are_fresh_for_whoever_changed_them() {
+async fn a_warm_post_and_timeline_are_fresh_for_the_user_who_changed_them() {
     world(async |world| {
         let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
         reader.put("/v1/following/1").await.ok();

@@ -52,8 +52,8 @@ async fn react(world: &World, users: impl IntoIterator<Item = u64>, post: &str, 
     world.idle().await;
 }
 
-/// Asserts that the ranked feed has exactly these posts with these points, in the order of their scores, for any size of a
-/// page, and that `status=unread` has its unread posts.
+/// Asserts that the ranked feed has exactly these posts with these points, in the order of their scores, for any size
+/// of a page, and that `status=unread` has its unread posts.
 async fn assert_ranked(reader: &User, expected: &[(&str, i32)]) {
     let all = reader.walk(RANKED, 100).await;
     assert!(all.is_sorted_by(|a, b| a["score"].as_f64() >= b["score"].as_f64()), "{all:?}");

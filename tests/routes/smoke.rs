@@ -40,7 +40,7 @@ async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn smoke_fails_at_the_first_wrong_answer() {
+async fn smoke_fails_at_the_first_wrong_response() {
     world(async |world| {
         let (status, text) = smoke(world, &["1", "1"]).await;
         assert_eq!(status, Some(1), "{text}");

@@ -21,7 +21,7 @@ const LIMITS: [u32; 5] = [3, 15, 30, 60, 150];
 
 const ATTACKER: u64 = 1;
 
-/// The author of the posts, whom everybody follows.
+/// The author of the posts, whom all users follow.
 const AUTHOR: u64 = 2;
 
 /// Normal callers.
@@ -84,7 +84,7 @@ async fn a_request_over_its_limit_reads_no_facts() {
             world.idle().await;
             let seen = Arc::clone(&asked);
             proxy.rule(move |request| {
-                // Every process looks for the note of an outage once a second, whoever calls.
+                // Every process looks for the note of an outage once a second, for any caller.
                 if !request.body.to_string().contains("outage") {
                     seen.lock().unwrap().push(format!("{} {}", request.operation, request.body));
                 }
@@ -100,7 +100,7 @@ async fn a_request_over_its_limit_reads_no_facts() {
     .await;
 }
 
-/// What happens in one state.
+/// The measurements in one state.
 struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
@@ -122,7 +122,7 @@ impl State {
     }
 }
 
-/// What the attacker sends of one kind, one after another: the requests that cost most.
+/// Returns the attacker's next request of one kind: the requests that cost most.
 fn requests(kind: usize, turn: u64) -> (Method, String) {
     let (post, other) = (turn % 30 + 1, 1_000 + turn);
     let add = if (turn / 30).is_multiple_of(2) { Method::PUT } else { Method::DELETE };

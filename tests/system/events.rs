@@ -72,7 +72,8 @@ async fn every_function_finds_the_route_of_an_event_that_has_none() {
     .await;
 }
 
-/// All samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and notices come last.
+/// All samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and
+/// notices come last.
 fn samples() -> Vec<PathBuf> {
     let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let mut samples: Vec<PathBuf> = entries(&repository().join("events")).iter().flat_map(|dir| entries(dir)).collect();

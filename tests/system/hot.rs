@@ -113,7 +113,8 @@ async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: 
     Measured { transactions_each: transactions as f64 / follows as f64, refused }
 }
 
-/// Posts by one author from many clients, then marks of these posts by many readers: `TIDEMARK_POSTS`, `TIDEMARK_MARKS`.
+/// Posts by one author from many clients, then marks of these posts by many readers: `TIDEMARK_POSTS`,
+/// `TIDEMARK_MARKS`.
 #[tokio::test]
 async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
     world_behind_a_proxy(async |world, proxy| {
@@ -267,7 +268,7 @@ async fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
                 if !seen.contains(&token) {
                     seen.push(token);
                 }
-                // The first one is on its way and arrives later; it holds the head.
+                // The first one is in flight and arrives later; it holds the head.
                 fate = match seen.len() {
                     1 => Fate::Refused("TransactionInProgressException"),
                     2 => Fate::Refused(CANCELLED),
@@ -285,8 +286,8 @@ async fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
     .await;
 }
 
-/// While an import is open, follows check the head: all of them name one item, as all follows of an author without posts
-/// did before the counters were the fence.
+/// While an import is open, follows check the head: all of them name one item, as all follows of an author without
+/// posts did before the counters were the fence.
 #[tokio::test]
 async fn follows_of_an_author_without_posts_share_no_item() {
     world_behind_a_proxy(async |world, proxy| {

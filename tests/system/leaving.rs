@@ -107,7 +107,7 @@ async fn traces(world: &World) -> Vec<String> {
     found
 }
 
-/// What remains: the receipt, that the id is erased, and the number of the last post.
+/// Checks that only the receipt, the erased id, and the number of the last post remain.
 async fn check_traces(world: &World) {
     let left = traces(world).await;
     let allowed = ["IdentitiesTable", "PostsTable"];
@@ -121,7 +121,7 @@ async fn check_traces(world: &World) {
     assert_eq!(left.iter().filter(|text| text.starts_with("Identities")).count(), 1, "{left:#?}");
 }
 
-/// What others see.
+/// Checks that no feed, list or counter of other users has a trace.
 async fn check_others(world: &World) {
     let counters = async |user: u64| world.user(8).get(&format!("/v1/users/{user}/counters")).await.ok();
     for reader in 1..=5 {
@@ -205,7 +205,7 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
 }
 
 #[tokio::test]
-async fn an_erasure_that_loses_answers_and_is_killed_is_completed() {
+async fn an_erasure_that_loses_responses_and_is_killed_is_completed() {
     world(async |world| {
         live(world).await;
         let faults = world.stack.faults();
@@ -251,13 +251,13 @@ async fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
 }
 
 #[tokio::test]
-async fn an_author_leaves_beside_traffic_kills_and_lost_answers() {
+async fn an_author_leaves_beside_traffic_kills_and_lost_responses() {
     big_author(80, 20, 3, Duration::ZERO, Duration::from_millis(200)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes an hour"]
-async fn a_big_author_leaves_beside_traffic_kills_and_lost_answers() {
+async fn a_big_author_leaves_beside_traffic_kills_and_lost_responses() {
     big_author(
         number_from("TIDEMARK_FOLLOWERS", 100_000),
         number_from("TIDEMARK_POSTS", 1_000),

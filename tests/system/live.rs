@@ -194,7 +194,7 @@ async fn a_view_that_is_rebuilt_stays_watched() {
 }
 
 #[tokio::test]
-async fn a_reader_whose_view_is_lost_is_told_of_a_deletion() {
+async fn a_reader_whose_view_is_lost_receives_the_counts_after_a_deletion() {
     world(async |world| {
         reader(world).await;
         let mut connection = world.live(READER).await;
@@ -209,7 +209,7 @@ async fn a_reader_whose_view_is_lost_is_told_of_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_tells_nobody_holds_no_message_back() {
+async fn a_delivery_without_an_announcement_does_not_delay_a_message() {
     world(async |world| {
         reader(world).await;
         let mut connection = world.live(READER).await;
@@ -232,7 +232,7 @@ async fn a_delivery_that_tells_nobody_holds_no_message_back() {
 }
 
 #[tokio::test]
-async fn a_connection_that_vanishes_is_removed_and_deliveries_go_on() {
+async fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
     world(async |world| {
         reader(world).await;
         let _connection = world.live(READER).await;
@@ -249,7 +249,7 @@ async fn a_connection_that_vanishes_is_removed_and_deliveries_go_on() {
 }
 
 #[tokio::test]
-async fn a_worker_that_waits_tells_the_last_state() {
+async fn a_worker_that_waits_sends_the_last_state() {
     world(async |world| {
         reader(world).await;
         let mut connection = world.live(READER).await;
@@ -327,7 +327,7 @@ async fn unwatched_readers_cost_no_message() {
 }
 
 #[tokio::test]
-async fn mapped_users_are_told() {
+async fn mapped_users_receive_messages() {
     let mapped =
         |options: &mut tidemark_local::Options| drop(options.parameters.insert("UserIds".to_owned(), "mapped".to_owned()));
     world_with(mapped, async |world| {

@@ -253,7 +253,7 @@ async fn a_like_that_missed_redis_makes_one_task_and_moves_the_post() {
     .await;
 }
 
-/// How long an outage note stands without a worker that prolongs it.
+/// The time that an outage note stands without a worker that prolongs it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 
 /// Makes Redis available right after `change` is acknowledged, before any worker runs. Returns a reader's response at

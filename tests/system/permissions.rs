@@ -174,7 +174,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
     .await;
 
     if !ran {
-        // Not on this kind of Redis, for the printed reason.
+        // This kind of Redis is skipped, for the printed reason.
         return;
     }
     let seen = std::mem::take(&mut *seen.lock().unwrap());

@@ -1,4 +1,4 @@
-//! Ranked feeds under load: what readers who never rank cost, how often steps change, late and repeated messages, feeds at
+//! Ranked feeds under load: the cost of readers who never rank, changes of steps, late and repeated messages, feeds at
 //! their cap, and damage.
 
 use std::time::{Duration, Instant};

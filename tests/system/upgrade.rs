@@ -1,4 +1,4 @@
-//! Two releases replace each other, function by function, while histories go on.
+//! Two releases replace each other, function by function, while histories run.
 
 use std::{
     os::unix::fs::symlink,
@@ -17,8 +17,8 @@ use crate::{
 const PROCESSES: usize = 2;
 
 /// `make upgrade-check` builds the other release. One process of a function is replaced, as a canary, and later the
-/// others. `fan-out` comes first, as in docs/upgrading.md. Only reconcile, which looks for differences, is always of this
-/// release.
+/// others. `fan-out` comes first, as in docs/upgrading.md. Only reconcile, which looks for differences, is always of
+/// this release.
 #[tokio::test]
 #[ignore = "needs the functions of another release: make upgrade-check"]
 async fn histories_agree_with_the_model_while_releases_replace_each_other() {

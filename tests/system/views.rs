@@ -124,7 +124,7 @@ async fn recent_entries_are_part_of_the_feed_for_every_script() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_ahead_locks_nobody_out() {
+async fn a_clock_that_was_ahead_locks_no_user_out() {
     world(async |world| {
         let views = Redis::new(world.stack.redis_options()).unwrap();
         let user = UserId::new(1).unwrap();

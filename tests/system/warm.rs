@@ -22,7 +22,7 @@ const AUTHOR: u64 = 1;
 /// A read of a post that is not warm: flags, reactions and 16 counts from the facts.
 const COLD_UNITS: f64 = 22.0;
 
-/// How long others may see the state before a change.
+/// The time that others may see the state before a change.
 const STALE: Duration = Duration::from_secs(5);
 
 /// Whether a response shows a change.

@@ -143,7 +143,7 @@ def test_a_connection_that_is_cut_is_opened_again_and_the_counts_are_read(kind: 
 
 
 @both
-def test_a_connection_without_an_answer_to_a_ping_is_replaced(kind: str) -> None:
+def test_a_connection_without_a_pong_is_replaced(kind: str) -> None:
     with scene(kind, ping=0.5) as at:
         at.watch.state(True)
         at.proxy.tunnels[-1].silence()

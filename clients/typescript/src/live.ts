@@ -103,7 +103,7 @@ class Live {
         socket.send('{"type":"ping"}');
         later(Math.min(pingMs, LONGEST_ANSWER_MS), end);
       };
-      /** A pong says that the connection is registered. After any other answer, the ping is sent again soon. */
+      /** A pong says that the connection is registered. After any other message, the ping is sent again soon. */
       const answered = async (pong: boolean) => {
         clearTimeout(timer);
         if (!pong || !this.#live) {

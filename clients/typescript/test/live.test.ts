@@ -84,7 +84,7 @@ test("a connection that is cut is opened again, and the counts are read", async 
   assert.ok(isChange(told.at(-1)));
 });
 
-test("a connection without an answer to a ping is replaced", async (t) => {
+test("a connection without a pong is replaced", async (t) => {
   const { author, tunnel, total, state, connects } = await watch(t, { pingMs: 500 });
   await state(true);
   tunnel().silence();

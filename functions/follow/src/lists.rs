@@ -26,7 +26,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     let profiles = request.wants_profiles()?;
     let list = list(user);
     let found = app.relations.page(caller, list, start, page.limit).await?;
-    // How much users like the authors whom they follow is their own business.
+    // Preferences are private: only the caller's own list shows them.
     let preferences = match list {
         List::Following(user) if user == caller => {
             let authors: Vec<UserId> = found.items.iter().map(|relation| relation.user).collect();

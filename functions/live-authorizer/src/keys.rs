@@ -15,7 +15,7 @@ use tidemark::{domain::Timestamp, ports::Clock};
 use tokio::sync::Mutex;
 use tracing::warn;
 
-/// How long the keys are used before they are read again.
+/// The time that the keys are used before they are read again.
 const FRESH_MS: u64 = 3_600_000;
 
 /// A token with an unknown key makes the keys be read again, at most once in this time.

@@ -25,7 +25,7 @@ use token::Refused;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectRequest {
-    /// What the caller wants to call: the route `$connect` of one stage.
+    /// The ARN of the called method: the route `$connect` of one stage.
     pub method_arn: String,
     pub query_string_parameters: Option<BTreeMap<String, String>>,
 }
@@ -49,7 +49,8 @@ impl Authorizer {
     }
 }
 
-/// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a 403.
+/// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a
+/// 403.
 ///
 /// # Errors
 /// The issuer's keys cannot be read. API Gateway then refuses the connection with a 500.

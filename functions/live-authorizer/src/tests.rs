@@ -37,7 +37,7 @@ struct Issuer {
     url: String,
     pem: String,
     clock: Arc<Set>,
-    /// How often the keys were read.
+    /// The number of reads of the keys.
     reads: Arc<AtomicU64>,
     is_down: Arc<AtomicBool>,
 }
@@ -162,7 +162,7 @@ async fn keys_are_read_once_and_again_for_an_unknown_key_or_after_an_hour() {
 }
 
 #[tokio::test]
-async fn without_the_keys_nobody_is_allowed_and_the_issuer_is_asked_every_five_seconds() {
+async fn without_the_keys_no_token_is_allowed_and_the_keys_are_read_every_five_seconds() {
     let issuer = Issuer::start().await;
     let (authorizer, good) = (issuer.authorizer(None), issuer.token("k1", &issuer.claims()));
     issuer.is_down.store(true, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use crate::keys::{Keys, KeysError};
 /// The algorithms that API Gateway's JWT authorizers accept.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::RS384, Algorithm::RS512];
 
-/// How far the clocks of issuer and function may differ, in seconds.
+/// The greatest accepted difference between the clocks of issuer and function, in seconds.
 const LEEWAY: u64 = 60;
 
 /// A token is refused.

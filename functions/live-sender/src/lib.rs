@@ -1,7 +1,7 @@
 //! Posts messages to live connections. It runs outside of the VPC and reads no store.
 //!
-//! A message that was not posted is never repeated here: counts that are newer may have been told meanwhile. The function
-//! `live` gets a task instead, and tells the counts as they are then.
+//! A message that was not posted is never repeated here: newer counts may have been sent meanwhile. The function `live`
+//! gets a task instead, and sends the counts as they are then.
 
 mod connections;
 
@@ -78,7 +78,7 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<BatchItemFailure> 
             return Some(failure(id));
         }
     };
-    // An earlier attempt was cut off. What it did not post may be stale by now.
+    // An earlier attempt was interrupted. Its remaining messages may be stale.
     let repeated = message.attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1");
     let done = if repeated { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
     let error = done.err()?;
@@ -86,8 +86,8 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<BatchItemFailure> 
     Some(failure(id))
 }
 
-/// Posts messages to their connections, removes those that are gone, and has readers told again whose connections could not
-/// be reached.
+/// Posts messages to their connections and removes connections that are gone. If a connection cannot be reached, it
+/// sends a task for the reader.
 async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let mut work = Vec::new();
     for post in posts {

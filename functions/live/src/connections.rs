@@ -66,7 +66,7 @@ pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) ->
     }
 }
 
-/// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the answer to a refused one.
+/// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the response to a refused one.
 async fn refused(app: &App, user: UserId) -> Option<Answer> {
     let refusal = app.edge.access.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
     let (status, refusal, detail) = match refusal {

@@ -1,8 +1,8 @@
 //! Live connections: registers them, responds to their pings, and builds the messages that tell them the counts.
 //!
-//! It has two kinds of events. The routes of the WebSocket API (`$connect`, `$disconnect`, `$default`) come from API Gateway.
-//! The tasks of the live queue come from workers, from marks and from this function. The messages that it builds go to the
-//! function `live-sender`, because this one runs in the VPC, which has no route to the connections.
+//! It has two kinds of events. The routes of the WebSocket API (`$connect`, `$disconnect`, `$default`) come from API
+//! Gateway. The tasks of the live queue come from workers, from marks and from this function. The messages that it
+//! builds go to the function `live-sender`, because this one runs in the VPC, which has no route to the connections.
 
 mod connections;
 

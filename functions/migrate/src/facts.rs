@@ -62,8 +62,8 @@ impl Imports {
         self.get("import_records", &self.tables.migration, keys).await?.into_iter().map(read_record).collect()
     }
 
-    /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has read
-    /// a lower one is cancelled ([`tidemark_facts::counters`]).
+    /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has
+    /// read a lower one is cancelled ([`tidemark_facts::counters`]).
     pub async fn begin_import(&self, author: UserId) -> Result<Import, StoreError> {
         let counters = &self.tables.counters;
         let begun = Write::update(counters, followers_counter(author, 0)).add(CounterItem::imports_begun, 1);
@@ -124,11 +124,11 @@ impl Imports {
         self.updated("begin_import", raise).await
     }
 
-    /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings
-    /// and record in one transaction. The posts take the author's next sequence numbers. A blog that is older than the
+    /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings and
+    /// record in one transaction. The posts take the author's next sequence numbers. A blog that is older than the
     /// author's latest post becomes an archived post. If there are `followers`, the fan-outs of the posts are pending.
-    /// `told` says whether the unread sets of the legacy system are in line with the posts. The record stores that the
-    /// posts are unsettled. Returns `None` if the import has ended, or a later one has begun.
+    /// `told` says whether the unread sets of the legacy system agree with the posts. The record stores that the posts
+    /// are unsettled. Returns `None` if the import has ended, or a later one has begun.
     pub async fn import_posts(
         &self,
         import: Import,
@@ -227,12 +227,12 @@ impl Imports {
         Err(StoreError::Contention { operation: "place" })
     }
 
-    /// Stores what the legacy system knows of a post.
+    /// Stores the state of a post in the legacy system.
     pub async fn note_told(&self, post: PostId, placed: Placed) -> Result<(), StoreError> {
         self.send("note_told", Write::put(&self.tables.migration, placed_item(post, placed))).await.map(drop)
     }
 
-    /// The members of a legacy list that are in line with the facts.
+    /// Returns the members of a legacy list that agree with the facts.
     pub async fn seen(&self, list: &str) -> Result<SeqSet, StoreError> {
         let item = self.get_one("seen", &self.tables.migration, record(&keys::seen(list))).await?;
         let seen = item.map(|item| read(item, |item: SeenItem| Ok(item.members.unwrap_or_default().0)));

@@ -1,8 +1,8 @@
-//! A pass over the lists of a legacy system that is still in use: what has changed in them since the last pass.
+//! A pass over the lists of a legacy system that is still in use. It imports their changes since the last pass.
 //!
-//! Redis does not tell what has changed. So each list has a record of its members that are in line with the facts, the
-//! seen members. Other members are new there and are imported. Seen members that are missing were removed there: an
-//! unfollow, a deleted blog. What write-back ([`crate::mirror`]) has changed in a list is seen already.
+//! Redis does not report changes. So each list has a record of its members that agree with the facts, the seen members.
+//! Other members are new there and are imported. Seen members that are missing were removed there: an unfollow, a
+//! deleted blog. A change that write-back ([`crate::mirror`]) made in a list is seen already.
 //!
 //! The record is read before the list. So a member that write-back adds in between is only looked at once more, and a
 //! seen member that is missing was in the list before.
@@ -101,7 +101,8 @@ async fn changes(
     Ok(outcome)
 }
 
-/// Ends follows that were ended there. A follow that began here after this pass stays, and is looked at by the next one.
+/// Ends follows that were ended there. A follow that began here after this pass stays, and is looked at by the next
+/// one.
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
     let edges = run.app.stores.edges.edges(user, &authors).await?;

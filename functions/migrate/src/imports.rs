@@ -13,7 +13,7 @@ pub const BLOGS_PER_IMPORT: usize = 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Import {
     pub author: UserId,
-    /// How many imports of this author have begun.
+    /// The number of imports of this author that have begun.
     pub number: u64,
 }
 

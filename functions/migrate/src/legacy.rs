@@ -60,7 +60,7 @@ pub enum Layout {
     Notices,
 }
 
-/// Why an entry was not imported.
+/// The reason why an entry was not imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {

@@ -1,5 +1,5 @@
-//! Imports data that legacy systems keep in Redis, a bounded slice in each invocation: posts, read marks, follows. While
-//! both systems are in use, it follows the legacy lists, and mirrors changes of facts back.
+//! Imports data that legacy systems keep in Redis, a bounded slice in each invocation: posts, read marks, follows.
+//! While both systems are in use, it follows the legacy lists, and mirrors changes of facts back.
 //!
 //! Every write is conditional and exact. Users continue during a migration. A run may be interrupted, repeated, or run
 //! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules

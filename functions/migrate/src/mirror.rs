@@ -2,8 +2,8 @@
 //!
 //! A stream record only shows what changed. The mirror reads the facts and makes the legacy keys agree with them, so
 //! records may be repeated, late or out of order. A record whose mirror fails is returned, and the stream repeats it.
-//! What the mirror has written is added to the lists of seen members ([`crate::follow`]), so that it does not come back
-//! as a change of the legacy system.
+//! The mirror adds its writes to the lists of seen members ([`crate::follow`]), so that they do not come back as
+//! changes of the legacy system.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,7 +33,6 @@ const PARALLEL: usize = 16;
 /// Followers that are listed at a time.
 const FOLLOWERS: usize = 1_000;
 
-/// A changed fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Post(PostId),
@@ -41,7 +40,7 @@ enum Change {
     Marks(UserId, UserId),
 }
 
-/// What a record is about.
+/// The content of a record.
 enum Subject {
     Change(Change),
     /// A head, a body, or a window. Its post or read state has a record of its own.
@@ -197,8 +196,8 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Makes the legacy read state of a pair agree with the facts, or that of one post. It does so again while the facts
-    /// have changed in the meantime: the last of several writers has seen the latest facts.
+    /// Makes the legacy read state of a pair agree with the facts, or that of one post. It does so again while the
+    /// facts have changed in the meantime: the last of several writers has seen the latest facts.
     async fn marks(&self, user: UserId, author: UserId, one: Option<(Seq, BlogId)>) -> Result<(), MigrateError> {
         let version = |pair: &PairFacts| (pair.edge.as_ref().map(|edge| edge.rev), pair.reads.version);
         let mut pair = self.app.readers.pair(user, author).await?;
@@ -225,8 +224,8 @@ impl<'a> Mirror<'a> {
         Ok(self.imports.change_seen(&Layout::UserRead.key(user.get()), &with(Mark::Read), &with(Mark::Unmarked)).await?)
     }
 
-    /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and so
-    /// are blogs that are no posts yet.
+    /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and
+    /// so are blogs that are no posts yet.
     async fn differences(&self, user: UserId, pair: &PairFacts) -> Result<Vec<(Mark, BlogId)>, MigrateError> {
         let (author, read) = (pair.author, &pair.reads.read);
         let here = unread(pair);

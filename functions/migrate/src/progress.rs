@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     /// The cursor where the listing of keys continues; `None` when all are listed.
     pub(crate) scan: Option<u64>,
     pub(crate) pending: Vec<Pending>,
-    /// Where a pass continues to look for lists that no longer exist, after its layouts.
+    /// The place where a pass continues to look for lists that no longer exist, after its layouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sweep: Option<String>,
     pub(crate) report: Report,

@@ -34,7 +34,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// How often a reason occurred, and its first examples.
+/// The number of times that a reason occurred, and its first examples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     pub count: u64,

@@ -87,7 +87,7 @@ impl Run<'_> {
         Ok(self.app.facts.erased(users).await?)
     }
 
-    /// Stores that members of a list are in line with the facts, for later passes.
+    /// Stores that members of a list agree with the facts, for later passes.
     pub(crate) async fn note_seen(&self, list: &str, members: &SeqSet) -> Result<(), MigrateError> {
         if self.dry_run || members.is_empty() {
             return Ok(());

@@ -5,7 +5,7 @@
 //! | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S |
 //! | `key` S `author#<author>` | the imports of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N |
 //! | `key` S `post#<author>-<seq>` | the legacy blog of a post | `blog` N, `fresh` BOOL (made by write-back, and perhaps not stored there yet), `told` BOOL (whether the followers' unread sets know the post as deleted; absent if they do not know it) |
-//! | `key` S `seen#<legacy key>` | the members of a legacy list that are in line with the facts | `members` B (roaring) |
+//! | `key` S `seen#<legacy key>` | the members of a legacy list that agree with the facts | `members` B (roaring) |
 //! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
 //! | `key` S `run#<run>` | the progress of a run | `version` N, `progress` S (JSON) |
 

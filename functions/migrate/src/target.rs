@@ -8,14 +8,14 @@ use crate::{
     source::{Source, SourceError},
 };
 
-/// How long the source systems keep `blog:info`, and read and unread sets.
+/// The time that the source systems keep `blog:info`, and read and unread sets.
 const INFO_SECONDS: u64 = 7 * 24 * 3600;
 const MARK_SECONDS: u64 = 30 * 24 * 3600;
 
-/// Blogs in one call of a script, during which the legacy Redis serves nobody else.
+/// Blogs in one call of a script, during which the legacy Redis serves no other client.
 const BLOGS_PER_CALL: usize = 500;
 
-/// What becomes of a blog in a reader's legacy read state.
+/// The new state of a blog in a reader's legacy read state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Read,

@@ -1,7 +1,7 @@
 //! Profiles, handles, and users who leave.
 //!
-//! A profile is a fact, and so is the user who has a handle. What pages show of a user, the card, is a view. The function
-//! replaces it before the response.
+//! A profile is a fact, and so is the user who has a handle. The card, the part of a profile that pages show, is a
+//! view. The function replaces it before the response.
 
 mod leaving;
 mod users;

@@ -31,7 +31,8 @@ use plan::{Job, Run};
 const RESERVE_MS: u64 = 15_000;
 
 /// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it
-/// lists differences and repairs nothing. `plan::Run` has the other settings. A message of the walk queue is such an event.
+/// lists differences and repairs nothing. `plan::Run` has the other settings. A message of the walk queue is such an
+/// event.
 ///
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.

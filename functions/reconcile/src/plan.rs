@@ -9,16 +9,16 @@ use serde_json::Value;
 /// Reconcile leaves a fan-out that is younger than this to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
-/// How often a fan-out is resumed before it is given up. Each attempt waits twice as long as the one before, some four
-/// hours in total.
+/// The number of times that a fan-out is resumed before it is given up. Each attempt waits twice as long as the one
+/// before, some four hours in total.
 const MOST_ATTEMPTS: u32 = 8;
 
 /// The share of users whose views are compared in a day: one in twenty, so that the samples reach every user within
 /// three weeks.
 pub(crate) const SHARE: f64 = 0.05;
 
-/// How long a difference must last. A request takes less time from its fact to its views, and so does the task that
-/// changes a post's step, although it waits for a second.
+/// The least time that a difference lasts before it is repaired. A request takes less time from its fact to its views,
+/// and so does the task that changes a post's step, although it waits for a second.
 const SETTLE_MS: u64 = 5_000;
 
 /// Keys or items in one step of a walk: about a hundred users, a few seconds.

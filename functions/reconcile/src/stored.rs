@@ -38,7 +38,7 @@ impl<T, K> Decoded<T, K> {
 pub struct Part<T, C> {
     pub items: Vec<T>,
     pub damaged: Vec<DamagedItem>,
-    /// Where the next part begins; `None` at the end.
+    /// The place where the next part begins; `None` at the end.
     pub next: Option<C>,
 }
 

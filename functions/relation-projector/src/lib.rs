@@ -1,8 +1,8 @@
 //! Updates live views after changes of follow edges: backfills new followees and removes posts after an unfollow.
 //!
-//! A stream record only shows which pair of users changed, and whether a follow may have begun or ended. The update depends on the facts alone, so records may be
-//! repeated, late or out of order. Usually the follow function has updated the views already. The projector updates the
-//! views that the follow function did not reach.
+//! A stream record only shows which pair of users changed, and whether a follow may have begun or ended. The update
+//! depends on the facts alone, so records may be repeated, late or out of order. Usually the follow function has
+//! updated the views already. The projector updates the views that the follow function did not reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 

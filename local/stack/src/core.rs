@@ -38,7 +38,7 @@ pub(crate) struct Unit {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// How far one function has read one table's stream.
+/// The position of one function in one table's stream.
 #[derive(Debug)]
 pub(crate) struct Position {
     pub(crate) function: String,
@@ -68,7 +68,6 @@ pub(crate) struct Core {
     pub(crate) retry_delay: Duration,
     pub(crate) dynamodb_endpoint: String,
     pub(crate) sqs_endpoint: String,
-    /// The live connections.
     pub(crate) connections: Connections,
     pub(crate) redis_url: String,
     /// The nodes of the Redis that the stack started. Empty if `REDIS_URL` names a Redis.
@@ -101,7 +100,7 @@ pub struct Behind {
     pub behind: u64,
 }
 
-/// What a function is doing.
+/// The state of a function.
 #[derive(Clone, Debug, Serialize)]
 pub struct FunctionStatus {
     /// True if the function's sources are held back.

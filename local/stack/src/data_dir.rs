@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use tokio::time::Instant;
 
-/// How long a start waits for the lock. A killed stack needs a moment to release it.
+/// The time that a start waits for the lock. A killed stack needs a moment to release it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A locked data directory. The operating system releases the lock when the process ends.

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long open requests may take when the server stops.
+/// The time that open requests have to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The pause after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);

@@ -57,7 +57,8 @@ pub struct Options {
     pub dynamodb_threads: usize,
     /// The URL of DynamoDB and SQS to use instead of the stack's own. The weather must be calm.
     pub stores_url: Option<String>,
-    /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug log.
+    /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug
+    /// log.
     pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
     pub schedules: bool,

@@ -43,7 +43,7 @@ use crate::{
 
 /// The time limit of [`Stack::idle`].
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
-/// How long a server may take to finish open requests when the stack stops.
+/// The time that a server has to finish open requests when the stack stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running local stack.
@@ -291,8 +291,8 @@ impl Stack {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
 
-    /// Replaces a process of a function by one of what its binary is now, unless it handles an invocation. Returns whether
-    /// it did.
+    /// Replaces a process of a function by one of what its binary is now, unless it handles an invocation. Returns
+    /// whether it did.
     #[must_use]
     pub fn replace_process(&self, function: &str, pid: u32) -> bool {
         self.core.unit(function).is_some_and(|unit| unit.runner.retire(pid))

@@ -32,7 +32,7 @@ const BLOGS: usize = 500;
 /// A post as both sides know it: time in milliseconds and title. The two sides number posts differently.
 type Post = (i64, String);
 
-/// What differs.
+/// A kind of difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A followed author.
@@ -63,7 +63,7 @@ impl fmt::Display for Kind {
 /// The differences of one kind.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// What the stack has and the legacy system does not. Different counts are here.
+    /// The number of entries that the stack has and the legacy system does not. Different counts are here.
     pub only_here: u64,
     pub only_there: u64,
     pub examples: Vec<String>,

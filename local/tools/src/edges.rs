@@ -26,7 +26,6 @@ pub struct Edge {
 pub enum Line {
     Edge(Edge),
     Skipped,
-    /// Malformed.
     Malformed,
 }
 

@@ -20,7 +20,7 @@ pub struct Following {
 /// The most users whom one user mutes, and whom one user blocks. They are read together.
 pub const MOST_HIDDEN: usize = 1_000;
 
-/// How a user hides another one.
+/// The two ways to hide a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hiding {
     /// Feeds and counts leave out the posts of the other. A follow stays as it is.
@@ -74,8 +74,8 @@ impl Follow {
 }
 
 impl Following {
-    /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that exists
-    /// keeps its own. Returns one outcome for each element of `authors`, in order.
+    /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
+    /// exists keeps its own. Returns one outcome for each element of `authors`, in order.
     ///
     /// Fails if the facts fail, or if neither the views nor the queue accept the change. Some authors may then be
     /// followed.
@@ -118,8 +118,8 @@ impl Following {
         Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
     }
 
-    /// Sets the preference of an edge that was just written or read, and returns whether it had another. If the follow has
-    /// ended in the meantime, the outcome stays as it is.
+    /// Sets the preference of an edge that was just written or read, and returns whether it had another. If the follow
+    /// has ended in the meantime, the outcome stays as it is.
     async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<bool, StoreError> {
         let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(false) };
         if edge.preference == preference {
@@ -167,7 +167,7 @@ impl Following {
                 return Ok(Hide::LimitReached);
             }
         }
-        // The views change also if the fact said so before: an earlier request may have ended between its fact and the view.
+        // The views are updated even if the fact was there, because an earlier request may have ended before its view.
         let shown = match hiding {
             Hiding::Mute => {
                 let mute = |known: Option<&Edge>| {

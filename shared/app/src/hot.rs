@@ -14,7 +14,7 @@ use moka::sync::Cache;
 /// The maximum number of values in memory, and of keys whose requests are counted.
 const KEPT: u64 = 10_000;
 
-/// How long a value stays in memory, and how long requests are counted.
+/// The time that a value stays in memory, and over which requests are counted.
 const LIFETIME: Duration = Duration::from_secs(1);
 
 /// A key is hot after this many requests within `LIFETIME`. Other values are read from Redis at every request.

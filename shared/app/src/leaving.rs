@@ -1,8 +1,9 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in slices of a second.
-//! Each step lists what is left, so a slice that was cut in half is repeated. When nothing is left, the worker waits until
-//! every request from before the erasure has ended, looks again, and finishes the receipt. The receipt stays.
+//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in slices of a
+//! second. Each step lists what is left, so a slice that was cut in half is repeated. When nothing is left, the worker
+//! waits until every request from before the erasure has ended, looks again, and finishes the receipt. The receipt
+//! stays.
 
 mod export;
 
@@ -41,17 +42,16 @@ pub struct Leaving {
     pub fan_outs: FanOuts,
 }
 
-/// What a slice has done.
+/// The outcome of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nothing is left.
     Done,
     More,
     /// Another run has stored its progress, and continues.
     Lost,
 }
 
-/// Tells whether a slice is over.
+/// Returns whether a slice is over.
 type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
 
 impl Leaving {
@@ -64,7 +64,7 @@ impl Leaving {
         }
         let task = Task::Erase { user, tries: 0 };
         match stores.erasure_views.note_access(user, false).await {
-            // While Redis is unavailable, every request asks the facts.
+            // While Redis is unavailable, every request reads the facts.
             Err(error) => self.fan_outs.sync.later.instead(&error, &[task]).await?,
             Ok(()) => {
                 if let Err(error) = stores.queue.send(&[task]).await {
@@ -196,7 +196,7 @@ impl Leaving {
                 following.hide(one, other, Hiding::Mute, false).await?;
             }
             stores.edges.unfollow(one, other, stores.clock.now()).await?;
-            // The views follow from the tombstone, which is removed below. So they must be in line before.
+            // The views follow from the tombstone, which is removed below. So they must be updated first.
             sync.follows(one, &[other]).await?;
         }
         stores.reader_views.forget_marks(&[(user, other), (other, user)]).await?;

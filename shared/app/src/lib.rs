@@ -1,11 +1,23 @@
 //! Use cases, and the ports through which they reach the stores.
 //!
+//! Use cases:
+//! - [`Publishing`]: publish, edit and delete posts; likes and favorites.
+//! - [`Following`], [`Lists`]: follows, mutes, blocks; lists of followed authors.
+//! - [`Reading`]: marks posts read and unread.
+//! - [`reader::Readers`]: feeds, timelines, single posts and unread counts; rebuilds of views.
+//! - [`relations::Relations`]: lists of followers and followed authors, and counters.
+//! - [`notices::NoticeBoard`]: notices and their read states.
+//! - [`People`], [`Callers`]: profiles and handles; user ids of claims.
+//! - [`AccessCheck`]: limits, and users who have left.
+//! - [`Leaving`]: export and erasure.
+//! - [`fan_out::FanOuts`]: deliveries and retractions, and the tasks of the queue.
+//! - [`Live`]: messages to live connections.
+//!
+//! What they share:
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
-//! - [`Publishing`], [`Following`], [`Reading`], [`reader`], [`relations`], [`notices`], [`People`], [`Callers`], [`AccessCheck`], [`Leaving`],
-//!   [`fan_out`], [`Live`]: use cases.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
-//! - [`outage`]: leaves changes that Redis does not accept to workers, and stops every process from using stale views
+//! - [`outage`]: leaves changes that Redis does not accept to workers, and notes among the facts that views are stale
 //!   until then.
 //! - [`retry`]: the loop of an optimistic change.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.

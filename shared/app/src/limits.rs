@@ -53,7 +53,7 @@ pub struct OverLimit {
     pub wait: Duration,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug)]
 pub enum Refusal {
     OverLimit(OverLimit),
@@ -71,8 +71,8 @@ pub struct AccessCheck {
 }
 
 impl AccessCheck {
-    /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user who
-    /// has asked to leave may send.
+    /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user
+    /// who has asked to leave may send.
     ///
     /// # Errors
     /// The bucket is empty, or the user has asked to leave.

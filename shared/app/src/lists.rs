@@ -69,8 +69,8 @@ impl Lists {
         .await
     }
 
-    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether there
-    /// is something to write, and the result. It may run several times.
+    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether
+    /// there is something to write, and the result. It may run several times.
     async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T, StoreError> {
         let mut attempts = self.stores.attempts("lists");
         loop {
@@ -103,7 +103,8 @@ impl Lists {
             Some(known.with_lists(next, now))
         };
         let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
-        // Also if the fact said so before: an earlier request may have ended between its fact and the view.
+        // The view is updated even if the fact was there, because an earlier request may have ended between its fact
+        // and the view.
         self.sync.choices(caller, edge.as_slice()).await?;
         Ok(if member && edge.is_none() { Membership::NotFollowing } else { Membership::Stands })
     }

@@ -1,11 +1,11 @@
-//! [`Live`]: tells the connections of a reader that the reader's unread counts have changed.
+//! [`Live`]: sends a reader's unread counts to the reader's connections when they have changed.
 //!
-//! A change goes through two queues. A delivery, or [`Live::notify`], finds out whether a [`LiveTask`] is on its way, and
+//! A change goes through two queues. A delivery, or [`Live::notify`], checks whether a [`LiveTask`] is queued, and
 //! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
-//! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that were
-//! told last ([`Live::ping`]).
+//! A message is a hint. If one is lost, the next ping finds it: it compares the counts with those of the last message
+//! ([`Live::ping`]).
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ const USERS_PER_TASK: usize = 50;
 /// Readers whose counts are read in parallel.
 const PARALLEL: usize = 16;
 
-/// How often a reader is told again because a connection could not be reached.
+/// The number of times that a reader gets another message because a connection could not be reached.
 const MOST_TRIES: u8 = 3;
 
 /// Use cases of live connections. Clones share the stores.
@@ -40,10 +40,10 @@ pub struct Live {
 }
 
 impl Live {
-    /// Has the connections of watched readers told that their counts have changed. A post is named if it is known.
+    /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
     ///
-    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the connections are told
-    /// with the next change, or after the next ping.
+    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
+    /// the next ping, sends the counts.
     pub async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         log_failure(self.try_notify(users, post).await);
     }
@@ -81,8 +81,8 @@ impl Live {
         }
     }
 
-    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that were told last, or
-    /// if that is unknown, the connections are told.
+    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those of the last
+    /// message, or if that is unknown, the connections get a message.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
         let told = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
@@ -93,7 +93,8 @@ impl Live {
         if told == Some(counts) { Ok(()) } else { self.try_notify(&[user], None).await }
     }
 
-    /// The reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is watched.
+    /// Returns the reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is
+    /// watched.
     async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>, StoreError> {
         let snapshot = self.readers.snapshot(user).await?;
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
@@ -104,8 +105,8 @@ impl Live {
         self.stores.live_views.unwatch(user, connection).await
     }
 
-    /// Runs one task. It may run any number of times, in any order. After an error, the caller has to give it back to the
-    /// queue.
+    /// Runs one task. It may run any number of times, in any order. After an error, the caller has to give it back to
+    /// the queue.
     pub async fn run(&self, task: &LiveTask) -> Result<(), StoreError> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None).await,
@@ -123,8 +124,8 @@ impl Live {
         }
     }
 
-    /// Tells the connections of these readers the counts. `again` is how often some of them were not told; without it, those
-    /// readers are left out whose connections know the counts.
+    /// Sends the counts to the connections of these readers. `again` is the number of messages that did not reach some
+    /// of them; without it, readers whose connections have the counts are left out.
     async fn tell(&self, users: &[UserId], again: Option<u8>) -> Result<(), StoreError> {
         let claimed = self.stores.live_views.claim(users).await?;
         let early = |(user, claimed): (&UserId, &ClaimedUpdate)| (*claimed == ClaimedUpdate::TooEarly).then_some(*user);

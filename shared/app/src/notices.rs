@@ -20,10 +20,10 @@ use crate::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 
-/// How many slots of dead notices, above as many as are live, a read state may have before they are left out.
+/// A read state may have this many slots of dead notices, above as many as are live. Then they are left out.
 const SPARE_SLOTS: u64 = 64;
 
-/// How many readers' states are merged, and how many platforms are changed, in parallel.
+/// The number of read states that are merged, and of platforms that are changed, in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of notices. Clones share the stores.
@@ -60,7 +60,7 @@ impl Board {
     }
 }
 
-/// What a list shows of a notice.
+/// A notice as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeItem {
     pub id: NoticeId,
@@ -86,7 +86,7 @@ pub struct NoticePage {
 pub struct NoticesMarked {
     /// The board after the change.
     pub board: Board,
-    /// How many notices the change made read or unread.
+    /// The number of notices that the change made read or unread.
     pub changed: u64,
 }
 
@@ -109,8 +109,8 @@ impl NoticeBoard {
         Ok(Board { head, read: reads.read, now, degraded })
     }
 
-    /// Returns the head and a user's read state from the facts. The head comes from its view if that `suffices`: DynamoDB
-    /// reads one item some three thousand times a second at most, and Redis many times that.
+    /// Returns the head and a user's read state from the facts. The head comes from its view if that `suffices`:
+    /// DynamoDB reads one item some three thousand times a second at most, and Redis many times that.
     async fn state(
         &self,
         platform: Platform,
@@ -137,7 +137,7 @@ impl NoticeBoard {
         Ok((head, reads))
     }
 
-    /// Reads the facts and fills the missing views, if Redis answered. Also returns whether Redis is unavailable.
+    /// Reads the facts and fills the missing views, if Redis responded. Also returns whether Redis is unavailable.
     async fn facts(
         &self,
         platform: Platform,
@@ -379,7 +379,7 @@ impl NoticeBoard {
             };
             let Some(reads) = written else { continue };
             let read = reads.read.clone();
-            // Also if nothing changed: the request that changed it may have ended before this.
+            // The view is updated even if nothing changed, because the request that changed it may have ended first.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
             return Ok(NoticesMarked { board: Board { head, read, now, degraded: !shown }, changed });
         }

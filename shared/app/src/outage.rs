@@ -3,9 +3,10 @@
 //! A change that cannot reach its view is left to a task. Until a worker has done the task, the view is stale, even if
 //! Redis is available again. A reader of the view cannot detect that. Therefore the process that sends the task also
 //! writes the outage note to the facts. The note stands for a few seconds. Workers that fail at such a task, or that
-//! complete one, extend it. No process relies on a read of the note for more than a second. While the note stands,
-//! responses come from the facts and are marked `Degraded`. A change is acknowledged only when the note has stood for
-//! so long that every process must have read it.
+//! complete one, extend it. A process relies on a read of the note for a second. If its next read fails, it assumes no
+//! outage, and may use stale views until a read succeeds. While the note stands, responses come from the facts and are
+//! marked `Degraded`. A change is acknowledged only when the note has stood for a second, so that every process has
+//! tried to read it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,10 +26,10 @@ use crate::{
 /// take longer. Then the task may come too early, and only the request itself updates the view.
 const IN_ADVANCE: Duration = Duration::from_secs(5);
 
-/// How long a note stands: longer than a worker needs for a task that does not wait.
+/// The time that a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// How long a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
+/// The time that a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
 /// often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -39,8 +40,8 @@ pub struct Outage {
     known: Arc<Mutex<Known>>,
 }
 
-/// What a process has read and written of the note. The lock is not held across an `await`, so requests that arrive
-/// during a read of the note read it themselves.
+/// The state of the note, as one process has read and written it. The lock is not held across an `await`, so requests
+/// that arrive during a read of the note read it themselves.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// Until when the note stands, as far as this process knows.
@@ -123,8 +124,9 @@ pub struct Later {
 
 impl Later {
     /// Leaves views to a worker. Returns when the note has stood for as long as a process may rely on its last read.
-    /// From then on no process uses the stale views. Fails if the queue does not accept a task, or the note cannot be
-    /// written: other processes may use the stale views then, so the change must not be acknowledged.
+    /// From then on no process uses the stale views, unless it cannot read the note. Fails if the queue does not accept
+    /// a task, or the note cannot be written: other processes may use the stale views then, so the change must not be
+    /// acknowledged.
     async fn sync(&self, tasks: &[Task]) -> Result<(), StoreError> {
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
@@ -144,8 +146,8 @@ impl Later {
         self.sync(tasks).await
     }
 
-    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its view.
-    /// Without the queue only the same request repeats the update.
+    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its
+    /// view. Without the queue only the same request repeats the update.
     pub async fn in_advance(&self, task: Task) {
         if let Err(error) = self.stores.queue.send_after(&[task], IN_ADVANCE).await {
             warn!(error = &error as &dyn std::error::Error, "no task was left in advance");

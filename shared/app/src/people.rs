@@ -1,4 +1,4 @@
-//! [`People`]: profiles and handles. [`Callers`]: the users behind the claims of tokens.
+//! [`People`]: profiles and handles. [`Callers`]: the user ids of the claims of tokens.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -51,7 +51,8 @@ impl People {
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet, StoreError> {
         self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
-        // Also if the facts had the content before: an earlier request may have ended before it updated the view.
+        // The view is updated even if the facts had the content, because an earlier request may have ended before its
+        // view.
         if let ProfileSet::Stands(profile) = &set
             && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
@@ -122,7 +123,7 @@ const REMEMBERED: u64 = 100_000;
 /// A new user id is below this number, so that a double represents it exactly.
 const IDS: u64 = 1 << 53;
 
-/// The users behind the claims of tokens. Clones share the memory.
+/// The user ids of the claims of tokens. Clones share the memory.
 #[derive(Clone)]
 pub struct Callers {
     stores: Arc<Stores>,

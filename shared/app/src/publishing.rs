@@ -84,7 +84,7 @@ impl Publishing {
         Ok(published)
     }
 
-    /// Deletes a post of `caller`, or of anybody if `caller` is a moderator, and starts its retraction.
+    /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
     pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<Removal, StoreError> {
         if post.author != caller && !moderator {
             let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
@@ -112,8 +112,8 @@ impl Publishing {
         }
     }
 
-    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place nor
-    /// its read state changes. Fails if the facts fail, or if neither Redis nor the queue accepts the change.
+    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place
+    /// nor its read state changes. Fails if the facts fail, or if neither Redis nor the queue accepts the change.
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited, StoreError> {
         let stores = &self.stores;
         if id.author != caller {
@@ -122,7 +122,8 @@ impl Publishing {
         }
         self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true, tries: 0 }).await;
         let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
-        // Also if the facts had the text before: an earlier request may have ended before it updated the view.
+        // The view is updated even if the facts had the text, because an earlier request may have ended before its
+        // view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false, tries: 0 }]).await?;
         Ok(Edited::Stands(post))
@@ -148,8 +149,8 @@ impl Publishing {
         Ok(Found::Post(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts fail,
-    /// or if neither the views nor the queue accept the change.
+    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts
+    /// fail, or if neither the views nor the queue accept the change.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Given, StoreError> {
         match self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await? {
             Reacted::Stands(state) => {

@@ -4,8 +4,8 @@
 //! marks of several devices may reach the view in any order.
 //!
 //! If the view does not accept the update, a task and the outage note replace it ([`crate::outage`]). The mark then
-//! returns up to a second later, with counts from the facts. If the task or the note fails too, the mark returns an error
-//! although the fact is written. The same mark again updates the view.
+//! returns up to a second later, with counts from the facts. If the task or the note fails too, the mark returns an
+//! error although the fact is written. The same mark again updates the view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 };
 use tidemark_domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId};
 
-/// How many authors' read states are changed in parallel.
+/// The number of authors' read states that are changed in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of a reader's marks. Clones share the stores.
@@ -49,7 +49,7 @@ pub struct MarkedPost {
 /// The result of a mark of many posts.
 #[derive(Debug, Clone)]
 pub struct MarkedPosts {
-    /// How many of the posts were unread before.
+    /// The number of the posts that were unread before.
     pub changed: u64,
     /// The reader's counts after the mark.
     pub snapshot: Snapshot,
@@ -59,7 +59,7 @@ pub struct MarkedPosts {
 struct Changed {
     /// The facts of the pair after the change.
     pair: PairFacts,
-    /// How many posts changed their flag.
+    /// The number of posts that changed their flag.
     count: u64,
     /// Whether this request wrote the facts. If not, they contained the change before.
     written: bool,
@@ -205,8 +205,8 @@ impl Reading {
         }
     }
 
-    /// Has the reader's connections told, if there are any. They are told also if this request changed nothing, because an
-    /// earlier one may have ended before this; counts that they know are not sent again.
+    /// Sends a task for the reader's connections, if there are any, even if this request changed nothing, because an
+    /// earlier one may have ended before this. Counts that the connections have are not sent again.
     async fn tell(&self, user: UserId, snapshot: &Snapshot, last: Option<PostId>) {
         // Counts from the facts do not know who is watched.
         let may_be_watched = match snapshot.origin {

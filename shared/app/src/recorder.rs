@@ -8,9 +8,9 @@ use std::{
 
 use crate::ports::{Clock, Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 
-/// Collects the values of metrics. A process of Lambda has one invocation at a time, so what was recorded since the last
-/// line belongs to the current invocation. The local stack runs invocations of one function side by side: there, a value
-/// may be in the line of another one.
+/// Collects the values of metrics. A process of Lambda has one invocation at a time, so what was recorded since the
+/// last line belongs to the current invocation. The local stack runs invocations of one function side by side: there, a
+/// value may be in the line of another one.
 pub struct Recorder {
     lines: Arc<dyn Metrics>,
     clock: Arc<dyn Clock>,
@@ -36,7 +36,6 @@ impl Recorder {
         self.record(metric, number as f64);
     }
 
-    /// Adds a time.
     pub fn time(&self, metric: Metric, time: Duration) {
         self.record(metric, milliseconds(time));
     }

@@ -56,8 +56,8 @@ impl Attempts {
         if self.started.elapsed() < PATIENCE { Ok(()) } else { Err(StoreError::Contention { operation: self.operation }) }
     }
 
-    /// Returns whether the attempt's write was done. An error leaves its outcome unknown: the next attempt compares what
-    /// is stored with what this one wrote, and calls [`outcome`](Self::outcome) if the write was not done.
+    /// Returns whether the attempt's write was done. An error leaves its outcome unknown: the next attempt compares
+    /// what is stored with what this one wrote, and calls [`outcome`](Self::outcome) if the write was not done.
     pub fn done<E>(&mut self, written: Result<Result<(), E>, StoreError>) -> bool {
         match written {
             Ok(written) => written.is_ok(),

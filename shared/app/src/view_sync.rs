@@ -1,5 +1,5 @@
-//! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a worker
-//! and writes the outage note.
+//! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a
+//! worker and writes the outage note.
 //!
 //! A *pair* is one user and one author. Requests call `edges`, `choices`, `reads` and `reaction`, and the
 //! migration calls `reads_of`. These leave a task on failure. The worker calls `pair`, `post` and `reacted`, and the
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use tidemark_domain::{Edge, PostId, ReactionState, UserId};
 
-/// How long reactions to a post wait for others, before its step is computed.
+/// The time that reactions to a post wait for others, before its step is computed.
 const RANK_DELAY: Duration = Duration::from_secs(1);
 
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a worker updates
-/// them. They fail if neither the views nor the queue accept the change.
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a
+/// worker updates them. They fail if neither the views nor the queue accept the change.
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,
@@ -44,8 +44,8 @@ impl ViewSync {
         self.or_enqueue(feed.and(lists), tasks).await
     }
 
-    /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live: an
-    /// author who is not followed has no field. Neither a list of followers nor a counter changes.
+    /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live:
+    /// an author who is not followed has no field. Neither a list of followers nor a counter changes.
     pub async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<bool, StoreError> {
         let shown = self.readers.sync_edges(user, edges.to_vec()).await;
         self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
@@ -63,8 +63,8 @@ impl ViewSync {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }
 
-    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters. A worker
-    /// computes the post's step.
+    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters. A
+    /// worker computes the post's step.
     pub async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<bool, StoreError> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.

@@ -1,4 +1,4 @@
-//! What a view knows of one followed author: which posts are delivered, read and deleted.
+//! The state of one followed author in a view: the posts that are delivered, read and deleted.
 //!
 //! This is the value of one field of the reader state hash. `shared/views/src/lua/codec.lua` shares the layout. All
 //! numbers are little-endian:
@@ -47,17 +47,17 @@ const MODES_BYTES: usize = 16;
 const OLDER_BYTES: usize = 8;
 const LENGTHS: usize = 6;
 
-/// How many posts keep their bits when a state is cut, and above how many bits it is cut. A feed stores fewer posts of
-/// all authors together.
+/// A state with more than `CUT_AT` bits is cut to the bits of `WINDOW` posts. A feed stores fewer posts of all authors
+/// together.
 const WINDOW: u64 = 2_048;
 const CUT_AT: u64 = 2 * WINDOW;
 
-/// How far a read state may reach beyond the head's latest post, because it was read later than the head.
+/// The number of posts by which a read state may exceed the head's latest post: it was read later than the head.
 const LATER: u64 = 8_192;
 
-/// How much of a pulled author's head the view has merged, feed entries included. It cannot be derived from the other
-/// fields: posts that are pushed, read or retracted count as delivered, even if the view lacks pulled posts before
-/// them.
+/// The part of a pulled author's head that the view has merged, feed entries included. It cannot be derived from the
+/// other fields: posts that are pushed, read or retracted count as delivered, even if the view lacks pulled posts
+/// before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {
     /// The view has every pulled post up to this number.
@@ -96,7 +96,7 @@ pub struct AuthorState {
     pub newest_at: Timestamp,
     /// Every post up to it is delivered, or needs no delivery: it is from before the follow, read or deleted.
     pub through: Seq,
-    /// How the author's posts reach readers, as far as the view knows.
+    /// The author's delivery modes, as far as the view knows.
     pub modes: Modes,
     /// Zero while posts were always pushed.
     pub asked: Asked,

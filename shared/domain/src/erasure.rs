@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Seq, Timestamp, UserId};
 
-/// What an erasure removes, counted when it begins its work.
+/// The numbers of objects that an erasure removes, counted when it begins its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Removed {
@@ -36,8 +36,8 @@ pub struct Erasure {
     pub removed: Option<Removed>,
     /// When nothing was left for the first time. Requests from before the erasure may have written since.
     pub swept_at: Option<Timestamp>,
-    /// Users whose relation to the user is being removed. They are stored before, because a relation that was half removed
-    /// is no longer listed.
+    /// Users whose relation to the user is being removed. They are stored before, because a relation that was half
+    /// removed is no longer listed.
     pub pairs: Vec<UserId>,
     /// Up to this sequence number, the views of the user's posts are removed.
     pub cleared: Seq,

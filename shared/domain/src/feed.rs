@@ -5,10 +5,10 @@ use super::{
     time::Timestamp,
 };
 
-/// How many of the newest posts a reader's feed keeps in Redis. Older pages come from the facts.
+/// The number of newest posts that a reader's feed keeps in Redis. Older pages come from the facts.
 pub const FEED_CAP: usize = 1_000;
 
-/// How many of an author's newest posts from before the follow a feed shows, as read.
+/// The number of an author's newest posts from before the follow that a feed shows, as read.
 pub const BACKLOG: u64 = 100;
 
 /// The place of a post in a feed: ordered by time, then author, then sequence number. Newest first means greatest
@@ -41,8 +41,8 @@ impl FeedKey {
     }
 }
 
-/// Returns the bytes that follow the time in all entries of one author, and in no entry of another. A relation list uses
-/// them as the member.
+/// Returns the bytes that follow the time in all entries of one author, and in no entry of another. A relation list
+/// uses them as the member.
 pub fn author_prefix(author: UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(14);
     push_ordered(&mut bytes, author.get());

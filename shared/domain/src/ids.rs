@@ -13,11 +13,12 @@ pub const MAX_SEQ: Seq = (1 << 53) - 1;
 /// The highest sequence number of a published post: views store it in four bytes.
 pub const LAST_POST: Seq = u32::MAX as Seq;
 
-/// How many buckets users are hashed to. A bucket is the Redis hash tag, and decides the order of follower pages.
+/// The number of buckets that users are hashed to. A bucket is the Redis hash tag, and decides the order of follower
+/// pages.
 pub const BUCKETS: u16 = 4096;
 
-/// How many partitions an author's followers have. A shard is 256 consecutive buckets, so the order of buckets is the
-/// order of shards.
+/// The number of partitions that an author's followers have. A shard is 256 consecutive buckets, so the order of
+/// buckets is the order of shards.
 pub const SHARDS: u16 = 16;
 
 /// The reason why a text is not an identifier.
@@ -46,8 +47,8 @@ impl UserId {
         (self.hash() >> 52) as u16
     }
 
-    /// Returns the user's percentile, `0..100`, of the lower bits of the hash. So each share of the users is spread over
-    /// all buckets.
+    /// Returns the user's percentile, `0..100`, of the lower bits of the hash. So each share of the users is spread
+    /// over all buckets.
     pub fn percentile(self) -> u8 {
         (((self.hash() & u64::from(u32::MAX)) * 100) >> 32) as u8
     }

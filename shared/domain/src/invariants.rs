@@ -1,4 +1,5 @@
-//! The invariants of the system, and the predicates that property tests, debug builds and reconcile share.
+//! The invariants of the system, and predicates with which property tests, debug builds or reconcile check some of
+//! them.
 //!
 //! Each predicate below names its invariant. The others hold across stores: system tests and reconcile check them.
 //!

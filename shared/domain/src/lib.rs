@@ -1,7 +1,7 @@
 //! The types and rules of the domain, without I/O and without a clock.
 //!
-//! [`decisions`] computes sequence numbers, edges and deliveries. [`author_state`] is the value behind every unread count.
-//! [`invariants`] names the rules that tests and reconcile check.
+//! [`decisions`] computes sequence numbers, edges and deliveries. [`author_state`] is the value behind every unread
+//! count. [`invariants`] names the rules that tests and reconcile check.
 
 pub mod author_lists;
 pub mod author_state;

@@ -25,8 +25,8 @@ pub struct ChangedPost {
 }
 
 impl UnreadChange {
-    /// Returns the change that has led to this state. A mark or a deletion was noted with its post and time. A delivery was
-    /// not: the newest post was delivered last, if it is newer.
+    /// Returns the change that has led to this state. A mark or a deletion was noted with its post and time. A delivery
+    /// was not: the newest post was delivered last, if it is newer.
     pub fn of(state: &ReaderState, noted: Option<(PostId, Timestamp)>, at: Timestamp) -> Self {
         let delivered = state.heard().filter(|(_, author)| author.newest_at > Timestamp::default());
         let newest = delivered.map(|(id, author)| (PostId::new(id, author.newest_delivered()), author.newest_at));

@@ -12,7 +12,7 @@ use super::{
     time::Timestamp,
 };
 
-/// How long the tombstone of an unfollow is kept: much longer than a stream record lives.
+/// The time that the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
 
 /// A follow edge, or its tombstone, which is kept for a week and as long as the user mutes or blocks the author.
@@ -37,7 +37,8 @@ pub struct Edge {
     pub muted: Option<Timestamp>,
     /// Since when the user blocks the author, if so. Neither then follows the other.
     pub blocked: Option<Timestamp>,
-    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may remain.
+    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may
+    /// remain.
     pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
     pub preference: i8,
@@ -52,10 +53,10 @@ pub struct AuthorHead {
     pub latest_at: Timestamp,
     /// Live posts, archived ones included.
     pub posts: u64,
-    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread count.
-    /// Only grows.
+    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread
+    /// count. Only grows.
     pub deleted: SeqSet,
-    /// How the next post reaches readers.
+    /// The delivery modes: of the next post, and of earlier ones.
     pub modes: Modes,
     /// The number of live posts in `deleted`: these are archived.
     pub archived: u64,
@@ -175,7 +176,7 @@ pub struct Post {
     pub edited_at: Option<Timestamp>,
     /// From -100 to 100. It moves the post in ranked feeds.
     pub weight: i8,
-    /// What reactions add to its score in ranked feeds.
+    /// The part of the post's score in ranked feeds that comes from reactions.
     pub step: Step,
     /// Whether only the tombstone is left.
     pub deleted: bool,
@@ -203,7 +204,7 @@ impl Post {
     }
 }
 
-/// What a list shows of a post.
+/// A post as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostSummary {
     pub id: PostId,
@@ -212,7 +213,7 @@ pub struct PostSummary {
     pub created_at: Timestamp,
     /// The revision of the title.
     pub revision: u32,
-    /// What the post adds to its score in ranked feeds; nothing if it is deleted.
+    /// The post's part of scores in ranked feeds: weight and step; zero if it is deleted.
     pub rank: Rank,
     /// Whether only the tombstone is left.
     pub deleted: bool,
@@ -243,7 +244,7 @@ impl From<Post> for PostSummary {
     }
 }
 
-/// What a client publishes.
+/// A post before it is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPost {
     pub author: UserId,
@@ -277,7 +278,7 @@ impl PostText {
     }
 }
 
-/// How a post reaches its readers. `push`: workers write it to live views. `pull`: the view fetches it when it is read.
+/// The delivery mode of a post. `push`: workers write it to live views. `pull`: the view fetches it when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -288,11 +289,11 @@ pub enum DeliveryMode {
     Pull,
 }
 
-/// How an author's posts reach readers from now on, and how they did before. The numbers only grow, so a repeated or
-/// late message is recognized.
+/// The delivery mode of an author's next posts, and of earlier ones. The numbers only grow, so a repeated or late
+/// message is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
-    /// How often the mode has changed. Even is push, odd is pull.
+    /// The number of changes of the mode. Even is push, odd is pull.
     pub changes: u32,
     /// The last pulled post; zero if there is none.
     pub pulled: Seq,
@@ -323,7 +324,7 @@ impl Modes {
     }
 }
 
-/// How far a fan-out is. `cancelled`: the post was deleted before its delivery was done.
+/// The progress of a fan-out. `cancelled`: the post was deleted before its delivery was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -352,9 +353,9 @@ pub struct Delivery {
     pub pages: u16,
     /// The number of pages of the retraction. The deletion plans them.
     pub retraction_pages: u16,
-    /// How often reconcile has sent missing pages again.
+    /// The number of times that reconcile has sent missing pages again.
     pub attempts: u32,
-    /// How many pages were done when reconcile last stored progress.
+    /// The number of pages that were done when reconcile last stored progress.
     pub seen_pages: u64,
     /// When reconcile last sent pages again, or first saw that they wait; `None` before. The beginning of time if pages
     /// are not in the queue because it was unavailable.

@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for NoticeId {
 /// The place of a notice in the read bitmap: 1, 2, 3, … within a platform. A slot is given once.
 pub type Slot = u64;
 
-/// What an administrator writes.
+/// The content of a notice, as an administrator writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeContent {
     /// 1 to 200 characters.
@@ -149,7 +149,7 @@ pub struct PlatformHead {
     pub latest_seq: Seq,
     /// The last slot that was given.
     pub latest_slot: Slot,
-    /// When the last notice was published. It never decreases.
+    /// When the last notice was published. The adapter passes no earlier time to [`publish`](Self::publish).
     pub latest_at: Timestamp,
     /// Notices that are neither deleted nor pruned, ascending. Expired ones may be among them.
     pub live: Vec<LiveNotice>,

@@ -1,10 +1,10 @@
-//! How an author's followers are divided into pages for the fan-out.
+//! Divides an author's followers into pages for the fan-out.
 
 use std::ops::Range;
 
 use super::ids::{BUCKETS, SHARDS};
 
-/// How many followers a page should have.
+/// The number of followers that a page should have.
 pub const PAGE_FOLLOWERS: u64 = 1_000;
 
 /// Up to this many pages, publish lists the followers and sends the batches itself. For more pages, it sends tasks that

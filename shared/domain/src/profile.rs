@@ -7,7 +7,7 @@ use super::{
     time::Timestamp,
 };
 
-/// How long a handle that was given up is free for its last owner only.
+/// The time that a handle that was given up is free for its last owner only.
 pub const HANDLE_REST_SECONDS: u64 = 30 * 24 * 3600;
 
 /// A unique name: 3 to 30 of `a-z`, `0-9` and `_`.
@@ -38,7 +38,7 @@ impl FromStr for Handle {
     }
 }
 
-/// What a page shows of a user.
+/// The part of a profile that pages show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
     /// 1 to 100 characters.
@@ -48,7 +48,7 @@ pub struct Card {
     pub picture: Option<String>,
 }
 
-/// What a user sets.
+/// The part of a profile that the user sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileContent {
     pub card: Card,
@@ -58,7 +58,6 @@ pub struct ProfileContent {
     pub data: Option<String>,
 }
 
-/// A user's profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub user: UserId,

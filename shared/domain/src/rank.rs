@@ -7,11 +7,12 @@
 //!
 //! - `weight` (-100 to 100) is the author's, `preference` (-10 to 10) is the follower's.
 //! - `step` is log2(1 + likes + 2 · favorites), as an integer: see [`Step`].
-//! - `age` grows with the time of publication, so no score changes because time passes. A post that is a half-life newer
-//!   has one point more, as much as twice the reactions.
+//! - `age` grows with the time of publication, so no score changes because time passes. A post that is a half-life
+//!   newer has one point more, as much as twice the reactions.
 //!
-//! Scores are computed in this order of operations, in 64-bit floating point: `(weight + step + preference) + age`, where
-//! the sum in parentheses is an integer. `shared/views/src/lua/codec.lua` does the same, so equal facts give equal scores.
+//! Scores are computed in this order of operations, in 64-bit floating point: `(weight + step + preference) + age`,
+//! where the sum in parentheses is an integer. `shared/views/src/lua/codec.lua` does the same, so equal facts give
+//! equal scores.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -33,7 +34,7 @@ const MOST_FALLS: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct Step {
     pub level: u8,
-    /// How often it has changed. It is the step's version.
+    /// The number of times that it has changed. It is the step's version.
     pub changes: u32,
 }
 
@@ -49,7 +50,7 @@ impl Step {
     }
 }
 
-/// What a post adds to its score, whoever reads it.
+/// The part of a post's score that is the same for all readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct Rank {
     /// From -100 to 100.
@@ -96,7 +97,7 @@ impl Score {
     }
 }
 
-/// How much newer a post must be to have one point more. At least a millisecond.
+/// The difference in age that is worth one point. At least a millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HalfLife(u64);
 

@@ -77,7 +77,7 @@ impl ReactionState {
     }
 }
 
-/// How many users have reacted to one post, or to all posts of an author.
+/// The numbers of users who have reacted to one post, or to all posts of an author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReactionCounts {
     pub likes: u64,

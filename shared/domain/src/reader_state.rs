@@ -9,8 +9,8 @@ use super::{
     time::Timestamp,
 };
 
-/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is a [recent entry](RECENT_FIELDS) or an
-/// author's id.
+/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is a [recent entry](RECENT_FIELDS)
+/// or an author's id.
 pub const META_FIELD: &str = "@";
 
 /// The fields with the newest entries of the feed, oldest first, which are not in its list yet.
@@ -26,8 +26,8 @@ const WATCHED: u8 = 8;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
 /// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched, and 16 times the number of
-/// recent entries), touched, deadline (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), epoch (4 bytes), then the
-/// [entry](FeedKey::entry) `low`, if there is one.
+/// recent entries), touched, deadline (6 bytes each, ms), token (8 bytes), newest (6 bytes, ms), epoch (4 bytes), then
+/// the [entry](FeedKey::entry) `low`, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderMeta {
     /// A rebuild is in progress. Counts and feed are not complete.
@@ -40,8 +40,8 @@ pub struct ReaderMeta {
     pub watched: bool,
     /// When the lifetimes were last extended.
     pub touched: Timestamp,
-    /// During a rebuild, when another process may take it over. Later, from when the last message to the reader's connections
-    /// may be built.
+    /// During a rebuild, when another process may take it over. Later, from when the last message to the reader's
+    /// connections may be built.
     pub deadline: Timestamp,
     /// The owner of the rebuild.
     pub token: u64,

@@ -1,4 +1,4 @@
-//! Which users an application serves from here while it moves from another system.
+//! The users whom an application serves from here while it moves from another system.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ impl Rollout {
         Some(Self { percent, users })
     }
 
-    /// Returns whether the user is on. The answer depends on the user id alone, and who is on with a share is also on
-    /// with each greater one.
+    /// Returns whether the user is on. The result depends on the user id alone. A user who is on with a share is also
+    /// on with each greater one.
     pub fn is_on(&self, user: UserId) -> bool {
         user.percentile() < self.percent || self.users.contains(&user)
     }

@@ -4,7 +4,7 @@ use roaring::RoaringTreemap;
 
 use super::ids::Seq;
 
-/// How many numbers a window has: one container of roaring, at most 8 KiB.
+/// The size of a window, in sequence numbers: one container of roaring, at most 8 KiB.
 pub const WINDOW: u64 = 1 << 16;
 
 /// A set of sequence numbers as a run-compressed roaring bitmap. "1 to a million except three" takes tens of bytes, and

@@ -26,7 +26,7 @@ use super::{
 /// The most parts of a shard: 256 items for all shards take more follows than the author's other partitions.
 const MOST_PARTS: u16 = 16;
 
-/// How many parts a split makes of one.
+/// The number of parts that a split makes of one.
 const SPLIT: u16 = 4;
 
 /// The first part of the shard that counts a follower of an author, as it was read before a change.

@@ -2,9 +2,9 @@
 //!
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
 //! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
-//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from its
-//! record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The record
-//! also ensures that a post is written once, if a late repetition stores its draft again.
+//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from
+//! its record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The
+//! record also ensures that a post is written once, if a late repetition stores its draft again.
 //!
 //! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds, and
 //! another one takes its place.
@@ -36,7 +36,7 @@ const LOOKS: u32 = 8;
 /// A longer text is written alone: in a group it would be written three times.
 const MOST_TEXT: usize = 16 * 1024;
 
-/// How long a draft may be written by others: longer than the request that left it waits.
+/// The time that others may write a draft: longer than the request that left it waits.
 const DRAFT_SECONDS: u64 = 12;
 
 /// Looks for the record of a post whose draft is gone, and the pause after each.
@@ -124,7 +124,7 @@ impl DynamoFacts {
             // A repetition by the SDK finds the draft that its first attempt has stored.
             let own = is(DraftItem::token, number(draft.token));
             let put = Write::put(&self.tables.idempotency, draft_item(draft, key.clone(), now()));
-            // Also after an error the draft may be there.
+            // The draft may exist even after an error.
             draft.place = Some(key);
             if self.send("publish", put.when(absent(DraftItem::key).or(too_old).or(own))).await? {
                 return Ok(());
@@ -134,7 +134,7 @@ impl DynamoFacts {
         }
     }
 
-    /// Waits until the draft is written. Who waits longest writes the drafts of all.
+    /// Waits until the draft is written. The publish that has waited longest writes all drafts.
     async fn wait_in_place(
         &self,
         draft: &Draft,
@@ -148,7 +148,8 @@ impl DynamoFacts {
                 return Ok(published);
             }
             attempts.outcome()?;
-            // Somebody deleted the draft and wrote no record, or one response has the deletion and not the record.
+            // Another publish deleted the draft and wrote no record, or one response has the deletion and not the
+            // record.
             let was_missing = std::mem::replace(&mut is_missing, !drafts.iter().any(|other| other.record == draft.record));
             if is_missing && was_missing {
                 return Err(StoreError::Contention { operation: "publish" });
@@ -195,7 +196,8 @@ impl DynamoFacts {
         Ok(Seen { head, drafts: fresh(drafts, author, now), published })
     }
 
-    /// Deletes the drafts whose records could not be written: their requests are answered, so the drafts never will be.
+    /// Deletes the drafts whose records could not be written. Their requests have a response, so no later group may
+    /// write them.
     async fn remove_answered(&self, drafts: &[Draft], failed: &[usize]) {
         // The records come after the head.
         let answered = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
@@ -219,7 +221,7 @@ impl DynamoFacts {
     }
 }
 
-/// What a waiting publish sees.
+/// The facts that a waiting publish reads.
 struct Seen {
     head: AuthorHead,
     /// The drafts that may be written, the oldest first.
@@ -228,8 +230,8 @@ struct Seen {
     published: Option<Published>,
 }
 
-/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One that
-/// cannot be read is left out.
+/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One
+/// that cannot be read is left out.
 fn fresh(items: Vec<Item>, author: UserId, now: Timestamp) -> Vec<Draft> {
     let decoded = items.into_iter().filter_map(|item| match read(item, Ok::<DraftItem, _>) {
         Ok(draft) => Some(draft),

@@ -1,4 +1,4 @@
-//! [`Edges`] on DynamoDB.
+//! [`Edges`] on DynamoDB. A transaction writes both directions of an edge and both counters.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,8 +41,8 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check of
-/// the author's head. The follower's counter takes one more.
+/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check
+/// of the author's head. The follower's counter takes one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
 /// The index of the first edge's check for a block in the transaction of a follow.
@@ -360,9 +360,9 @@ impl DynamoFacts {
         Ok((by_author(edges)?, shards, others))
     }
 
-    /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now, no
-    /// import of the author's posts may have begun since the shard was read. During an import, `base` must still be the
-    /// author's latest post.
+    /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now,
+    /// no import of the author's posts may have begun since the shard was read. During an import, `base` must still be
+    /// the author's latest post.
     async fn write_follows(
         &self,
         edges: &[Edge],
@@ -435,7 +435,8 @@ impl DynamoFacts {
     }
 }
 
-/// Where a block of `other` by `user` is noted for transactions that follow or react: in the reactions of both.
+/// Returns the two places where a block of `other` by `user` is noted for transactions that follow or react: in the
+/// reactions of both.
 fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
     [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
 }

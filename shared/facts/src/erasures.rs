@@ -1,4 +1,4 @@
-//! [`Erasures`] on DynamoDB.
+//! [`Erasures`] on DynamoDB: receipts in the table `identities`, and the removal of a user's items from all tables.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -212,7 +212,7 @@ impl Erasures for DynamoFacts {
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
         let items = queried("remove_tombstones", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
-        // Also posts that the head counts as deleted and that have no tombstone.
+        // This includes posts that the head counts as deleted and that have no tombstone.
         let keys: Vec<Item> = items.iter().map(schema::windowed_key).collect();
         let found = keys.len();
         self.delete_all(&self.tables.posts, keys).await?;
@@ -241,7 +241,7 @@ impl Erasures for DynamoFacts {
 }
 
 impl DynamoFacts {
-    /// Those of these users who have asked to leave.
+    /// Returns those of these users who have asked to leave.
     pub async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(schema::head).collect();
         let heads = self.get("erased", &self.tables.posts, keys).await?;

@@ -1,4 +1,4 @@
-//! [`AuthorLists`] on DynamoDB.
+//! [`AuthorLists`] on DynamoDB: one item of the table `counters` for each user.
 
 use async_trait::async_trait;
 use tidemark_app::ports::{AuthorLists, StoreError};

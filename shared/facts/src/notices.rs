@@ -1,4 +1,4 @@
-//! [`Notices`] on DynamoDB.
+//! [`Notices`] on DynamoDB: the tables `notices` and `notice_reads`, and numbers of readers in `counters`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -90,7 +90,8 @@ impl Notices for DynamoFacts {
                 let record = RecordItem { notices: Some(ids.join(" ")), at: Some(at.ms()), ..record };
                 writes.push(self.put_record(&record, now));
             }
-            // Otherwise another change of one of the platforms, or another publish with the same key, has written first.
+            // Otherwise another change of one of the platforms, or another publish with the same key, has written
+            // first.
             if self.send_all("publish_notices", writes).await? {
                 return Ok(NoticesPublished::Created(created));
             }

@@ -1,4 +1,4 @@
-//! [`Outages`] on DynamoDB.
+//! [`Outages`] on DynamoDB: one item of the table `counters`.
 
 use async_trait::async_trait;
 use tidemark_app::ports::{Outages, StoreError};

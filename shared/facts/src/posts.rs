@@ -1,4 +1,4 @@
-//! [`Posts`] on DynamoDB.
+//! [`Posts`] on DynamoDB: heads, posts, texts, and idempotency records of publishes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -59,7 +59,7 @@ impl Posts for DynamoFacts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            // As long as the head has not passed the number that was tried, that write may still be on its way.
+            // As long as the head has not passed the number that was tried, that write may still be in flight.
             if tried.is_none() && (is_contended || head.is_contended(now)) && draft.may_wait() {
                 return self.publish_in_group(draft, &clock, &mut attempts).await;
             }
@@ -136,8 +136,8 @@ impl Posts for DynamoFacts {
                 }
                 match texts.remove(&id).unwrap_or_else(|| Some((1, PostText::default()))) {
                     Some((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
-                    // The two items may be from before and after an edit. The same difference twice is damage: items are
-                    // read consistently, so the second read has the edit.
+                    // The two items may be from before and after an edit. The same difference twice is damage: items
+                    // are read consistently, so the second read has the edit.
                     Some((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
                     Some((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");
@@ -363,8 +363,8 @@ impl DynamoFacts {
         self.transact("publish", writes).await
     }
 
-    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its revision
-    /// shows a reader of both items whether they belong together.
+    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its
+    /// revision shows a reader of both items whether they belong together.
     async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>, StoreError> {
         let posts = &self.tables.posts;
         let before = (next.revision > 2).then(|| number(next.revision - 1));
@@ -437,7 +437,8 @@ impl DynamoFacts {
 /// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
-/// How long an author counts as contended after a transaction that wrote several posts: longer than a slow request.
+/// The time that an author counts as contended after a transaction that wrote several posts: longer than a slow
+/// request.
 const CONTENDED_MS: u64 = 5_000;
 
 /// The number of posts in one step of [`DynamoFacts::catch_up`].

@@ -1,4 +1,4 @@
-//! [`Reactions`] on DynamoDB.
+//! [`Reactions`] on DynamoDB: the tables `reactions` and `reacted`.
 
 use std::collections::HashMap;
 

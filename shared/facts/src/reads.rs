@@ -1,4 +1,4 @@
-//! [`Reads`] on DynamoDB.
+//! [`Reads`] on DynamoDB: the table `reads`.
 
 use std::{
     cmp::Reverse,

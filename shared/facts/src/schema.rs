@@ -10,7 +10,7 @@
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (nobody can follow the author), `contended_at` N ms (the last transaction with several posts) | publish, delete, erase, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author), `contended_at` N ms (the last transaction with several posts) | publish, delete, erase, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
@@ -73,7 +73,8 @@ pub const BY_TIME: &str = "by-time";
 /// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
 pub const KEPT: &str = "kept";
 
-/// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the followers.
+/// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the
+/// followers.
 pub const NAMED: &str = "named";
 
 /// Index of read states by author and shard of the user.
@@ -361,8 +362,8 @@ mod tests {
         words.filter_map(|word| word.strip_suffix(':')).map(str::to_owned).collect()
     }
 
-    /// `Write` and `Condition` accept only attributes, and only schemas declare these. What remains is access to an item
-    /// as a map, and an expression that is written as text.
+    /// `Write` and `Condition` accept only attributes, and only schemas declare these. This test finds the two other
+    /// ways: access to an item as a map, and an expression that is written as text.
     #[test]
     fn attribute_names_are_spelled_in_schemas_only() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -62,8 +62,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Writes the known windows of a set that change, and drops those that have few bits left. Returns the bits that are
-    /// in no window.
+    /// Writes the known windows of a set that change, and drops those that have few bits left. Returns the bits that
+    /// are in no window.
     fn update_windows(&mut self, key: &Item, name: Attribute, before: &SeqSet, set: &SeqSet) -> SeqSet {
         let mut inline = set.clone();
         let known = self.listed.keys().filter_map(|key| schema::named_window(key));

@@ -16,7 +16,7 @@ use super::{
     unavailable,
 };
 
-/// Why a write or a transaction was not done.
+/// The reason why a write or a transaction was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cancelled {
     /// The conditions of these writes failed. Writes are numbered by their index in the transaction.

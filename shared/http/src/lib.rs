@@ -33,7 +33,7 @@ pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
 /// A response as API Gateway expects it.
 pub type Response = ApiGatewayV2httpResponse;
 
-/// How tokens say who calls.
+/// The claims of a token, and the checks of the caller whom they name.
 #[derive(Clone)]
 pub struct Edge {
     /// The claim that says who the caller is.
@@ -42,12 +42,12 @@ pub struct Edge {
     pub callers: Option<Callers>,
     /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
     pub platforms_claim: Option<String>,
-    /// Lets callers in; `None` in tests, which let everybody in.
+    /// Lets callers in; `None` in tests, which admit every caller.
     pub access: Option<AccessCheck>,
 }
 
 impl Edge {
-    /// Returns the caller whom a verified claim names; `None` if it names nobody.
+    /// Returns the caller whom a verified claim names; `None` if it names no user.
     ///
     /// # Errors
     /// The claim's user id cannot be read.
@@ -74,8 +74,9 @@ fn budget(route: &str) -> Budget {
     }
 }
 
-/// Whether the request begins with a trip to Redis that asks for the caller's own view. The check of the limit then shares
-/// that trip: both ask the same node, and the check comes first. Every other request may read facts at once.
+/// Returns whether the request begins with a trip to Redis that reads the caller's own view. The check of the limit
+/// then shares that trip: both go to the same node, and the check comes first. Every other request may read facts at
+/// once.
 fn begins_with_own_view(request: &Request) -> bool {
     let own_view = ["/v1/feed", "/v1/unread", "/v1/unread/{author}", "/v1/posts/{post}", "/v1/authors/{author}/posts"];
     let path = request.route().strip_prefix("GET ");

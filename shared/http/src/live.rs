@@ -37,7 +37,7 @@ pub enum ServerMessage {
     Error { error: Refusal, detail: String },
 }
 
-/// Why a message of a client was refused.
+/// The reason why a message of a client was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {

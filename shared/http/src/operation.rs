@@ -1,4 +1,5 @@
-//! Routes and their operations in `openapi.yaml`. A function declares each route once, with [`routes!`](crate::routes!).
+//! Routes and their operations in `openapi.yaml`. A function declares each route once, with
+//! [`routes!`](crate::routes!).
 
 use serde_json::{Value, json};
 use utoipa::{
@@ -65,7 +66,6 @@ impl Operation {
         self.success::<T>("202", description)
     }
 
-    /// 204.
     pub fn no_content(mut self, description: &str) -> Self {
         self.success = "204";
         self.object["responses"]["204"] = json!({ "description": description });
@@ -133,7 +133,7 @@ impl Operation {
         self
     }
 
-    /// Also for a caller who has asked to leave.
+    /// Allows callers who have asked to leave.
     pub fn of_erased(mut self) -> Self {
         if let Some(responses) = self.object["responses"].as_object_mut() {
             responses.remove("403");

@@ -14,7 +14,7 @@ use super::{Answer, boxed};
 /// An error in one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
-    /// The parameter, header or field of the body; `authors[3]` for an item of a list, `body` if the body cannot be parsed.
+    /// The parameter, header or field of the body; `authors[3]` for an item of a list, `body` if it cannot be parsed.
     #[schema(min_length = 1)]
     pub field: String,
     /// The rule that the value breaks: `must be 1 to 100`.
@@ -86,7 +86,7 @@ pub struct ItemProblem {
 
 macro_rules! kinds {
     ($($kind:ident: $status:literal, $slug:literal, $title:literal;)*) => {
-        /// What went wrong: a status, and a slug that is part of the API.
+        /// A kind of problem: a status, and a slug that is part of the API.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Kind {
             $($kind),*

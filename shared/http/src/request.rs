@@ -71,10 +71,10 @@ impl Request {
         Ok(())
     }
 
-    /// The answer to a request that no route matches: 404 or 405, or 204 for `OPTIONS`.
+    /// Returns the response to a request that no route matches: 404 or 405, or 204 for `OPTIONS`.
     ///
-    /// If `CorsOrigins` is given, API Gateway sends a browser's preflight request here and adds its headers. The browser
-    /// expects a 2xx. For an unknown path too, so that it can then show the 404.
+    /// If `CorsOrigins` is given, API Gateway sends a browser's preflight request here and adds its headers. The
+    /// browser expects a 2xx, even for an unknown path, so that it can then show the 404.
     pub(crate) fn unrouted(&self) -> Result<Answer, Problem> {
         let (path, method) = (self.path(), self.event.request_context.http.method.as_str());
         let methods = routes::methods(path);
@@ -409,8 +409,8 @@ fn claim<'a>(event: &'a ApiGatewayV2httpRequest, name: &str) -> Option<&'a str> 
     event.request_context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(name).map(String::as_str)
 }
 
-/// The scopes or platforms in a claim: words with spaces between them, or a list. Claims in API Gateway's events are strings. API
-/// Gateway writes a list as `[one two]`; other sources of events write JSON.
+/// The scopes or platforms in a claim: words with spaces between them, or a list. Claims in API Gateway's events are
+/// strings. API Gateway writes a list as `[one two]`; other sources of events write JSON.
 fn words(claim: &str) -> Vec<Cow<'_, str>> {
     if let Ok(list) = serde_json::from_str::<Vec<Value>>(claim) {
         let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

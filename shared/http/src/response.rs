@@ -1,5 +1,3 @@
-//! HTTP responses.
-
 use aws_lambda_events::{
     apigw::ApiGatewayV2httpResponse,
     encodings::Body,
@@ -29,7 +27,6 @@ impl Answer {
         Self { status, headers: HeaderMap::new(), body: Some(body) }.header("content-type", "application/json")
     }
 
-    /// 204.
     pub fn no_content() -> Self {
         Self { status: 204, headers: HeaderMap::new(), body: None }
     }

@@ -1,6 +1,6 @@
 //! The routes of all functions and their query parameters. `routes.txt` is generated from the functions' own routes.
 //!
-//! One function answers what no route matches, and has to know the routes of the others for that.
+//! One function responds to requests that no route matches, so it has to know the routes of the others.
 
 use std::{collections::HashMap, sync::LazyLock};
 

@@ -1,7 +1,7 @@
 //! The two queues of live updates.
 //!
-//! The live queue has [`LiveTask`]s for the function `live`: `{"v":1,"type":"changed","users":["7"]}`. The queue of posts has
-//! the messages that the function `live-sender` posts to connections: `{"v":1,"posts":[{"user":"7",…}]}`.
+//! The live queue has [`LiveTask`]s for the function `live`: `{"v":1,"type":"changed","users":["7"]}`. The queue of
+//! posts has the messages that the function `live-sender` posts to connections: `{"v":1,"posts":[{"user":"7",…}]}`.
 
 use std::time::Duration;
 

@@ -19,15 +19,15 @@ use crate::LinkError;
 
 const FAILURES: u32 = 3;
 
-/// How long the breaker stays open. Each failed attempt leads to the next pause; after the last one every pause is
-/// `LONGEST_PAUSE`.
+/// The times that the breaker stays open. Each failed attempt leads to the next pause; after the last one every pause
+/// is `LONGEST_PAUSE`.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// How long a change waits for a response while the breaker is open.
+/// The time that a change waits for a response while the breaker is open.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What happens to an operation while the breaker is open.
+/// The treatment of an operation while the breaker is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum While {
     /// The operation is refused. The facts serve the request.

@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const REFRESH_AFTER: Duration = Duration::from_millis(100);
 const REFRESH_WITHIN: Duration = Duration::from_secs(60);
 
-/// The number of nodes that are asked for a new map, in addition to the seeds.
+/// The number of nodes from which a new map is read, in addition to the seeds.
 const ASKED: usize = 4;
 
 /// The state of a cluster.
@@ -59,7 +59,7 @@ pub(crate) struct Cluster {
     /// Whether [`Age::MomentOld`] allows replicas.
     pub(crate) replica_reads: bool,
     paced: bool,
-    /// How long after the start of a call a new attempt may begin.
+    /// The time from the start of a call within which a new attempt may begin.
     patience: Duration,
     /// The source of the function library, for nodes that do not have it.
     library: Arc<str>,

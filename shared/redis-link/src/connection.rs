@@ -102,7 +102,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// How stale a response may be.
+/// The most that a response may be stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
     /// The response contains every change that was made before the request.
@@ -116,8 +116,8 @@ pub enum Age {
 pub struct Bundle {
     pub commands: Vec<Cmd>,
     pub age: Age,
-    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that other
-    /// commands wait for little of it. `None` for any other commands.
+    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that
+    /// other commands wait for little of it. `None` for any other commands.
     pub bulk: Option<usize>,
 }
 

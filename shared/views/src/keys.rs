@@ -90,7 +90,6 @@ pub enum View {
     NoticeReads(UserId, Platform),
     /// The notice's title in a revision.
     Title(NoticeId, u64),
-    /// A single key.
     Key(String),
 }
 
@@ -108,31 +107,31 @@ pub enum Owner {
     Astray(String),
 }
 
-/// How long a view lives after its reader's last read.
+/// The time that a view lives after its reader's last read.
 pub(crate) const STATE_LIFETIME: Duration = Duration::from_secs(60 * 3600);
 
-/// How long a view without a feed lives. Its reader follows no authors, or only authors without posts to show.
+/// The time that a view without a feed lives. Its reader follows no authors, or only authors without posts to show.
 pub(crate) const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// How long a feed lives. It must outlive the state that refers to it.
+/// The time that a feed lives. It must outlive the state that refers to it.
 pub(crate) const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
 
-/// How long a reader's reactions live after the last write.
+/// The time that a reader's reactions live after the last write.
 pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 
-/// How long a live connection is registered after its last ping.
+/// The time that a live connection is registered after its last ping.
 pub(crate) const CONNECTION_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
-/// How long an empty relation list is kept.
+/// The time that an empty relation list is kept.
 pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long Redis remembers that a user has changed an edge or reacted. It is longer than a first page stays in memory,
-/// and than counts from before the reaction are used.
+/// The time that Redis remembers that a user has changed an edge or reacted. It is longer than a first page stays in
+/// memory, and than counts from before the reaction are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
@@ -141,36 +140,36 @@ pub(crate) const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
 pub(crate) const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a head is kept. A wrong head disappears after this time.
+/// The time that a head is kept. A wrong head disappears after this time.
 pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long the times of an author's posts are kept after they were last stored.
+/// The time that the times of an author's posts are kept after they were last stored.
 pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// How long a read state of notices lives after the last write.
+/// The time that a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no reaction
-/// within this time enqueues one.
+/// The time that a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no
+/// reaction within this time enqueues one.
 pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
 
-/// How long an author's moved posts are kept after the last change. A task takes them within a minute, unless workers are
-/// stopped.
+/// The time that an author's moved posts are kept after the last change. A task takes them within a minute, unless
+/// workers are stopped.
 pub(crate) const MOVED_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// How late a task for moved posts may run before the next change sends another.
+/// The greatest delay of a task for moved posts, after which the next change sends another.
 pub(crate) const MOVED_GRACE: Duration = Duration::from_secs(30);
 
-/// How long reaction counts are kept.
+/// The time that reaction counts are kept.
 pub(crate) const COUNTS_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// How long reaction counts are used after a reaction if there are many. It is shorter than `CHANGED_LIFETIME`.
+/// The time that reaction counts are used after a reaction if there are many. It is shorter than `CHANGED_LIFETIME`.
 pub(crate) const CHANGED_COUNTS_LIFETIME: Duration = Duration::from_secs(2);
 
 /// Reactions to a post in that time after which readers may see older counts.
 pub(crate) const MANY_REACTIONS: u64 = 20;
 
-/// How long it is known that a user may call.
+/// The time that Redis keeps whether a user may call.
 pub(crate) const ACCESS_LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
@@ -215,7 +214,6 @@ pub fn connections(user: UserId) -> String {
     format!("{{{}}}:w:{user}", user.bucket())
 }
 
-/// The user's reactions.
 pub fn reactions(user: UserId) -> String {
     format!("{{{}}}:x:{user}", user.bucket())
 }

@@ -1,4 +1,4 @@
-//! [`LiveViews`] on Redis.
+//! [`LiveViews`] on Redis: the connections of a reader, and the flag `watched` of the reader state.
 
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};

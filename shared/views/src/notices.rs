@@ -1,4 +1,4 @@
-//! [`NoticeViews`] on Redis.
+//! [`NoticeViews`] on Redis: heads of platforms, read states, and titles.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ impl NoticeViews for Redis {
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
-        // Not from replicas: the publisher of a notice, or a reader who has marked one, reads this next.
+        // Reads from the master, because the publisher of a notice, or a reader who has marked one, reads this next.
         let gets = [head, reads].map(Cmd::get);
         let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_state", gets.into()).await?;
         let mut next = || records.pop().and_then(|(record, epoch)| Some(epoch.current(&record?)?.to_vec()));

@@ -1,4 +1,4 @@
-//! [`PostViews`] on Redis.
+//! [`PostViews`] on Redis: summaries, texts, reaction counts, and moved posts of an author.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
 
-/// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a weight or
-/// a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked post; weight,
-/// step and the number of its changes (1, 1, 4 bytes) of a ranked post; and the title in UTF-8. Numbers are little-endian.
-/// The script `remember` reads it too.
+/// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
+/// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
+/// post; weight, step and the number of its changes (1, 1, 4 bytes) of a ranked post; and the title in UTF-8. Numbers
+/// are little-endian. The script `remember` reads it too.
 const LIVE: u8 = 0;
 const DELETED: u8 = 1;
 const EDITED: u8 = 2;
@@ -38,7 +38,7 @@ impl PostViews for Redis {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
-        // Not from replicas: the caller may store a result of these summaries.
+        // Reads from the master, because the caller may store a result of these summaries.
         let values = self.strings("summaries", &post_keys(posts), Age::Now).await?;
         Ok(known(posts, values))
     }

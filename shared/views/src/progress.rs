@@ -1,4 +1,4 @@
-//! [`ProgressViews`] on Redis.
+//! [`ProgressViews`] on Redis: the pages of a fan-out that are done.
 
 use async_trait::async_trait;
 use redis::Cmd;

@@ -1,4 +1,4 @@
-//! [`ReactionViews`] on Redis.
+//! [`ReactionViews`] on Redis: the reactions of a reader.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`ReaderViews`] on Redis.
+//! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
 
 use async_trait::async_trait;
 use redis::FromRedisValue;
@@ -26,10 +26,10 @@ pub(crate) const USERS_PER_CALL: usize = 35;
 const AUTHORS_PER_SEED: usize = 1_000;
 const ENTRIES_PER_SEED: usize = 1_900;
 
-/// How long a rebuild may take before another caller takes it over.
+/// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// How long a view keeps the tombstone of an unfollow. No message that it blocks can be later than this.
+/// The time that a view keeps the tombstone of an unfollow. No message that it blocks can be later than this.
 const TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 #[async_trait]
@@ -247,8 +247,8 @@ impl ReaderViews for Redis {
 }
 
 impl Redis {
-    /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers are
-    /// served in between. The users should be in bucket order. Returns the response to each call, with its users.
+    /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers
+    /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
     ///
     /// For one user it is no bulk work, because that user may wait for it.
     pub(crate) async fn for_users<'a, T: FromRedisValue>(
@@ -302,8 +302,8 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices). Returns `None`
-/// if it does not say whether the author blocks the user, as records of earlier versions.
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices). Returns
+/// `None` if it does not say whether the author blocks the user, as records of earlier versions.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;

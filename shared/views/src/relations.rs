@@ -1,4 +1,4 @@
-//! [`RelationViews`] on Redis.
+//! [`RelationViews`] on Redis: cached relation lists and counters.
 
 use async_trait::async_trait;
 use redis::{Cmd, Value};

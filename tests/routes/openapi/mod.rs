@@ -26,7 +26,7 @@ pub(crate) fn routes() -> impl Iterator<Item = Route> {
     functions.into_iter().flatten()
 }
 
-/// Every route in the template, as `METHOD /path`, but the one that answers everything else.
+/// Every route in the template, as `METHOD /path`, without the one for all other requests.
 fn template_routes() -> BTreeMap<String, HttpRoute> {
     let template = Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap();
     let events = template.functions.values().flat_map(|function| &function.events);

@@ -40,7 +40,6 @@ async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
     scene.app.notices.stores.notices.state(scene.platform(), scene.reader()).await.unwrap()
 }
 
-/// Replaces a view.
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
     let [key, lease] = keys::notice_record(view.record());
     scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();

@@ -83,7 +83,7 @@ async fn the_minute_job_continues_the_daily_walk() {
     .await;
 }
 
-/// At share 0 nobody is in the sample.
+/// At share 0 no user is in the sample.
 #[tokio::test]
 async fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
     world(async |world| {

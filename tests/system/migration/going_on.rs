@@ -44,7 +44,7 @@ fn read_blogs(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog
     blogs.iter().map(read).collect()
 }
 
-/// What happens while a user follows an author without posts.
+/// An event during a follow of an author without posts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Begin,
@@ -137,7 +137,7 @@ async fn an_import_that_a_later_one_has_replaced_writes_nothing() {
         assert_eq!(facts(world).await, before);
         assert_eq!(imports.open_imports(&[author]).await.unwrap().len(), 1, "follows still check the head");
         assert_eq!(import(late, 2).await.unwrap().written.len(), 2);
-        // Nobody has settled the first two: a run may be killed before it does.
+        // No run has settled the first two: a run may be killed before it does.
         for _ in 0..2 {
             assert_eq!(import(late, 4).await.unwrap().unsettled, Some((1, 4)));
         }

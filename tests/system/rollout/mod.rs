@@ -1,5 +1,5 @@
 //! Users move from a legacy system to this one in steps, and back, while both are in use: the two sides agree whenever
-//! nothing is on its way, and no request is lost.
+//! no change is in flight, and no request is lost.
 
 mod legacy;
 mod sides;
@@ -22,7 +22,7 @@ use legacy::LegacySystem;
 /// Users who act at the same time. Each user belongs to one of them.
 const CLIENTS: usize = 8;
 
-/// What the users have done, which both sides must have in the end.
+/// The actions of the users, which both sides must have in the end.
 #[derive(Debug, Default, Clone)]
 struct Done {
     follows: BTreeMap<u64, BTreeSet<u64>>,
@@ -78,7 +78,7 @@ impl Scene<'_> {
         self.request(reqwest::Method::GET, user, path, None).await
     }
 
-    /// One action of a user, in the system that the application asks for the user.
+    /// One action of a user, in the system that the application uses for the user.
     async fn act(&self, client: &mut Client) {
         let user = *client.users.choose(&mut client.rng).unwrap();
         client.acted.insert(user);
@@ -197,7 +197,7 @@ async fn pass(world: &World) -> u64 {
     }
 }
 
-/// Waits until nothing is on its way in either direction.
+/// Waits until no change is in flight in either direction.
 async fn settle(world: &World) {
     let started = Instant::now();
     loop {
@@ -290,7 +290,7 @@ async fn compare_finds_every_kind_of_difference() {
     .await;
 }
 
-/// What users who acted did and one of the sides does not have.
+/// Returns the number of actions of users that one of the sides does not have.
 async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors: &[u64]) -> u64 {
     let mut lost = 0;
     let none = (BTreeSet::new(), BTreeSet::new());

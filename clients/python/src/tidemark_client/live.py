@@ -164,7 +164,7 @@ class _Course:
         self._awaited = False
 
     def left(self) -> float:
-        """Seconds until the next ping, or until the answer to the last one is late."""
+        """Seconds until the next ping, or until the pong to the last one is late."""
         return max(0.0, self._due - time.monotonic())
 
     def ping(self) -> str:
@@ -178,7 +178,7 @@ class _Course:
         message = json.loads(text)
         if message.get("type") == "unread":
             return self._change(message)
-        # A pong says that the connection is registered. After any other answer, the ping is sent again soon.
+        # A pong says that the connection is registered. After any other message, the ping is sent again soon.
         registered = message.get("type") == "pong"
         self._awaited = False
         self._refusals = 0 if registered else self._refusals + 1

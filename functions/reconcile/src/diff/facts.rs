@@ -308,8 +308,8 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     found
 }
 
-/// Counts the users' reactions to each post; `None` if not all of them are known. The stored counts may be wrong, which is a
-/// difference of its own.
+/// Counts the users' reactions to each post; `None` if not all of them are known. The stored counts may be wrong, which
+/// is a difference of its own.
 fn given_by_post(facts: &UserFacts) -> Option<HashMap<Seq, ReactionCounts>> {
     let mut given: HashMap<Seq, ReactionCounts> = HashMap::new();
     for shard in &facts.reactions {
@@ -349,7 +349,7 @@ pub struct StoredRecord {
     pub says: Option<RecordSays>,
 }
 
-/// What a request with an idempotency key has published.
+/// The posts or notices of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answered {
     Post(PostId),

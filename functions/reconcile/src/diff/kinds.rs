@@ -4,7 +4,7 @@ use serde::Serialize;
 
 macro_rules! kinds {
     ($($kind:ident = $id:literal: $what:literal)*) => {
-        /// What is wrong. Reports, logs and metrics have the id.
+        /// A kind of difference. Reports, logs and metrics have its id.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Kind {
             $(#[doc = $what] #[serde(rename = $id)] $kind,)*

@@ -1,18 +1,19 @@
 //! The differences of stored data, and how they are found: pure functions compare both sides, in the same types, and
 //! return differences.
 //!
-//! A difference has a [`Kind`], a [`Subject`] and a [`Remedy`]. A dry run of `reconcile` lists the differences, and a run
-//! also applies the remedies. A new kind is one row in the [table of kinds](kinds), and the code that finds it.
+//! A difference has a [`Kind`], a [`Subject`] and a [`Remedy`]. A dry run of `reconcile` lists the differences, and a
+//! run also applies the remedies. A new kind is one row in the [table of kinds](kinds), and the code that finds it.
 //!
 //! - Facts against facts ([`facts`], [`notices`]): each repair is one write or one transaction, on condition that the
 //!   facts are as the look found them.
-//! - Work in progress that should have moved and has not: the `fan-outs` job finds it and resumes it, or an operator does.
-//! - Views against facts ([`reader`], [`views`], [`notices`]): a view may be deleted at any time. So it is deleted if the
-//!   operations that write it cannot repair it.
+//! - Work in progress that should have moved and has not: the `fan-outs` job finds it and resumes it, or an operator
+//!   does.
+//! - Views against facts ([`reader`], [`views`], [`notices`]): a view may be deleted at any time. So it is deleted if
+//!   the operations that write it cannot repair it.
 //!
-//! A count that is negative or not a number has `"seen": null`, and is repaired like any other. Its change number is read
-//! before the items are listed. If it is the same when the count is set, none of the items has changed in between. It is
-//! part of the difference, so a second look confirms only a count that was wrong all the time.
+//! A count that is negative or not a number has `"seen": null`, and is repaired like any other. Its change number is
+//! read before the items are listed. If it is the same when the count is set, none of the items has changed in between.
+//! It is part of the difference, so a second look confirms only a count that was wrong all the time.
 
 pub mod facts;
 pub mod kinds;
@@ -96,7 +97,7 @@ pub enum Subject {
     Key { key: String },
 }
 
-/// What reconcile does about a difference.
+/// The action that removes a difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
     /// Nothing: the job `fan-outs` resumes what it reports, and an operator corrects a damaged item from a backup.
@@ -138,8 +139,8 @@ pub enum Correction {
     SetDeleted { post: PostId, deleted: bool },
     /// Cuts a read state at the author's latest post, as the next version.
     CutReads { user: UserId, author: UserId },
-    /// Adds a reaction to the list of the user, as old as the post, or removes it, if the user's reactions to the author
-    /// have this version.
+    /// Adds a reaction to the list of the user, as old as the post, or removes it, if the user's reactions to the
+    /// author have this version.
     ListReaction { of: ListedReaction, listed: bool, version: u32 },
     /// Writes the flags of a block, or removes them, if the pair has this revision.
     SetBlockFlags { user: UserId, author: UserId, blocked: bool, rev: Option<u32> },
@@ -230,10 +231,10 @@ pub struct Recount {
     pub changes: Option<u64>,
 }
 
-/// How long reconcile leaves an expired item to the table's own expiry, which takes up to two days.
+/// The time that reconcile leaves an expired item to the table's own expiry, which takes up to two days.
 const GRACE_SECONDS: u64 = 3 * 24 * 3600;
 
-/// Why an entry of a feed is a ghost.
+/// The reason why an entry of a feed is a ghost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ghost {
@@ -243,7 +244,7 @@ pub enum Ghost {
     Unknown,
 }
 
-/// A relation list.
+/// One of the two relation lists of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {

@@ -50,7 +50,7 @@ pub struct ReaderFacts {
     pub authors: HashMap<UserId, Followed>,
     /// The newest entries that the feed must have.
     pub entries: BTreeSet<FeedKey>,
-    /// What these posts add to their scores.
+    /// The ranks of these posts.
     pub ranks: HashMap<PostId, Rank>,
     /// The lowest of `entries`, if the feed has more.
     pub low: Option<FeedKey>,
@@ -77,7 +77,6 @@ pub fn undecided(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: 
     posts
 }
 
-/// Returns the differences.
 pub fn differences(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Timestamp) -> Vec<Difference> {
     let whole = |kind, remedy| Difference::new(kind, Subject::User { user }, remedy);
     let rebuild = |kind| whole(kind, Remedy::Rebuild { user, anew: true });
@@ -231,8 +230,8 @@ impl Sides<'_> {
         found
     }
 
-    /// The posts whose entries the feed lacks, in the range that both sides have completely. A missing field or delivered
-    /// bit is a difference of its own.
+    /// The posts whose entries the feed lacks, in the range that both sides have completely. A missing field or
+    /// delivered bit is a difference of its own.
     fn missing_entries(&self, feed: &[FeedKey]) -> Vec<PostId> {
         let low = self.facts.low.max(self.state.meta.low);
         let stored: BTreeSet<&FeedKey> = feed.iter().collect();
@@ -244,8 +243,9 @@ impl Sides<'_> {
         posts.collect()
     }
 
-    /// Compares the scores of a ranked feed. Posts that it lacks are no difference, because the next ranked read adds them.
-    /// Nor are scores of posts by authors who were ever pulled, because every ranked read compares them.
+    /// Compares the scores of a ranked feed. Posts that it lacks are no difference, because the next ranked read adds
+    /// them. Scores of posts by authors who were ever pulled are no difference either, because every ranked read
+    /// compares them.
     fn of_ranks(&self, feed: &[FeedKey], ranked: &StoredRanks) -> Vec<Difference> {
         let user = self.user;
         let Some(half_life) = ranked.half_life.filter(|_| self.state.meta.ranked) else { return Vec::new() };

@@ -16,7 +16,7 @@ pub struct StoredKey {
     pub view: View,
     /// Whether it has the type that its name says.
     pub right_type: bool,
-    /// How long it still lives; `None` if it has no lifetime.
+    /// The time until the view expires; `None` if it has no lifetime.
     pub lifetime_ms: Option<u64>,
 }
 

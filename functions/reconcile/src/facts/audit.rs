@@ -69,7 +69,8 @@ impl StoredFacts {
         listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
     }
 
-    /// What the pairs of these blocks (user, other) say, and their flags. Pairs that cannot be read are left out.
+    /// Returns the stored pairs (user, other) of these blocks, with their flags. Pairs that cannot be read are left
+    /// out.
     pub async fn blocks(&self, blocks: &[(UserId, UserId)]) -> Result<Vec<StoredBlock>, StoreError> {
         let keys = blocks.iter().map(|&(user, other)| schema::edge(user, other)).collect();
         let items = self.get("blocks", &self.tables.following, keys).await?;

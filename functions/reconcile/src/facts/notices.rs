@@ -87,7 +87,7 @@ impl StoredFacts {
         self.send(OPERATION, self.put_head(platform, &before, &head)).await
     }
 
-    /// Cuts a read state at its head, as the next version. What it cuts is not counted, so no number of readers
+    /// Cuts a read state at its head, as the next version. The removed slots are not counted, so no number of readers
     /// changes.
     pub(super) async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, StoreError> {
         let (head, before) = self.state(platform, user).await?;

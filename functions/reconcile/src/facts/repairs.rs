@@ -128,9 +128,9 @@ impl StoredFacts {
         self.send(OPERATION, update).await
     }
 
-    /// The same for a shard of followers: all its parts must be as they were before the followers were listed, and their
-    /// sum becomes right. If one of several parts has a change number that is not a number, it is unknown whether the
-    /// others have changed. Then only that number begins again, and the next look finds the count.
+    /// The same for a shard of followers: all its parts must be as they were before the followers were listed, and
+    /// their sum becomes right. If one of several parts has a change number that is not a number, it is unknown whether
+    /// the others have changed. Then only that number begins again, and the next look finds the count.
     async fn recount_followers(&self, author: UserId, shard: u16, found: Recount) -> Result<bool, StoreError> {
         let counters = &self.tables.counters;
         let key = |part| schema::followers_part(author, shard, part);

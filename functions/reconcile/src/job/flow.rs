@@ -30,9 +30,9 @@ const FAN_OUTS: &str = "fan-outs";
 /// Decides which fan-outs are resumed, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowPlan {
-    /// How long the pages of a publish may take, in ms. After attempt `k` they may take 2ᵏ times as long.
+    /// The time that the pages of a publish may take, in ms. After attempt `k` they may take 2ᵏ times as long.
     pub overdue_ms: u64,
-    /// How often a fan-out is resumed before it is given up.
+    /// The number of times that a fan-out is resumed before it is given up.
     pub most_attempts: u32,
     /// Whether fan-outs that were given up are resumed, if they have fewer than `most_attempts`.
     pub given_up_too: bool,
@@ -60,7 +60,7 @@ struct Run<'a> {
     look: LookPlan,
     before: Timestamp,
     flow: FlowReport,
-    /// How many fan-outs have left the list of those that were given up.
+    /// The number of fan-outs that have left the list of those that were given up.
     revived: u64,
     report: Report,
 }
@@ -238,7 +238,6 @@ impl Reconcile {
         Ok(())
     }
 
-    /// Handles one fan-out.
     async fn flow_of(
         &self,
         which: Unfinished,

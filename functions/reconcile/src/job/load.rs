@@ -51,9 +51,9 @@ const MOST_TEXTS: usize = 50;
 const MARGIN: usize = 50;
 
 impl Reconcile {
-    /// Loads all facts of one user: counts first, then the items that they count. The other side of an edge costs a read
-    /// unit of its own. It is loaded if one of the two users is in the sample, and if the count differs from the list.
-    /// The others count as right.
+    /// Loads all facts of one user: counts first, then the items that they count. The other side of an edge costs a
+    /// read unit of its own. It is loaded if one of the two users is in the sample, and if the count differs from the
+    /// list. The others count as right.
     async fn user_facts(&self, user: UserId, share: f64) -> Result<UserFacts, ReconcileError> {
         let audit = &self.facts;
         let (own, shards) = ([user], || 0..SHARDS);

@@ -48,7 +48,7 @@ pub struct Plan {
     /// The share of users, 0 to 1, whose views are compared. Of the users without views, the same share has its facts
     /// compared.
     pub share: f64,
-    /// How long a difference must last.
+    /// The least time that a difference lasts before it is repaired.
     pub settle: Duration,
     /// Keys or items in one step of a walk.
     pub slice: usize,

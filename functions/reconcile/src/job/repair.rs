@@ -7,13 +7,13 @@ use super::{Reconcile, ReconcileError};
 use crate::diff::Remedy;
 
 impl Reconcile {
-    /// Applies a remedy; false if there is none, or the facts have changed since the look. Then the difference no longer
-    /// exists, or the next run finds it. A repair may be repeated. The next look shows whether it has helped.
+    /// Applies a remedy; false if there is none, or the facts have changed since the look. Then the difference no
+    /// longer exists, or the next run finds it. A repair may be repeated. The next look shows whether it has helped.
     pub(super) async fn repair(&self, remedy: &Remedy) -> Result<bool, ReconcileError> {
         let Remedy::Correct(correction) = remedy else { return self.update(remedy).await };
         let done = self.facts.correct(correction).await?;
-        // The views are also updated if `done` is false: an earlier attempt whose response was lost may have changed the
-        // fact.
+        // The views are also updated if `done` is false: an earlier attempt whose response was lost may have changed
+        // the fact.
         for remedy in correction.views() {
             self.update(&remedy).await?;
         }

@@ -154,9 +154,9 @@ impl Reconcile {
         Ok(try_join_all(noted).await?.into_iter().flatten().collect())
     }
 
-    /// Continues the walk of the plan's segment where the last run stopped, or begins one, until it is done or time is up.
-    /// With `only_continue` it does nothing if no walk is in progress. A walk keeps its share, or gets a larger one. A dry run
-    /// does not store its position: it begins at `from`.
+    /// Continues the walk of the plan's segment where the last run stopped, or begins one, until it is done or time is
+    /// up. With `only_continue` it does nothing if no walk is in progress. A walk keeps its share, or gets a larger
+    /// one. A dry run does not store its position: it begins at `from`.
     ///
     /// # Errors
     /// A store is unavailable, or another run has moved the walk. The walk continues from its last step.

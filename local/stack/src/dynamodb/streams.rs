@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{clock, template::REGION};
 
-/// How long a record without a reader is kept. DynamoDB keeps records for the same time.
+/// The time that a record without a reader is kept. DynamoDB keeps records for the same time.
 const RETENTION_SECONDS: i64 = 24 * 3_600;
 /// Records that one write drops. The limit keeps other writes from waiting long.
 const PRUNE_PAGE: usize = 500;

@@ -11,7 +11,7 @@ use crate::{
     template::Queue,
 };
 
-/// How often a poller asks whether a queue has messages.
+/// The interval at which a poller checks whether a queue has messages.
 const WATCH: Duration = Duration::from_millis(100);
 /// The largest batch of SQS.
 const BATCH: usize = 10;

@@ -1,11 +1,11 @@
-//! Requests from pages of other origins, as API Gateway answers them.
+//! Responses to requests from pages of other origins, as API Gateway makes them.
 
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 
 use crate::template::Cors;
 
-/// The answer to a browser's preflight request; `None` for any other request. Another origin gets no header.
+/// Returns the response to a browser's preflight request; `None` for any other request. Another origin gets no header.
 pub(super) fn preflight(cors: &Cors, request: &Parts) -> Option<Response> {
     let asked = [header::ORIGIN, header::ACCESS_CONTROL_REQUEST_METHOD];
     if request.method != Method::OPTIONS || !asked.iter().all(|name| request.headers.contains_key(name)) {

@@ -23,8 +23,8 @@ pub(crate) struct Caller {
     pub(crate) claims: Vec<(String, String)>,
 }
 
-/// Reads `Authorization: Bearer <user> [scopes and claims…]`. The local stack accepts this instead of a signed token. The
-/// user is a user id, or any word if claims are `mapped` to user ids. A claim has the form `name=value`.
+/// Reads `Authorization: Bearer <user> [scopes and claims…]`. The local stack accepts this instead of a signed token.
+/// The user is a user id, or any word if claims are `mapped` to user ids. A claim has the form `name=value`.
 pub(crate) fn caller(headers: &HeaderMap, mapped: bool) -> Option<Caller> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.trim().split_once(char::is_whitespace)?;

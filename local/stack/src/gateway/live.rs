@@ -26,7 +26,7 @@ use tokio::{
 use super::{Gateway, api, event, refusal::Refusal};
 use crate::{clock, sqs::new_id, template::ACCOUNT};
 
-/// Where the WebSocket API is. A deployment has an address of its own for it.
+/// The path of the WebSocket API. A deployment has an address of its own for it.
 pub(super) const PATH: &str = "/v1/live";
 
 /// Limits of API Gateway.
@@ -35,7 +35,7 @@ const LONGEST_LIFE: Duration = Duration::from_secs(2 * 3600);
 const MOST_BYTES: usize = 128 * 1024;
 const MOST_FRAME_BYTES: usize = 32 * 1024;
 
-/// How a connection ends.
+/// An order to the task that holds a connection.
 #[derive(Debug)]
 enum Order {
     Send(String),
@@ -73,7 +73,7 @@ impl Connections {
     }
 }
 
-/// What stays the same for all events of a connection.
+/// The fields that all events of a connection share.
 struct Connection {
     id: String,
     connected_at: u64,

@@ -19,7 +19,7 @@ use crate::{
     weather::{Weather, any_seed},
 };
 
-/// What the `type` of a problem leads to: its section of docs/problems.md.
+/// Shows the section of docs/problems.md that the `type` of a problem names.
 pub(super) async fn problem(Path(slug): Path<String>) -> Response {
     let mut sections = include_str!("../../../../docs/problems.md").split("\n## ").skip(1);
     match sections.find(|section| section.lines().next() == Some(&slug)) {

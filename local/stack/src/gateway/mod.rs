@@ -1,5 +1,5 @@
-//! The address of the stack: the HTTP API as API Gateway serves it, `/_local/…` for tests and people, a page at `/`, and
-//! the reference of the API at `/docs`.
+//! The address of the stack: the HTTP API as API Gateway serves it, `/_local/…` for tests and people, a page at `/`,
+//! and the reference of the API at `/docs`.
 
 mod cors;
 mod event;

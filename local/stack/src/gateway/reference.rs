@@ -18,7 +18,6 @@ pub(super) async fn renderer() -> Response {
     }
 }
 
-/// The OpenAPI document.
 pub(super) async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/yaml")], include_str!("../../../../openapi.yaml"))
 }

@@ -1,4 +1,4 @@
-//! What API Gateway answers by itself, with a body of its own.
+//! Responses that API Gateway makes itself, with a body of its own.
 
 use axum::{
     body::Body,

@@ -20,8 +20,8 @@ use crate::{
     template::StreamSource,
 };
 
-/// How often the database is checked for new writes, after recent activity and otherwise. Writes by this stack's own
-/// functions wake the poller at once.
+/// The intervals at which the database is checked for new writes, after recent activity and otherwise. Writes by this
+/// stack's own functions wake the poller at once.
 const WATCH_BUSY: Duration = Duration::from_millis(5);
 const WATCH_IDLE: Duration = Duration::from_millis(25);
 /// The same for a stream elsewhere.

@@ -22,7 +22,7 @@ use crate::weather::Conditions;
 
 /// The snapshot that [`Redis::restart_from_dump`] starts from.
 const EARLIER: &str = "earlier.rdb";
-/// How long to wait until a server hangs, or until a replica has all data.
+/// The time to wait until a server hangs, or until a replica has all data.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// In a storm, the pause between two disturbances of one server.

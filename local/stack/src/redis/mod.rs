@@ -27,7 +27,7 @@ use futures::future::{join_all, try_join_all};
 use server::{Clustered, Missing, Server};
 use tidemark::views::RedisOptions;
 
-/// What happens to the data when the child stops.
+/// The fate of the data when the child stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisData {
     /// The next start loads the data.
@@ -51,7 +51,7 @@ pub struct ClusterSetup {
     pub masters: usize,
     /// Replicas of each master.
     pub replicas: usize,
-    /// How long a node may be silent before the other nodes count it as lost.
+    /// The time that a node may be silent before the other nodes count it as lost.
     pub node_timeout: Duration,
 }
 

@@ -23,7 +23,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Clustered {
     /// The port for the connections of other nodes.
     pub(super) bus_port: u16,
-    /// How long the node may be silent before other nodes count it as lost.
+    /// The time that the node may be silent before other nodes count it as lost.
     pub(super) node_timeout: Duration,
 }
 
@@ -162,7 +162,7 @@ impl Server {
     }
 }
 
-/// Ends a child that a killed stack left behind.
+/// Ends the child of a killed stack.
 pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificates>) {
     let note = folder.join(NOTE);
     let Some(port) = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u16>().ok()) else { return };

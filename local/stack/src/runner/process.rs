@@ -321,8 +321,8 @@ fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64,
     }
 }
 
-/// Writes the lines of a process to its file. Its warnings and errors, and lines that are not JSON, such as the message of
-/// a panic, also become events of this process.
+/// Writes the lines of a process to its file. Its warnings and errors, and lines that are not JSON, such as the message
+/// of a panic, also become events of this process.
 async fn relay(output: impl AsyncRead + Unpin, mut file: std::fs::File, function: String) {
     let (mut output, mut bytes) = (BufReader::new(output), Vec::new());
     while output.read_until(b'\n', &mut bytes).await.is_ok_and(|read| read > 0) {

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Which web pages may call the API, and how.
+/// The CORS configuration of the API.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct Cors {
@@ -14,7 +14,7 @@ pub struct Cors {
     pub allow_headers: Vec<String>,
     /// Headers of responses that a page may read.
     pub expose_headers: Vec<String>,
-    /// How long a browser may keep the answer to a preflight request, in seconds.
+    /// The time that a browser may keep the response to a preflight request, in seconds.
     pub max_age: u64,
 }
 

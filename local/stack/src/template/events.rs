@@ -47,7 +47,7 @@ pub struct SqsSource {
     pub queue: String,
     /// The largest number of messages in one invocation.
     pub batch_size: usize,
-    /// How long a batch may wait for more messages.
+    /// The time that a batch may wait for more messages.
     pub batching_window: Duration,
     /// The largest number of concurrent invocations. `None` means no limit.
     pub maximum_concurrency: Option<usize>,
@@ -61,9 +61,9 @@ pub struct StreamSource {
     pub table: String,
     /// The largest number of records in one invocation.
     pub batch_size: usize,
-    /// How long a batch may wait for more records.
+    /// The time that a batch may wait for more records.
     pub batching_window: Duration,
-    /// How often a failed batch is repeated. `None` means without limit.
+    /// The number of times that a failed batch is repeated. `None` means without limit.
     pub maximum_retries: Option<u32>,
     /// True if a failed batch is split in two.
     pub bisect: bool,
@@ -108,7 +108,8 @@ pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis
     Ok(out)
 }
 
-/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does not serve.
+/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does
+/// not serve.
 pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
     let none = Value::Null;
     let properties = event.get("Properties").unwrap_or(&none);

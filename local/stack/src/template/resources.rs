@@ -43,13 +43,13 @@ pub struct Queue {
     pub arn: String,
     /// The visibility timeout: how long a received message is hidden.
     pub visibility_seconds: u32,
-    /// How long a message is kept if it is not deleted.
+    /// The time that a message is kept if it is not deleted.
     pub retention_seconds: u32,
     /// The delay of every message.
     pub delay_seconds: u32,
     /// The size limit of a message in bytes, attributes included.
     pub maximum_bytes: usize,
-    /// How long a receive waits on an empty queue if the request sets no time.
+    /// The time that a receive waits on an empty queue if the request sets no time.
     pub wait_seconds: u32,
     /// The dead-letter queue. `None` if messages may be received any number of times.
     pub redrive: Option<Redrive>,

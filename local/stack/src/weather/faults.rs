@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// How long the request of a killed invocation stays open. The invocation then ends before it can see a closed
+/// The time that the request of a killed invocation stays open. The invocation then ends before it can see a closed
 /// connection.
 const UNANSWERED: Duration = Duration::from_secs(1);
 

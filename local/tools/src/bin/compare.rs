@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidemark_tools::{StackArgs, Verdict, api::Api, compare::run, exit};
 
-/// Compares follows, posts, unread posts, counts and read marks of a sample of users between a running stack and a legacy
-/// Redis. Changes that are on their way from one side to the other are differences.
+/// Compares follows, posts, unread posts, counts and read marks of a sample of users between a running stack and a
+/// legacy Redis. Changes in flight from one side to the other are differences.
 ///
 /// Exit code: 0 if there is no difference; 1 if there are some; 2 if it could not read a side.
 #[derive(Debug, Parser)]

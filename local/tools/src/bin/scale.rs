@@ -17,8 +17,8 @@ use tidemark_tools::{
 /// Simulates the bundle under a stated load, and prints times, queues, Redis, throttles and dollars for each number of
 /// users, and the limits in the order in which they are reached.
 ///
-/// docs/scale.md describes the model. It needs no stack. Exit code: 0, or 1 if a compared run differs by more than 15 %,
-/// or 2 if a file cannot be read.
+/// docs/scale.md describes the model. It needs no stack. Exit code: 0, or 1 if a compared run differs by more than
+/// 15 %, or 2 if a file cannot be read.
 #[derive(Debug, Parser)]
 #[command(name = "scale")]
 struct Args {

@@ -52,7 +52,7 @@ struct Args {
     /// Seed of the randomness. The run prints it, so that it can be repeated.
     #[arg(long)]
     seed: Option<u64>,
-    /// How long the stack may take to become idle.
+    /// The time that the stack may take to become idle.
     #[arg(long, default_value_t = 900, value_name = "SECONDS")]
     idle_limit: u64,
     /// Only measure publish latency, for an author with 10 followers and one with 1,000.

@@ -22,7 +22,7 @@ use super::{
 
 /// The largest number of edges that wait for a free request.
 const WINDOW_EDGES: usize = 8_192;
-/// How often authors of a batch with the result 429 or 503 are sent again.
+/// The number of times that authors of a batch with the result 429 or 503 are sent again.
 const ITEM_ATTEMPTS: u32 = 6;
 const ITEM_PAUSE: Duration = Duration::from_millis(250);
 /// After this number of consecutive requests without a response, each with its retries, the stack counts as

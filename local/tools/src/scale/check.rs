@@ -130,7 +130,7 @@ pub fn counts(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
     ]
 }
 
-/// What `make big-author` printed.
+/// The results that `make big-author` printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BigAuthor {
     pub followers: f64,

@@ -1,4 +1,4 @@
-//! What a number of users asks of each service, as averages of a second.
+//! The demand of a number of users on each service, as averages of a second.
 
 use super::{
     followers::Followers,

@@ -1,4 +1,4 @@
-//! How many followers authors have: a power law with a least and a most number.
+//! The numbers of followers of authors: a power law between a least and a most number.
 
 /// The power law. The share of authors with more than n followers falls with n to the power of -`tail`.
 #[derive(Debug, Clone, Copy)]

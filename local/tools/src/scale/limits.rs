@@ -22,14 +22,14 @@ pub struct Limit {
     pub name: &'static str,
     pub capacity: f64,
     pub demand: fn(&Demand) -> f64,
-    /// What lifts it.
+    /// The change that raises the limit.
     pub lift: &'static str,
-    /// Whether AWS refuses what exceeds it.
+    /// Whether AWS refuses demand above it.
     is_quota: bool,
 }
 
 impl Limit {
-    /// What the users ask for, divided by the capacity.
+    /// Returns the demand of the users, divided by the capacity.
     pub fn share(&self, demand: &Demand) -> f64 {
         (self.demand)(demand) / self.capacity
     }
@@ -56,7 +56,7 @@ pub fn in_order(inputs: &Inputs, measured: &Measured) -> Vec<(Limit, Option<f64>
     limits.into_iter().map(|(users, limit)| (limit, users)).collect()
 }
 
-/// Limits of AWS by default. What exceeds them is refused.
+/// Limits of AWS by default. AWS refuses demand above them.
 pub fn quotas(inputs: &Inputs) -> Vec<Limit> {
     all(inputs).into_iter().filter(|limit| limit.is_quota).collect()
 }

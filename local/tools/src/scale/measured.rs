@@ -1,4 +1,4 @@
-//! What real runs measured. The values come from the files that `make bench` writes.
+//! Measurements of real runs, from the files that `make bench` writes.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub struct Measured {
     pub runs: Vec<FanOutRun>,
     pub first_page_us: ByAuthors,
     pub unread_us: ByAuthors,
-    /// What a trip costs the server beside its commands.
+    /// The server's time for a trip, without its commands.
     pub trip_us: f64,
     pub page_bytes: ByAuthors,
     /// State and feed of a reader.

@@ -1,5 +1,5 @@
-//! The bill of a month. On-demand list prices of us-east-1 in US dollars, without free tiers, as of March 2026 (SQS) and
-//! 2025 (the others): the same as in docs/deployment.md. docs/scale.md names the pages.
+//! The bill of a month. On-demand list prices of us-east-1 in US dollars, without free tiers, as of March 2026 (SQS)
+//! and 2025 (the others): the same as in docs/deployment.md. docs/scale.md names the pages.
 
 use std::cmp::Ordering;
 
@@ -50,8 +50,8 @@ pub struct Node {
     hour: f64,
 }
 
-/// The share of a node's memory that ElastiCache leaves for data, and the share of that at which `RedisMemoryAlarm` goes
-/// off.
+/// The share of a node's memory that ElastiCache leaves for data, and the share of that at which `RedisMemoryAlarm`
+/// goes off.
 const UNRESERVED: f64 = 0.75;
 const ALARM: f64 = 0.8;
 
@@ -100,7 +100,7 @@ fn shards(demand: &Demand, node: Node) -> Option<u32> {
 /// Dollars a month by service.
 pub type Bill = Vec<(&'static str, f64)>;
 
-/// How fan-out used its workers.
+/// The use of the workers by fan-out.
 #[derive(Debug, Clone, Copy)]
 pub struct Workers {
     /// Messages of an event.
@@ -176,7 +176,8 @@ mod tests {
         // 450,000 requests, 30,000 events and 30,000 of the projector; 4,500 and 3,000 GB-seconds.
         assert!((dollars("Lambda") - (0.51 * 0.20 + 7_500.0 * 0.0000133334)).abs() < 1e-6);
         assert!((dollars("SQS") - 0.045).abs() < 1e-6, "30,000 sends, receives and deletes each");
-        // A post is 13 WRU, a mark 1, a like 8, a follow 10. A post is 35 RRU and 0.023, a mark and a like 3, a follow 6, a walk 56.3.
+        // A post is 13 WRU, a mark 1, a like 8, a follow 10. A post is 35 RRU and 0.023, a mark and a like 3, a follow
+        // 6, a walk 56.3.
         let units = 30_000.0 * ((13.0 + 2.0 + 8.0 + 10.0) * 0.625 + (35.023 + 9.0 + 6.0 + 56.3) * 0.125) / 1e6;
         assert!((dollars("DynamoDB, units") - units).abs() < 1e-3, "{} instead of {units}", dollars("DynamoDB, units"));
         assert!((dollars("ElastiCache") - 37.376).abs() < 1e-6);

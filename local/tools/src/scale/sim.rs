@@ -33,7 +33,7 @@ const SHORTEST: f64 = 5.0;
 /// Simulated followers after which no more authors publish.
 const MOST_WORK: f64 = 2e7;
 
-/// What is simulated.
+/// The input of a simulation.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub inputs: Inputs,
@@ -50,7 +50,7 @@ pub struct Plan {
     pub readers: Background,
 }
 
-/// What happened.
+/// The result of a simulation.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Time from the publish of the big post to its last follower. `None` if it was not delivered in time.
@@ -318,7 +318,7 @@ impl Simulation<'_> {
         let message = self.events[event].waiting.remove(0);
         let run = Run { message, event, started: self.now };
         match message.work {
-            // Which pages are done.
+            // Reads from Redis which pages are done.
             Work::List(_) => self.after(self.plan.inputs.redis_trip_ms / 2e3, Step::Trip(run, 0.0)),
             _ => self.after(self.plan.inputs.dynamodb_read_ms / 1e3, Step::Ready(run)),
         }

@@ -11,7 +11,7 @@ use super::model::PostId;
 use crate::api::{Api, Call};
 
 const MOST_PAGES: usize = 2_000;
-/// How often a feed is read again while it is being rebuilt.
+/// The number of times that a feed is read again while it is being rebuilt.
 const REBUILD_POLLS: u32 = 600;
 const REBUILD_PAUSE: Duration = Duration::from_millis(50);
 

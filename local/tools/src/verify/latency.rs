@@ -27,7 +27,7 @@ pub struct Options {
     pub publishes: u32,
     /// Wait until the stack is idle before each publish, so that no fan-out runs at the same time.
     pub settle: bool,
-    /// How long the stack may take to become idle.
+    /// The time that the stack may take to become idle.
     pub idle_limit: Duration,
 }
 

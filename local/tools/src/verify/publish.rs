@@ -84,7 +84,7 @@ pub async fn timeline(api: &Api, author: u64) -> anyhow::Result<Vec<PostId>> {
 /// The rules for the comparison of deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// How long a delivery may stay unfinished.
+    /// The time that a delivery may stay unfinished.
     pub limit: Duration,
     /// Redis was emptied and has lost the progress. Reconcile resumes unfinished deliveries, and the count of handled
     /// followers is not compared.

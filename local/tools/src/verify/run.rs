@@ -62,7 +62,7 @@ pub struct Options {
     pub concurrency: usize,
     /// The seed of the randomness.
     pub seed: u64,
-    /// How long the stack may take to become idle.
+    /// The time that the stack may take to become idle.
     pub idle_limit: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! Ranked feeds: the delivery to them, and the steps of posts.
 //!
-//! After a reaction, one [`Task::Rank`] a moment compares the exact counts of the post with its step. If the step changes,
-//! Redis notes the post for the author's next [`Task::Rescore`]. That sends all noted posts together to the followers' ranked
-//! feeds, in one [`Task::Move`] for each range of pages. An author has one of these fan-outs at a time, with a pause after
-//! it. They need no progress: the queue repeats a task until it is done, and reconcile compares scores with the facts.
+//! After a reaction, one [`Task::Rank`] a moment compares the exact counts of the post with its step. If the step
+//! changes, Redis notes the post for the author's next [`Task::Rescore`]. That sends all noted posts together to the
+//! followers' ranked feeds, in one [`Task::Move`] for each range of pages. An author has one of these fan-outs at a
+//! time, with a pause after it. They need no progress: the queue repeats a task until it is done, and reconcile
+//! compares scores with the facts.
 //!
 //! The posts of an author who was ever pulled are not rescored. The first page of each ranked walk compares them
 //! ([`crate::reader::Readers::ranked_page`]).
@@ -22,8 +23,8 @@ use crate::{
     ports::{Moved, MovedPost, Task},
 };
 
-/// The pause after a [`Task::Rescore`] of an author, for each page of followers. A worker needs about a tenth of it for a
-/// page. So users who react to an author's posts cannot keep the workers busy.
+/// The pause after a [`Task::Rescore`] of an author, for each page of followers. A worker needs about a tenth of it for
+/// a page. So users who react to an author's posts cannot keep the workers busy.
 const EACH_PAGE: Duration = Duration::from_millis(100);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -32,9 +33,9 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 const POSTS_AT_ONCE: usize = 25;
 
 impl FanOuts {
-    /// Delivers a live post to feeds, then to those that are ranked, and with `announce` has watched readers told. If it
-    /// ends in between, the next ranked read sees that its ranked feed lacks the post, and the repeated delivery tells the
-    /// readers. Without `announce` they are told after the next ping.
+    /// Delivers a live post to feeds, then to those that are ranked, and with `announce` sends tasks for watched
+    /// readers. If it ends in between, the next ranked read sees that its ranked feed lacks the post, and the repeated
+    /// delivery sends the tasks. Without `announce` the readers get a message after the next ping.
     pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<(), StoreError> {
         let views = &self.stores.reader_views;
         let delivered = views.deliver(users, post.key(), modes, announce).await?;
@@ -45,8 +46,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also in
-    /// an earlier attempt, it tells the views.
+    /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also
+    /// in an earlier attempt, it updates the views.
     pub async fn rank(&self, id: PostId, token: u64) -> Result<(), StoreError> {
         // From now on a reaction sends another task. Every earlier reaction is in the counts that are read next.
         self.stores.post_views.begin_rank(id).await?;
@@ -61,7 +62,7 @@ impl FanOuts {
             }
             let counts = self.stores.reactions.counts(id).await?.counts;
             match post.step.after(counts) {
-                // Also after a success the loop looks again: the counts may have been older than those on which another
+                // The loop looks again even after a success: the counts may have been older than those on which another
                 // task relied when it left the step as it was.
                 Some(step) => _ = self.stores.posts.set_step(id, step, token).await?,
                 None if by == Some(token) => return self.announce(&post).await,
@@ -70,7 +71,7 @@ impl FanOuts {
         }
     }
 
-    /// Tells the views that the step of a post has changed: first the summary, from which ranked feeds are filled, then
+    /// Updates the views after a change of a post's step: first the summary, from which ranked feeds are filled, then
     /// the ranked feeds.
     async fn announce(&self, post: &Post) -> Result<(), StoreError> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
@@ -88,8 +89,8 @@ impl FanOuts {
         self.stores.post_views.note_rescore(author, at).await
     }
 
-    /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends them
-    /// again, which does no harm.
+    /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends
+    /// them again, which does no harm.
     pub(super) async fn rescore(&self, author: UserId) -> Result<(), StoreError> {
         let moved = self.stores.post_views.moved(author).await?;
         if moved.whole && moved.posts.is_empty() {
@@ -130,8 +131,8 @@ impl FanOuts {
         Ok(posts.iter().filter(|post| post.is_in_feeds() && post.step.changes > 0).map(MovedPost::new).collect())
     }
 
-    /// Moves posts in the ranked feeds of these pages. A step that is known to be older changes nothing, so late pages do
-    /// no harm.
+    /// Moves posts in the ranked feeds of these pages. A step that is known to be older changes nothing, so late pages
+    /// do no harm.
     pub(super) async fn move_posts(
         &self,
         author: UserId,

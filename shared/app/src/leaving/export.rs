@@ -18,8 +18,8 @@ pub enum Exported {
     Like(FeedKey),
     /// The same of a favorite.
     Favorite(FeedKey),
-    /// The posts of an author that the user has marked read: `through`, and ranges of sequence numbers. The ranges of one
-    /// author may be spread over several objects.
+    /// The posts of an author that the user has marked read: `through`, and ranges of sequence numbers. The ranges of
+    /// one author may be spread over several objects.
     Read {
         author: UserId,
         through: Seq,
@@ -34,16 +34,16 @@ pub enum Exported {
     Block(Relation),
 }
 
-/// Where an export continues: a section, and the last object before.
+/// The place where an export continues: a section, and the last object before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// An index of [`SECTIONS`].
     pub section: usize,
-    /// What identifies the last object in its section; `None` before the first.
+    /// The key of the last object within its section; `None` before the first.
     pub after: Option<[u64; 3]>,
 }
 
-/// Objects with what identifies each in its section.
+/// Objects, each with its key in its section.
 type Section = Vec<(Exported, [u64; 3])>;
 
 const SECTIONS: usize = 10;

@@ -7,10 +7,10 @@ use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Remove
 
 use crate::error::StoreError;
 
-/// What one request finds at the edge.
+/// The result of one request at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
-    /// How long the user must wait, if the bucket is empty.
+    /// The time that the user must wait, if the bucket is empty.
     pub wait: Option<Duration>,
     /// Whether the user may call; `None` if only the facts know.
     pub access: Option<bool>,
@@ -19,8 +19,8 @@ pub struct Spent {
 /// Views of users who leave.
 #[async_trait]
 pub trait ErasureViews: Send + Sync {
-    /// Stores whether a user may call. That the user may is stored only if nothing is known: a reader of the facts may be
-    /// late.
+    /// Stores whether a user may call. That the user may is stored only if nothing is known: a reader of the facts may
+    /// be late.
     async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError>;
     /// Removes a reader's reactions.
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError>;
@@ -35,7 +35,8 @@ pub trait ErasureViews: Send + Sync {
 pub trait Erasures: Send + Sync {
     /// Returns the receipt of a user; `None` if the user never asked to leave.
     async fn erasure(&self, user: UserId) -> Result<Option<Erasure>, StoreError>;
-    /// Stores a receipt unless the user has one, and that new follows of the user are refused. Returns the stored receipt.
+    /// Stores a receipt unless the user has one, and that new follows of the user are refused. Returns the stored
+    /// receipt.
     async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure, StoreError>;
     /// Replaces a receipt by its next version. Returns false, and writes nothing, if another run was first.
     async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool, StoreError>;
@@ -63,7 +64,8 @@ pub trait Erasures: Send + Sync {
     async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError>;
     /// Returns the platforms of which the user has read notices.
     async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError>;
-    /// Removes a read state of notices in this version, whose counts have been corrected. Returns false if it has changed.
+    /// Removes a read state of notices in this version, whose counts have been corrected. Returns false if it has
+    /// changed.
     async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool, StoreError>;
     /// Removes the profile and the handle.
     async fn remove_profile(&self, user: UserId) -> Result<(), StoreError>;

@@ -8,8 +8,8 @@ use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId
 
 use crate::error::StoreError;
 
-/// The watched readers for whom the caller of a change sends a task. For the others a task that will have the change is on
-/// its way, or nobody watches.
+/// The watched readers for whom the caller of a change sends a task. For the others, a queued task will have the
+/// change, or the reader is not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notified {
     /// The caller sends a task now.
@@ -18,20 +18,20 @@ pub struct Notified {
     pub later: Vec<UserId>,
 }
 
-/// What [`LiveViews::claim`] decided for one reader.
+/// The result of [`LiveViews::claim`] for one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedUpdate {
     /// The caller reads the counts and builds the message.
     Claimed {
         /// The post that was noted last, and when.
         noted: Option<(PostId, Timestamp)>,
-        /// What the connections were told last.
+        /// The counts that the connections received last.
         told: Option<CountsDigest>,
         connections: Vec<String>,
     },
     /// The last message was built less than a second ago. The caller sends a task that is delayed by a second.
     TooEarly,
-    /// The same, and a later task is on its way.
+    /// The same, and a later task is queued.
     OnItsWay,
     /// The reader has no connection.
     Unwatched,
@@ -40,8 +40,8 @@ pub enum ClaimedUpdate {
 /// The live connections of readers. Redis alone has them; the pings of the clients register them again.
 #[async_trait]
 pub trait LiveViews: Send + Sync {
-    /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one. Returns what the
-    /// reader's connections were told last.
+    /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one. Returns the
+    /// counts that the reader's connections received last.
     async fn watch(&self, user: UserId, connection: &str) -> Result<Option<CountsDigest>, StoreError>;
     /// Removes a connection. May be repeated.
     async fn unwatch(&self, user: UserId, connection: &str) -> Result<(), StoreError>;
@@ -50,8 +50,8 @@ pub trait LiveViews: Send + Sync {
     async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError>;
     /// Begins to build the messages for these readers. Returns one result for each reader, in order.
     async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError>;
-    /// Stores what the connections of these readers are told; `None` if it is unknown what they know. With `first`, it is
-    /// stored only for readers of whom nothing is.
+    /// Stores the counts that the connections of these readers receive; `None` if these are unknown. With `first`,
+    /// counts are stored only for readers without stored counts.
     async fn told(&self, counts: &[(UserId, Option<CountsDigest>)], first: bool) -> Result<(), StoreError>;
 }
 
@@ -67,12 +67,12 @@ pub struct Connection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum LiveTask {
-    /// Counts of these readers have changed: tell their connections.
+    /// Counts of these readers have changed: send them to their connections.
     Changed { users: Vec<UserId> },
-    /// Some connections of these readers were not told: tell all of them what the counts are now.
+    /// Some connections of these readers got no message: send the counts of now to all of them.
     Again {
         users: Vec<UserId>,
-        /// How often they were not told.
+        /// The number of messages that did not reach a connection.
         tries: u8,
     },
     /// These connections do not exist any more.
@@ -95,7 +95,7 @@ pub struct LivePost {
     /// The number of the author's post.
     #[serde(default)]
     pub seq: Seq,
-    /// How often the connections were not told.
+    /// The number of messages that did not reach a connection.
     #[serde(default)]
     pub tries: u8,
 }

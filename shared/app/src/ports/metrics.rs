@@ -62,7 +62,7 @@ metrics! {
     DifferencesFound: Count, &[&["Job", "Kind"], &["Job"]];
     /// Differences that reconcile repaired.
     DifferencesRepaired: Count, &[&["Job", "Kind"], &["Job"]];
-    /// What reconcile looked at.
+    /// The users, posts, records and keys that reconcile looked at.
     LookedAt: Count, &[&["Job"]];
     /// Looks and repairs of reconcile that failed.
     Failed: Count, &[&["Job"]];

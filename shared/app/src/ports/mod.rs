@@ -29,7 +29,7 @@ pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
 
-/// Tells the time. `clippy.toml` forbids reading the wall clock elsewhere.
+/// Returns the time. `clippy.toml` forbids `SystemTime::now` elsewhere.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
@@ -60,7 +60,8 @@ pub trait Edges: Send + Sync {
     /// Returns all live edges of one user.
     async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
     /// Creates edges to distinct authors. A transaction writes one or several edges, each with both directions and
-    /// counts. The authors' heads, which are read here, give base and floor. Returns one outcome for each author, in order.
+    /// counts. The authors' heads, which are read here, give base and floor. Returns one outcome for each author, in
+    /// order.
     async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>, StoreError>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
@@ -68,8 +69,8 @@ pub trait Edges: Send + Sync {
     async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
     /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
     async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError>;
-    /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns the
-    /// pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
+    /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns
+    /// the pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
     async fn set_blocked(
         &self,
         user: UserId,
@@ -134,10 +135,11 @@ pub enum Look {
     Waiting(Timestamp),
     /// This many pages are done, more than before.
     Moving(u64),
-    /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was `before`. The
-    /// token is the run's own: two runs may have the same time.
+    /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was
+    /// `before`. The token is the run's own: two runs may have the same time.
     Sending { before: Option<Timestamp>, at: Timestamp, token: u64 },
-    /// The pages of [`Look::Sending`] with this token were sent, as attempt `attempts`. This many other pages were done.
+    /// The pages of [`Look::Sending`] with this token were sent, as attempt `attempts`. This many other pages were
+    /// done.
     Sent { token: u64, attempts: u32, pages_done: u64 },
     /// Some of its pages are not in the queue, because the queue was unavailable.
     Unsent,
@@ -183,11 +185,11 @@ pub trait Posts: Send + Sync {
     /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns
     /// false. A repetition after a lost response returns false too; then [`Self::ranked_by`] returns this token.
     async fn set_step(&self, post: PostId, step: Step, token: u64) -> Result<bool, StoreError>;
-    /// Stores the result of a look at an unfinished fan-out. Writes nothing and returns false if it is finished by now, if
-    /// the post has another one, or if another run is sending its pages.
+    /// Stores the result of a look at an unfinished fan-out. Writes nothing and returns false if it is finished by now,
+    /// if the post has another one, or if another run is sending its pages.
     async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool, StoreError>;
-    /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A repetition
-    /// after a lost response returns false.
+    /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A
+    /// repetition after a lost response returns false.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool, StoreError>;
     /// Stores that the retraction of a deleted post is complete.
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
@@ -235,8 +237,8 @@ pub trait Reactions: Send + Sync {
     ) -> Result<Reacted, StoreError>;
     /// Returns whether the author blocks the user.
     async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError>;
-    /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the time
-    /// of the reaction.
+    /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the
+    /// time of the reaction.
     async fn reacted(
         &self,
         user: UserId,
@@ -250,7 +252,7 @@ pub trait Reactions: Send + Sync {
     async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError>;
 }
 
-/// What a fan-out does to views.
+/// The two kinds of fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanOutKind {
@@ -283,7 +285,7 @@ pub struct MovedPost {
     pub at: Timestamp,
     pub weight: i8,
     pub step: u8,
-    /// How often the step has changed.
+    /// The number of times that the step has changed.
     pub changes: u32,
 }
 
@@ -520,8 +522,8 @@ pub trait Outages: Send + Sync {
 pub trait AuthorLists: Send + Sync {
     /// Returns a user's lists.
     async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
-    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if the
-    /// stored version is another.
+    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if
+    /// the stored version is another.
     async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool, StoreError>;
 }
 
@@ -616,7 +618,7 @@ impl Ranked {
 /// The result of [`ReaderViews::deliver`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivered {
-    /// How many users have a view that follows the author.
+    /// The number of users whose view follows the author.
     pub reached: u64,
     /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
@@ -627,7 +629,7 @@ pub struct Delivered {
 /// The result of [`ReaderViews::retract`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Retracted {
-    /// How many users have a view.
+    /// The number of users who have a view.
     pub reached: u64,
     /// Those of them who follow the author and are watched.
     pub watched: Vec<UserId>,
@@ -650,8 +652,8 @@ pub trait ReaderViews: Send + Sync {
     /// Returns the entries of the feed that the ranked feed lacks.
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError>;
     /// Puts posts into the ranked feeds of these users, or moves them there. Posts that a user's feed does not have are
-    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and without
-    /// a ranked feed gets one.
+    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and
+    /// without a ranked feed gets one.
     async fn rank(
         &self,
         users: &[UserId],
@@ -691,8 +693,8 @@ pub trait HeadViews: Send + Sync {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
     /// Returns what is known of these authors now.
     async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError>;
-    /// Takes the leases for filling the heads of these authors, unless another process has them. Called before the facts
-    /// are read. Returns the authors whose lease was taken.
+    /// Takes the leases for filling the heads of these authors, unless another process has them. Called before the
+    /// facts are read. Returns the authors whose lease was taken.
     async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
     /// Stores heads that were read from the facts, if the caller still has their lease. A change or a loss of the head
     /// takes it away.
@@ -706,7 +708,7 @@ pub trait HeadViews: Send + Sync {
     async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError>;
 }
 
-/// What Redis knows of an author's posts.
+/// The data about an author's posts that Redis has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KnownAuthor {
     pub head: Option<AuthorHead>,
@@ -731,7 +733,7 @@ pub struct PageParts {
     pub texts: bool,
 }
 
-/// What Redis knows for a page.
+/// The data for a page that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPage {
     pub summaries: HashMap<PostId, PostSummary>,
@@ -744,7 +746,7 @@ pub struct KnownPage {
     pub counts: HashMap<PostId, ReactionCounts>,
 }
 
-/// What Redis knows of one post.
+/// The data of one post that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPost {
     pub summary: Option<PostSummary>,
@@ -773,7 +775,7 @@ impl Marks {
     }
 }
 
-/// What Redis knows of one reader and one author.
+/// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
     /// The state of the author in the reader's view, if there is a view; `None` within if the view has no such author.
@@ -834,15 +836,15 @@ pub trait PostViews: Send + Sync {
     async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError>;
     /// Begins a look at a post's reactions: the next reaction enqueues another task.
     async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
-    /// Notes that the step of a post has changed. Returns the delay after which a [`Task::Rescore`] of the author may run;
-    /// `None` if one was sent before ([`Self::note_rescore`]) and has not run.
+    /// Notes that the step of a post has changed. Returns the delay after which a [`Task::Rescore`] of the author may
+    /// run; `None` if one was sent before ([`Self::note_rescore`]) and has not run.
     async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError>;
     /// Notes that a [`Task::Rescore`] of the author was sent that runs at this time.
     async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError>;
     /// Returns the posts of an author whose steps have changed.
     async fn moved(&self, author: UserId) -> Result<Moved, StoreError>;
-    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further [`Task::Rescore`] should
-    /// run before `next`. Returns how many posts remain.
+    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further [`Task::Rescore`]
+    /// should run before `next`. Returns how many posts remain.
     async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError>;
     /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
@@ -871,8 +873,8 @@ pub struct Progress {
 /// Buckets and access, for [`AccessCheck`](crate::AccessCheck).
 #[async_trait]
 pub trait LimitViews: Send + Sync {
-    /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket. Also returns whether
-    /// the user may call.
+    /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket. Also returns
+    /// whether the user may call.
     async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent, StoreError>;
 }
 
@@ -895,7 +897,7 @@ pub enum List {
     Fans(UserId),
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Below this entry; at the top if `None`.
@@ -909,7 +911,7 @@ pub enum Start {
 pub struct ListSlice {
     /// Entries, newest first.
     pub items: Vec<Relation>,
-    /// Where the page continues in the facts. `None` if the slice is full or the cached list is complete.
+    /// The place where the page continues in the facts. `None` if the slice is full or the cached list is complete.
     pub rest: Option<Start>,
 }
 

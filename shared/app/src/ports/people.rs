@@ -49,8 +49,8 @@ pub trait CardViews: Send + Sync {
     /// Takes the leases for filling the cards of these users, unless another process has them. Called before the facts
     /// are read. Returns the users whose lease was taken.
     async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
-    /// Stores cards that were read from the facts, if the caller still has their lease. A change or a loss of the record
-    /// takes it away.
+    /// Stores cards that were read from the facts, if the caller still has their lease. A change or a loss of the
+    /// record takes it away.
     async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError>;
     /// Replaces a card with a later version, and takes the lease from a process that fills it. A missing card stays
     /// missing.

@@ -1,7 +1,7 @@
 //! Pages of one author's posts with a reader's flags.
 //!
-//! A timeline follows from the author's head: its posts are the numbers up to the latest one that are not deleted. So the
-//! head, which Redis keeps, is the whole index, and the page needs only the summaries of its posts.
+//! A timeline follows from the author's head: its posts are the numbers up to the latest one that are not deleted. So
+//! the head, which Redis keeps, is the whole index, and the page needs only the summaries of its posts.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,6 @@ pub struct AuthorQuery {
     pub status: Status,
     /// The page begins below this number; at the latest post if `None`.
     pub before: Option<Seq>,
-    /// The most posts.
     pub limit: usize,
     /// The timeline ends above this number.
     pub since: Option<Seq>,

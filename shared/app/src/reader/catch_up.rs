@@ -11,7 +11,7 @@ use tidemark_domain::{
 use super::Readers;
 use crate::{error::StoreError, ports::Seed};
 
-/// How many authors are updated in parallel.
+/// The number of authors that are updated in parallel.
 const PARALLEL: usize = 16;
 
 impl Readers {

@@ -16,7 +16,7 @@ use crate::{
     ports::{KnownReactions, PageParts, View},
 };
 
-/// Which posts a page contains.
+/// The posts that a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
     #[default]
@@ -53,7 +53,6 @@ pub struct FeedQuery {
     pub status: Status,
     /// The page begins below this entry; at the newest if `None`.
     pub before: Option<FeedKey>,
-    /// The most posts.
     pub limit: usize,
     /// The feed ends above this entry.
     pub since: Option<FeedKey>,
@@ -101,7 +100,7 @@ impl Collected {
         Self { limit, parts, ..Self::default() }
     }
 
-    /// How many posts are missing. One more than requested shows whether there is a next page.
+    /// Returns the number of missing posts. One more than requested shows whether there is a next page.
     pub(super) fn missing(&self) -> usize {
         self.limit + 1 - self.posts.len()
     }
@@ -144,7 +143,7 @@ impl Readers {
         };
         let mut snapshot = match collected {
             Err(error) if error.store() == Store::Views => {
-                // What was collected is discarded.
+                // The collected posts are discarded.
                 walk = Walk::new(&query);
                 self.instead_of_view(user, &error).await?
             }
@@ -187,8 +186,8 @@ impl Readers {
         Ok(FeedPage { items, next, unread_total: state.unread_total(), cards, bodies, origin: snapshot.origin })
     }
 
-    /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be read
-    /// again: its counts must not include posts whose retraction is not done.
+    /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be
+    /// read again: its counts must not include posts whose retraction is not done.
     pub(super) async fn collect(
         &self,
         user: UserId,
@@ -224,8 +223,8 @@ impl Readers {
         Ok(Some(view))
     }
 
-    /// Returns the state for a page. A page of unread posts needs to know which posts are unread. The facts say it for the
-    /// authors whose older posts the view only counts.
+    /// Returns the state for a page. A page of unread posts needs to know which posts are unread. The facts say it for
+    /// the authors whose older posts the view only counts.
     pub(super) async fn state_for(
         &self,
         user: UserId,

@@ -4,7 +4,7 @@ use super::{PairFacts, Readers};
 use crate::error::StoreError;
 use tidemark_domain::{AuthorHead, AuthorState, ReadState, Seq, UserId};
 
-/// Which posts of an author are read, and which count as unread, as one caller sees them.
+/// The posts of an author that are read, and those that count as unread, as one caller sees them.
 #[derive(Debug, Clone)]
 pub struct Flags {
     facts: PairFacts,

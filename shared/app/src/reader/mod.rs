@@ -40,7 +40,7 @@ pub struct Readers {
     pub stores: Arc<Stores>,
     /// Whether views may lack changes.
     pub outage: Outage,
-    /// What Redis knows of hot posts.
+    /// Hot posts, with the data that Redis has of them.
     pub hot_posts: Hot<PostId, KnownPost>,
     /// Of the scores in ranked feeds.
     pub half_life: HalfLife,

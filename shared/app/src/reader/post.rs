@@ -28,7 +28,7 @@ pub struct PostDetails {
     pub degraded: bool,
 }
 
-/// What one user finds of a post.
+/// A post as one user may see it.
 #[derive(Debug, Clone)]
 pub enum Found<T> {
     Post(T),
@@ -38,14 +38,14 @@ pub enum Found<T> {
     Blocked,
 }
 
-/// The part of a post that a page has only if it is asked for.
+/// The text of a post and its reaction counts. A page has them only with `include=body`.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
     pub text: PostText,
     pub counts: ReactionCounts,
 }
 
-/// How many posts are read in parallel.
+/// The number of posts that are read in parallel.
 const PARALLEL: usize = 16;
 
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
@@ -204,8 +204,8 @@ impl Readers {
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts. Redis has returned some of them already. A post that was edited in
-    /// the meantime gets its new title. A post with a damaged text has none.
+    /// Returns texts and counts of a page's live posts. Redis has returned some of them already. A post that was edited
+    /// in the meantime gets its new title. A post with a damaged text has none.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(

@@ -1,7 +1,8 @@
 //! Pages of the ranked feed.
 //!
 //! A ranked feed has the entries of the feed by time that Redis stores, ordered by score. Workers fill it, for readers
-//! who have one. A ranked read adds what it lacks. Without Redis, the page is computed from the newest posts in the facts.
+//! who have one. A ranked read adds what it lacks. Without Redis, the page is computed from the newest posts in the
+//! facts.
 //!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
 //! no post is returned twice, and a post that has not moved is returned once.
@@ -33,7 +34,6 @@ pub struct RankedQuery {
     pub below: Option<RankedPlace>,
     /// The feed ends above this place.
     pub since: Option<RankedPlace>,
-    /// The most posts.
     pub limit: usize,
     pub parts: PageParts,
 }
@@ -126,8 +126,9 @@ impl Readers {
         Ok((page, snapshot, self.stores.clock.now().ms() * 1_000))
     }
 
-    /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled. Returns whether the ranked
-    /// feed has to be read again. `compared` is whether it was compared before, also with an earlier page of the walk.
+    /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled. Returns whether the
+    /// ranked feed has to be read again. `compared` is whether it was compared before, also with an earlier page of the
+    /// walk.
     pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool, StoreError> {
         if !view.ranked.filled {
             let missing = self.stores.reader_views.unranked(user, self.half_life).await?;

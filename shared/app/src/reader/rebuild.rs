@@ -15,8 +15,8 @@ use crate::{
     ports::{Begun, Metric, Seed, Seeded, View},
 };
 
-/// How often facts that changed during the rebuild are loaded again, and how often a view that vanished during the
-/// rebuild is rebuilt again.
+/// The number of times that facts that changed during the rebuild are loaded again, and that a view that vanished
+/// during the rebuild is rebuilt again.
 const ROUNDS: usize = 6;
 
 /// The part of a feed that is read with the state.

@@ -1,4 +1,5 @@
-//! What one reader sees of one author's posts, from the views. Facts are read where the views do not know.
+//! The read posts of one author, as one reader sees them, from the views. If the views do not know a post, the facts
+//! are read.
 
 use tidemark_domain::{AuthorState, Seq, SeqSet, UserId};
 use tracing::warn;
@@ -9,7 +10,7 @@ use crate::{
     ports::{KnownReader, Marks},
 };
 
-/// Which posts of an author are read, as one reader sees them.
+/// The read posts of an author, as one reader sees them.
 #[derive(Debug, Clone)]
 pub(super) enum Sight {
     /// The reader follows the author.

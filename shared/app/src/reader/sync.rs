@@ -8,7 +8,7 @@ use crate::{
     ports::{Admitted, Seed, Seeded},
 };
 
-/// How often facts that changed during an update are loaded again.
+/// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
 
 impl Readers {
@@ -111,8 +111,8 @@ impl Readers {
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
-    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is open.
-    /// `again` is set if the view knew more than a seed from before.
+    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is
+    /// open. `again` is set if the view knew more than a seed from before.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>, StoreError> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(

@@ -81,8 +81,8 @@ pub enum ExportItem {
         post: PostId,
         at: Timestamp,
     },
-    /// Posts of an author that the caller has marked read: those up to `through`, and ranges of sequence numbers, each with
-    /// its first and last. Many ranges are spread over several objects.
+    /// Posts of an author that the caller has marked read: those up to `through`, and ranges of sequence numbers, each
+    /// with its first and last. Many ranges are spread over several objects.
     Read {
         author: UserId,
         through: Seq,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{Counters, RequestBody, values::raw};
 use crate::{Problem, request::Body};
 
-/// What a page shows of a user.
+/// The part of a profile that pages show.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "name": "Ada", "handle": "ada", "picture": "https://example.org/ada.png" })))]
 pub struct Card {
@@ -142,7 +142,7 @@ pub struct UserRelation {
     pub following: bool,
     /// The user follows the caller.
     pub followed_by: bool,
-    /// Both.
+    /// The two users follow each other.
     pub mutual: bool,
     /// The caller has muted the user.
     pub muted: bool,

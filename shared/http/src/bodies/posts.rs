@@ -156,7 +156,7 @@ pub struct Delivery {
     /// Pages of followers.
     pub pages: u64,
     pub pages_done: u64,
-    /// How often missing pages were sent again.
+    /// The number of times that missing pages were sent again.
     pub attempts: u64,
     pub started_at: Timestamp,
     #[schema(required)]

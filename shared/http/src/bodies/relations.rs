@@ -16,7 +16,7 @@ pub struct Following {
     pub since: Timestamp,
     /// False if the caller already followed the author.
     pub created: bool,
-    /// What the caller's ranked feed adds to the scores of the author's posts.
+    /// The points that the caller's ranked feed adds to the scores of the author's posts.
     #[schema(minimum = -10, maximum = 10)]
     pub preference: i8,
 }
@@ -25,8 +25,8 @@ pub struct Following {
 #[derive(Debug, Default, ToSchema)]
 #[schema(examples(json!({ "preference": 3 })))]
 pub struct FollowRequest {
-    /// What the caller's ranked feed adds to the scores of the author's posts. If it is absent, it stays as it is, and is 0
-    /// for a new follow.
+    /// The points that the caller's ranked feed adds to the scores of the author's posts. If it is absent, it stays as
+    /// it is, and is 0 for a new follow.
     #[schema(minimum = -10, maximum = 10)]
     pub preference: Option<i8>,
 }
@@ -144,8 +144,8 @@ pub struct RelationEntry {
     pub user: UserId,
     /// When the follow began.
     pub since: Timestamp,
-    /// What the caller's ranked feed adds to the scores of the author's posts. Only in the caller's own list of followed
-    /// authors.
+    /// The points that the caller's ranked feed adds to the scores of the author's posts. Only in the caller's own list
+    /// of followed authors.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -10, maximum = 10, nullable = false)]
     pub preference: Option<i8>,
@@ -177,7 +177,7 @@ pub struct Relation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub followed_by: Option<bool>,
-    /// Both.
+    /// The two users follow each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mutual: Option<bool>,

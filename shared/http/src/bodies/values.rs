@@ -8,12 +8,12 @@ use utoipa::{
     openapi::{KnownFormat, ObjectBuilder, OneOfBuilder, RefOr, Schema, SchemaFormat, Type},
 };
 
-/// Where the next page begins, opaque. Null only at the end.
+/// The start of the next page, opaque. Null only at the end.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]+$", examples("AgAAAAAAAAAH"))]
 pub struct NextCursor(pub(crate) Option<String>);
 
-/// Where the page begins, opaque. `?since=` with it lists what is newer. Only the first page has it.
+/// The start of this page, opaque. `?since=` with it lists what is newer. Only the first page has it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]+$", examples("AgAAAAAAAAAH"))]
 pub struct FirstCursor(pub(crate) String);

@@ -2,8 +2,8 @@
 --
 -- KEYS     [1] connections  [2] state hash
 -- ARGV     [1] the least time between two messages, ms
--- Returns  false if nobody watches; 'later' if the last message was built less than the least time ago and another one is on
---          its way; 'again' if the caller has to send one that is delayed by the least time; or the bytes of the post that
+-- Returns  false if the reader is not watched; 'later' if the last message was built less than the least time ago and
+--          another one is queued; 'again' if the caller has to send one that is delayed by the least time; or the bytes of the post that
 --          was noted last, the time (ms) at which it was noted, the digest that was told last or '', and the connections
 -- Keeps    A reader has at most one message in the least time.
 local function claim(keys, argv, epoch)

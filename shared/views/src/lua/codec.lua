@@ -267,11 +267,11 @@ local function notes_of(value)
   return noted, built, string.sub(value, NOTES_BYTES + 1)
 end
 
--- Who sends the message that tells a watched reader's connections of a change: the caller, at once or delayed by the least
--- time, or nobody, because one is on its way.
+-- The sender of the message about a change for a watched reader: the caller, at once or delayed by the least time; or none,
+-- because a message is queued.
 local NOW, LATER, ON_ITS_WAY = 1, 2, 3
 
--- From when the last message of a complete view may be built; nil if the view is being rebuilt, which remembers no message.
+-- The time from which the last message of a complete view may be built; nil if the view is being rebuilt, which remembers no message.
 local function deadline_of(meta)
   return not has_flag(meta, BUILDING) and struct.unpack('<I6', meta, DEADLINE) or nil
 end
@@ -286,7 +286,7 @@ local function is_on_its_way(deadline, now, least)
   return deadline and deadline > now and deadline <= now + least
 end
 
--- Decides who sends the message that tells a change of counts. Returns the decision, and the deadline after it, if it changes.
+-- Decides who sends the message about a change of counts. Returns the decision, and the deadline after it, if it changes.
 -- A message for a later time is sent once.
 local function announce(deadline, now, least)
   if is_on_its_way(deadline, now, least) then return ON_ITS_WAY end

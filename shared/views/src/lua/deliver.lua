@@ -3,7 +3,7 @@
 -- KEYS     for each user: state hash, feed
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry
 --          [8] changes and [9] pulled, the author's modes  [10] the least time between two messages to connections, ms; ''
---          to tell nobody
+--          for no message
 -- Returns  the number of users whose view follows the author; the positions (from 1) of those of them who have a ranked feed,
 --          into which the caller puts the post with `rank`; those of them to whom the caller must send a message now, and
 --          those to whom it must send one after the least time: their views rely on it

@@ -3,8 +3,8 @@
 -- KEYS     for each user: connections, state hash
 -- ARGV     [1] the least time between two messages, ms  [2] the bytes of the post that changed, or ''
 -- Returns  the positions (from 1) of the users whom the caller sends a message now; those whom it sends one that is delayed by
---          the least time. For the others one is on its way that will have this change, or nobody watches.
--- Keeps    After a change there is always a message that is built after it.
+--          the least time. For the others a queued message will have this change, or the reader is not watched.
+-- Keeps    If the caller sends these messages, one of them, or a queued one, is built after the change.
 local function notify(keys, argv, epoch)
   local now, least, result = now_ms(), tonumber(argv[1]), { {}, {}, {} }
   for first = 1, #keys, 2 do

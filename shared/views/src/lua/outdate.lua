@@ -6,7 +6,7 @@
 -- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms  [3] reactions in a moment after which readers wait
 --          [4] lifetime ms of [4]  [5] the user who reacts
 -- Returns  1 if the caller has to enqueue the look, else 0
--- Keeps    counts from before a reaction are never used after the moment.
+-- Keeps    Counts from before this call are not used after the moment.
 --          If a response is lost, the repetition for the same user returns 1 again.
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])

@@ -1,8 +1,8 @@
--- told: stores the digest of the counts that a reader's connections are told, if the reader is watched.
+-- told: stores the digest of the counts that a reader's connections receive, if the reader is watched.
 --
 -- KEYS     [1] connections
 -- ARGV     [1] digest (8 bytes), or '' if it is unknown what they know  [2] '1' to store it only if none is stored
--- Returns  1, or 0 if nobody watches
+-- Returns  1, or 0 if the reader is not watched
 local function told(keys, argv)
   if redis.call('EXISTS', keys[1]) == 0 then return 0 end
   if argv[1] == '' then

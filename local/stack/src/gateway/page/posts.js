@@ -1,4 +1,4 @@
-// What a person publishes: new posts, their delivery, edits, deletions, and the profile.
+// The tools of an author: new posts, their delivery, edits, deletions, and the profile.
 
 import { wait } from "./api.js";
 import { ago, button, h, plural, show, submit } from "./dom.js";

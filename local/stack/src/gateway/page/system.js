@@ -1,4 +1,4 @@
-// What the local stack does: queues, streams, functions, weather. A deployment has none of these routes.
+// The state of the local stack: queues, streams, functions, weather. A deployment has none of these routes.
 
 import { Problem, latencies, percentile } from "./api.js";
 import { button, copy, h, messages, once, show } from "./dom.js";
