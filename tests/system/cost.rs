@@ -75,9 +75,9 @@ async fn a_publish_costs_what_the_page_says() {
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         let made = calls(world).await - before;
-        // A deliver call covers 70 followers, the last call of a page fewer. One more call for each page stores the
+        // A deliver call covers 35 followers, the last call of a page fewer. One more call for each page stores the
         // progress.
-        assert!((20..=22).contains(&made), "{made}");
+        assert!((38..=40).contains(&made), "{made}");
 
         let dynamodb = world.dynamodb().await;
         let page = dynamodb
