@@ -1,5 +1,7 @@
 //! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection.
 
+mod losses;
+
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};

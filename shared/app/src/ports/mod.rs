@@ -24,7 +24,7 @@ use tidemark_domain::{
 pub use crate::error::{Source, Store, StoreError};
 use crate::limits::Budget;
 pub use erasures::{ErasureViews, Erasures, Spent};
-pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified};
+pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified, Told, Watched};
 pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
