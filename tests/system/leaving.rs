@@ -1,5 +1,7 @@
 //! Users who leave: the export, and the erasure of every trace.
 
+mod faults;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},

@@ -54,7 +54,7 @@ pub struct FanOuts {
 }
 
 /// How long pages may wait in a queue that is not drained before they count as lost.
-const BACKLOG_WAIT_MS: u64 = 3_600_000;
+pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
 /// How long a run may take from the note that it sends pages to the note that they are sent: longer than the function
 /// may run.
@@ -272,7 +272,7 @@ impl FanOuts {
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => self.sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
-            Task::Erase { user, .. } => Leaving { fan_outs: self.clone() }.run(*user, out_of_time).await,
+            Task::Erase { user, chain, .. } => Leaving { fan_outs: self.clone() }.run(*user, *chain, out_of_time).await,
             Task::Rebuild { user, .. } => self.sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, reacted, .. } => {
                 self.sync.pair(*user, *author).await?;
