@@ -48,7 +48,7 @@ async fn damage(world: &World, table: &str, key: Item, attribute: &str, value: A
 }
 
 /// Makes the erasure look as if no worker had touched it for long, and runs reconcile's minute job.
-async fn reconcile_hours_later(world: &World) {
+pub(super) async fn reconcile_hours_later(world: &World) {
     let long_ago = AttributeValue::N("1".to_owned());
     damage(world, "IdentitiesTable", schema::erasure(id(LEAVING)), "touched_at", long_ago).await;
     world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
