@@ -38,7 +38,8 @@ async fn a_small_authors_publish_reads_counters_head_and_each_shard_once() {
         let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
         let seen = Arc::clone(&asked);
         proxy.rule(move |request| {
-            if request.function == "publish" {
+            // Every process looks for the note of an outage once a second.
+            if request.function == "publish" && !request.body.to_string().contains("outage") {
                 *seen.lock().unwrap().entry(request.operation).or_default() += 1;
             }
             async { Fate::Forwarded }.boxed()

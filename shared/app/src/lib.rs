@@ -45,7 +45,7 @@ mod view_sync;
 
 pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
-pub use leaving::{Exported, Leaving, Place};
+pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Budget, OverLimit, PerMinute, Refusal};
 pub use lists::{Lists, Membership};
 pub use live::Live;

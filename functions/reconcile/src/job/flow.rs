@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures::{FutureExt, StreamExt, future::try_join_all, stream};
 use serde::Serialize;
 use tidemark_app::{
+    Resumed,
     fan_out::{Due, Inspected, LookPlan},
     ports::{FanOut, Look},
 };
@@ -116,11 +117,10 @@ impl Reconcile {
             drained: drained.as_ref().is_ok_and(|drained| *drained),
             most_attempts: of.most_attempts,
         };
-        if drained.is_ok() && !plan.dry_run {
-            let erasures = self.app.leaving.resume().await?;
-            if erasures > 0 {
-                warn!(erasures, "erasures that no worker continued are resumed");
-            }
+        if let Ok(drained) = drained
+            && !plan.dry_run
+        {
+            report.failed += self.resume_erasures(drained, out_of_time).await;
         }
         let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         if drained.is_ok() {
@@ -161,6 +161,25 @@ impl Reconcile {
         report.emit(&self.app.stores.recorder, "fan-outs");
         report.fan_outs = Some(flow);
         Ok(report)
+    }
+
+    /// Resumes erasures that no worker continues. Returns how many could not be looked at: fan-outs do not wait for them.
+    async fn resume_erasures(&self, drained: bool, out_of_time: &(dyn Fn() -> bool + Sync)) -> u64 {
+        match self.app.leaving.resume(drained, out_of_time).await {
+            Ok(Resumed { resumed, incomplete, failed }) => {
+                if resumed > 0 {
+                    warn!(erasures = resumed, "erasures that no worker continued are resumed");
+                }
+                if incomplete > 0 {
+                    error!(erasures = incomplete, "erasures are incomplete: their receipts say why");
+                }
+                failed as u64
+            }
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "erasures are not resumed");
+                1
+            }
+        }
     }
 
     /// Looks at the fan-outs that were not given up, and stores the position if time is up.

@@ -24,7 +24,7 @@ use tidemark_domain::{
 pub use crate::error::{Source, Store, StoreError};
 use crate::limits::Budget;
 pub use erasures::{ErasureViews, Erasures, Spent};
-pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified};
+pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified, Told, Watched};
 pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
@@ -200,6 +200,8 @@ pub trait Posts: Send + Sync {
 pub trait Reads: Send + Sync {
     /// Returns the user's read states of these authors. Missing ones are left out.
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
+    /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
+    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError>;
     /// Returns all read states of the user.
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the
@@ -375,6 +377,12 @@ pub enum Task {
     /// A user has asked to leave: continue the erasure.
     Erase {
         user: UserId,
+        /// The chain of tasks that it belongs to. A task of an older chain than the receipt's does nothing.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        chain: u64,
+        /// Whether Redis may still say that the user may call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        closes: bool,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
@@ -411,8 +419,8 @@ pub enum Task {
 /// Up to this many read states of one reader are updated by one `sync` task each. More are updated by one rebuild.
 const MOST_SYNCS: usize = 8;
 
-fn is_zero(tries: &u8) -> bool {
-    *tries == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl Task {
@@ -454,12 +462,8 @@ impl Task {
     /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
     pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Batch { .. }
-            | Self::List { .. }
-            | Self::Rank { .. }
-            | Self::Rescore { .. }
-            | Self::Move { .. }
-            | Self::Erase { .. } => false,
+            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } | Self::Move { .. } => false,
+            Self::Erase { closes, .. } => *closes,
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }

@@ -55,7 +55,10 @@ impl Readers {
             if again.is_empty() {
                 return Ok(());
             }
-            edges = self.stores.edges.edges(user, &again).await?.into_values().collect();
+            let (mut known, now) = (self.stores.edges.edges(user, &again).await?, self.stores.clock.now());
+            // Without an edge, an erasure has removed the follow and its tombstone.
+            let of = |edge: Edge| known.remove(&edge.author).unwrap_or_else(|| edge.ended(now));
+            edges = live.into_iter().filter(|edge| again.contains(&edge.author)).map(of).collect();
         }
         Err(StoreError::Contention { operation: "sync" })
     }
