@@ -41,6 +41,24 @@ async fn every_function_accepts_its_sample_events() {
     .await;
 }
 
+#[tokio::test]
+async fn a_retraction_of_a_live_post_changes_nothing() {
+    world(async |world| {
+        world.user(1).put("/v1/following/2").await.ok();
+        world.user(2).publish("alive").await;
+        world.idle().await;
+        let sample = std::fs::read_to_string(repository().join("events/fan-out/retract.json")).unwrap();
+        let answer = world.stack.invoke("fan-out", serde_json::from_str(&sample).unwrap()).await.unwrap();
+        assert_eq!(answer["batchItemFailures"], json!([]));
+        for reader in [1, 2, 3] {
+            assert_eq!(world.user(reader).get("/v1/posts/2-1").await.ok()["title"], "alive");
+        }
+        assert_eq!(world.user(1).feed("all").await, [("2-1".to_owned(), false)]);
+        assert_eq!(world.user(1).unread_total().await, 1);
+    })
+    .await;
+}
+
 /// `cargo lambda watch` and `invoke` send every request to one route.
 #[tokio::test]
 async fn every_function_finds_the_route_of_an_event_that_has_none() {

@@ -398,9 +398,11 @@ impl FanOuts {
         Ok(true)
     }
 
-    /// The post of a fan-out, or its tombstone; `None` if its author was erased.
+    /// The post of a fan-out, or its tombstone; `None` if its author was erased, or a retraction has a live post: the fact
+    /// decides, not the message.
     async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
-        Ok(self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post))
+        let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
+        Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
     }
 
     async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), StoreError> {
