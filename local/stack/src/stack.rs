@@ -448,14 +448,6 @@ impl Stack {
         self.redis.lock().await.hang(time).await
     }
 
-    /// Closes all connections to the stack's Redis. Returns their number.
-    ///
-    /// # Errors
-    /// Fails if Redis does not respond, or if the stack does not own it.
-    pub async fn drop_redis_connections(&self) -> Result<u64> {
-        self.redis.lock().await.drop_connections().await
-    }
-
     /// Saves a snapshot of the stack's Redis, on every node, for [`Stack::restart_redis_from_dump`].
     ///
     /// # Errors

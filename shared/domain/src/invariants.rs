@@ -38,7 +38,7 @@ pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {
 }
 
 /// N1: returns whether the live notices have ascending numbers, and each has a slot of its own that was given.
-pub fn slots_are_given_once(head: &PlatformHead) -> bool {
+pub(crate) fn slots_are_given_once(head: &PlatformHead) -> bool {
     let slots: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
     head.live.is_sorted_by(|older, newer| older.seq < newer.seq)
         && head.live.last().is_none_or(|newest| newest.seq <= head.latest_seq)
@@ -47,7 +47,7 @@ pub fn slots_are_given_once(head: &PlatformHead) -> bool {
 }
 
 /// V2: returns whether exactly those posts after the follow count as unread that are neither read nor deleted.
-pub fn counts_unread(state: &AuthorState, edge: &Edge, head: &AuthorHead, reads: &ReadState) -> bool {
+pub(crate) fn counts_unread(state: &AuthorState, edge: &Edge, head: &AuthorHead, reads: &ReadState) -> bool {
     let settled = reads.read.union(&head.deleted);
     state.unread_seqs().eq(settled.absent_between(edge.base, head.latest_seq))
 }

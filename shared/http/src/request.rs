@@ -181,7 +181,7 @@ impl Request {
     ///
     /// # Errors
     /// 400 if the header has any other value.
-    pub fn printable_header(&self, name: &'static str, max: usize) -> Result<Option<&str>, Problem> {
+    pub(crate) fn printable_header(&self, name: &'static str, max: usize) -> Result<Option<&str>, Problem> {
         let Some(value) = self.event.headers.get(name) else { return Ok(None) };
         let printable = (1..=max).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
         let text = value.to_str().ok().filter(|_| printable);
@@ -189,7 +189,7 @@ impl Request {
     }
 
     /// All query parameters, in order and decoded.
-    pub fn query_pairs(&self) -> &[(String, String)] {
+    pub(crate) fn query_pairs(&self) -> &[(String, String)] {
         &self.query
     }
 

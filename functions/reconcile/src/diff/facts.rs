@@ -19,7 +19,7 @@ pub struct StoredPost {
 
 impl StoredPost {
     /// Whether its delivery or retraction is in progress.
-    pub fn is_moving(&self) -> bool {
+    pub(crate) fn is_moving(&self) -> bool {
         self.unfinished || self.post.delivery.state == DeliveryState::Pending
     }
 }
@@ -231,7 +231,7 @@ pub fn missing(facts: &UserFacts) -> impl Iterator<Item = (UserId, UserId)> + '_
 }
 
 /// A post that the index of unfinished fan-outs lists, but must not, or the reverse.
-pub fn wrongly_indexed(kind: Kind, post: PostId) -> Difference {
+pub(crate) fn wrongly_indexed(kind: Kind, post: PostId) -> Difference {
     let unfinished = kind == Kind::UnfinishedMissing;
     Difference::new(kind, Subject::Post { post }, Correction::SetUnfinished { post, unfinished })
 }
@@ -367,7 +367,7 @@ pub struct RecordSays {
     pub exists: bool,
 }
 
-pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
+pub(crate) fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
     let kind = match &record.says {
         None => Kind::RecordDamaged,
         Some(says) if says.expires_at + GRACE_SECONDS < now.seconds() => Kind::RecordExpired,
@@ -379,7 +379,7 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
 }
 
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
-pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
+pub(crate) fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
     let Edge { user, author, rev, .. } = *edge;
     let expired = edge.expires_at().is_some_and(|at| at + GRACE_SECONDS < now.seconds());
     let delete = Correction::DeleteTombstone { user, author, rev };

@@ -54,7 +54,7 @@ impl Difference {
     }
 
     #[must_use]
-    pub fn in_version(self, version: u64) -> Self {
+    pub(crate) fn in_version(self, version: u64) -> Self {
         Self { version, ..self }
     }
 }

@@ -51,7 +51,10 @@ impl StoredFacts {
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.
-    pub async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
+    pub(crate) async fn stored_heads(
+        &self,
+        authors: &[UserId],
+    ) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
         let items = self.get("stored_heads", &self.tables.posts, keys).await?;
@@ -65,7 +68,7 @@ impl StoredFacts {
     }
 
     /// All edges of one user, tombstones included.
-    pub async fn edges_of(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
+    pub(crate) async fn edges_of(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
         listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
     }
 
@@ -88,13 +91,13 @@ impl StoredFacts {
     }
 
     /// All read states of a user, by author.
-    pub async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
+    pub(crate) async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
         let Decoded { found, damaged } = listing(self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
     }
 
     /// The followers that one shard of an author lists; `None` if there are more than `most`.
-    pub async fn listed_followers(
+    pub(crate) async fn listed_followers(
         &self,
         author: UserId,
         shard: u16,
@@ -106,7 +109,7 @@ impl StoredFacts {
     }
 
     /// Since when these authors list the user. Authors who do not are left out.
-    pub async fn listed_by(
+    pub(crate) async fn listed_by(
         &self,
         user: UserId,
         authors: &[UserId],
@@ -119,7 +122,11 @@ impl StoredFacts {
     }
 
     /// The users among these who follow the author.
-    pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
+    pub(crate) async fn live_followers(
+        &self,
+        author: UserId,
+        users: &[UserId],
+    ) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
         let items = self.get("live_followers", &self.tables.following, keys).await?;
         let Decoded { found, damaged } = by_key(items, |item| EdgeItem::user.user(item), read_edge)?;
@@ -128,7 +135,7 @@ impl StoredFacts {
     }
 
     /// The reactions of the users of one shard to an author; `None` if there are more than `most` items.
-    pub async fn reactions_in(
+    pub(crate) async fn reactions_in(
         &self,
         author: UserId,
         shard: u16,
@@ -165,7 +172,7 @@ impl StoredFacts {
     }
 
     /// Those of these entries that the users' lists have.
-    pub async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
+    pub(crate) async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
         let keys = entries.iter().map(|&ListedReaction { user, post, reaction }| schema::reacted(user, reaction, post));
         let items = self.get("listed_reactions", &self.tables.reacted, keys.collect()).await?;
         let found: HashSet<(String, String)> = items
@@ -196,7 +203,7 @@ impl StoredFacts {
     }
 
     /// A user's reactions to these authors.
-    pub async fn given_to(
+    pub(crate) async fn given_to(
         &self,
         user: UserId,
         authors: &[UserId],
@@ -209,7 +216,7 @@ impl StoredFacts {
     }
 
     /// The handle in a user's profile, if there is one.
-    pub async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
+    pub(crate) async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
         let profiles = listing(self.get("handle_of", &self.tables.profiles, vec![schema::profile(user)]).await?, read_profile)?;
         let mut handles = Decoded { found: Vec::new(), damaged: profiles.damaged };
         for profile in profiles.found {
@@ -226,7 +233,10 @@ impl StoredFacts {
     }
 
     /// The posts with these ids. Unknown posts are left out.
-    pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
+    pub(crate) async fn stored_posts(
+        &self,
+        posts: &[PostId],
+    ) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         by_key(self.get("stored_posts", &self.tables.posts, keys).await?, post_of, stored_post)
     }
@@ -291,7 +301,7 @@ impl StoredFacts {
     }
 
     /// A part of all edges by follower, tombstones included. The edges of one user are consecutive.
-    pub async fn some_edges(
+    pub(crate) async fn some_edges(
         &self,
         after: Option<(String, String)>,
         limit: usize,
@@ -308,7 +318,7 @@ impl StoredFacts {
     }
 
     /// The keys of a part of all idempotency records, without posts that wait for a number.
-    pub async fn some_records(
+    pub(crate) async fn some_records(
         &self,
         after: Option<String>,
         limit: usize,
@@ -351,7 +361,7 @@ impl StoredFacts {
     }
 
     /// Stores the position of a walk, on condition that it was at `from`; false if it was not.
-    pub async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
+    pub(crate) async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
         let table = &self.tables.counters;
         let write = match to {
             Some(to) => Write::put(table, schema::walk_item(name, to)),

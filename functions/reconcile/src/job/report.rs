@@ -72,7 +72,7 @@ impl Report {
 
     /// Writes the counts of all kinds together, and of each kind. A line has one value of each dimension, so these are
     /// lines of their own.
-    pub fn emit(&self, recorder: &Recorder, job: &str) {
+    pub(crate) fn emit(&self, recorder: &Recorder, job: &str) {
         let write = |kind: Option<Kind>, counts: &[(Metric, u64)]| {
             let named = [("Job", Some(job)), ("Kind", kind.map(Kind::id))];
             let properties = named.into_iter().filter_map(|(name, value)| Some((name, Property::Text(value?.to_owned()))));

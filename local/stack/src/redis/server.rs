@@ -130,10 +130,6 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn is_running(&self) -> bool {
-        self.child.is_some()
-    }
-
     /// Moves the server to another port and another folder.
     pub(super) async fn move_to(&mut self, port: u16, folder: &Path) -> Result<()> {
         let set = |name: &str, value: String| redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();

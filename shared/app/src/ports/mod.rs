@@ -452,7 +452,7 @@ impl Task {
 
     /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
     /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
-    pub fn is_missed_by_views(&self) -> bool {
+    pub(crate) fn is_missed_by_views(&self) -> bool {
         match self {
             Self::Batch { .. }
             | Self::List { .. }
@@ -609,7 +609,7 @@ pub struct Ranked {
 
 impl Ranked {
     /// Returns whether the post's score has changed after this stamp.
-    pub fn has_moved(&self, key: &FeedKey, since: u64) -> bool {
+    pub(crate) fn has_moved(&self, key: &FeedKey, since: u64) -> bool {
         let stamps = [self.moved.get(key), self.moved_authors.get(&key.post.author)];
         stamps.into_iter().flatten().any(|&stamp| stamp > since)
     }

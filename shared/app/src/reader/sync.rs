@@ -21,7 +21,7 @@ impl Readers {
     }
 
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
-    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
+    pub(crate) async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
         for round in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
@@ -79,7 +79,7 @@ impl Readers {
 
     /// Updates the view from the read states of these facts, which were just read or written. They are facts already,
     /// so the update may be repeated after an error.
-    pub async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
+    pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
