@@ -51,7 +51,8 @@ async fn publish(world: &World, posts: std::ops::RangeInclusive<u64>) {
 async fn assert_feeds(world: &World, readers: impl Iterator<Item = u64>, posts: u64) {
     stream::iter(readers)
         .for_each_concurrent(AT_ONCE, async |reader| {
-            let (feed, total) = join!(world.user(reader).feed("all"), world.user(reader).unread_total());
+            let user = world.user(reader);
+            let (feed, total) = join!(user.feed("all"), user.unread_total());
             let expected: Vec<(String, bool)> = (1..=posts).rev().map(|seq| (format!("{AUTHOR}-{seq}"), false)).collect();
             assert_eq!((total, feed), (posts, expected), "reader {reader}");
         })
@@ -191,7 +192,7 @@ async fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         }
         let author = UserId::new(AUTHOR).unwrap();
         let ([head, _], [times, _]) = (keys::head(author), keys::times(author));
-        let exists: u64 = redis::cmd("EXISTS").arg([&head, &times]).query_async(&mut world.redis().await).await.unwrap();
+        let exists: u64 = redis::cmd("EXISTS").arg(&[&head, &times]).query_async(&mut world.redis().await).await.unwrap();
         assert_eq!(exists, 2, "the head and the times are known");
 
         // The publish is killed after its transaction: neither Redis nor the queue knows of the post.
