@@ -9,7 +9,7 @@ use std::time::Duration;
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{App, fan_out, ports::Task, queue};
+use tidemark::{App, Worker, ports::Task, queue};
 use tracing::{error, warn};
 
 /// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the
@@ -73,7 +73,7 @@ fn size(task: &Task) -> usize {
 
 async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchItemFailure> {
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    match app.fan_outs.run(&task, &out_of_time).await {
+    match app.worker.run(&task, &out_of_time).await {
         Ok(()) => {
             app.sync.later.done(&task).await;
             None
@@ -82,7 +82,7 @@ async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchIt
             warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
             // The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout,
             // and it has `most_tries` attempts instead of the queue's receives.
-            let again = app.sync.later.again(&task, fan_out::most_tries(&error, &task)).await.is_ok();
+            let again = app.sync.later.again(&task, Worker::most_tries(&error, &task)).await.is_ok();
             (!again).then(|| failure(id))
         }
     }

@@ -13,10 +13,13 @@ use tidemark_domain::{
     ids::SHARDS,
 };
 use tidemark_facts::{
-    DynamoFacts, attempts, distinct,
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
     edges::Kind,
-    item::{Bits, Count, Item, encode, number, read},
-    posts::{post_item, read_head, with_modes},
+    heads::{read_head, with_modes},
+    item::{Bits, Count, Item, encode, number},
+    post_items::post_item,
     reads::read_reads,
     schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
     unavailable,

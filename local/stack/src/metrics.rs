@@ -7,7 +7,7 @@ use prometheus::{
     exponential_buckets,
 };
 
-use crate::core::Status;
+use crate::status::Status;
 
 #[derive(Debug)]
 pub(crate) struct Metrics {

@@ -26,7 +26,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     Options,
-    core::{Core, Position, Status, Unit, error_payload},
+    connections::Connections,
+    core::{Core, Position, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
     elsewhere::{Elsewhere, Tail},
@@ -36,6 +37,7 @@ use crate::{
     redis::{self, Redis, RedisData},
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
+    status::Status,
     store::Store,
     template::{Bindings, EventSource, Function, Queue, Template},
     weather::{Consumption, Faults, OpenRequests, Surroundings, Weather, any_seed},
@@ -186,7 +188,7 @@ impl Stack {
             retry_delay: options.retry_delay,
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
-            connections: gateway::Connections::default(),
+            connections: Connections::default(),
             redis_url: endpoints.redis.url.clone(),
             own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
         });

@@ -10,7 +10,8 @@
 //! - [`People`], [`Callers`]: profiles and handles; user ids of claims.
 //! - [`AccessCheck`]: limits, and users who have left.
 //! - [`Leaving`]: export and erasure.
-//! - [`fan_out::FanOuts`]: deliveries and retractions, and the tasks of the queue.
+//! - [`fan_out::FanOuts`]: deliveries and retractions.
+//! - [`Worker`]: the tasks of the queue.
 //! - [`Live`]: messages to live connections.
 //!
 //! What they share:
@@ -42,6 +43,7 @@ pub mod relations;
 pub mod retry;
 mod stores;
 mod view_sync;
+mod worker;
 
 pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
@@ -56,3 +58,4 @@ pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;
+pub use worker::Worker;

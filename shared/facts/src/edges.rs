@@ -18,9 +18,10 @@ use tracing::debug;
 use super::{
     DynamoFacts, attempts,
     counters::{FollowerShard, HeldUp},
+    decode::read,
     distinct,
-    item::{Attribute, Item, Stored, number, read, string},
-    posts::read_head_of,
+    heads::read_head_of,
+    item::{Attribute, Item, Stored, number, string},
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };

@@ -1,6 +1,7 @@
 //! The HTTP edge of the functions: API Gateway v2 events in, JSON and problem details out.
 
 pub mod bodies;
+mod body;
 pub mod live;
 mod operation;
 mod page;

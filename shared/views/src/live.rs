@@ -9,7 +9,7 @@ use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 use super::{
     keys,
     library::Function,
-    readers::{USERS_PER_CALL, at_positions},
+    users::{USERS_PER_CALL, at_positions},
 };
 use crate::connection::{Arg, Redis, fcall, ms};
 

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde::Serialize;
 use tidemark_domain::{
-    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState,
-    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants,
+    AuthorHead, DeliveryState, Edge, Handle, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq,
+    Timestamp, UserId, ids::SHARDS, invariants,
 };
 
-use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Remedy, Subject};
+use super::{
+    Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedReaction, Recount, Remedy, StoredRecord, Subject,
+};
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +57,6 @@ pub struct StoredHead {
     pub posts: StoredCount,
     /// The number of deletions; `None` if it is not stored.
     pub deletions: Option<u64>,
-}
-
-/// An entry in the list of a user's likes or favorites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ListedReaction {
-    pub user: UserId,
-    pub post: PostId,
-    pub reaction: Reaction,
 }
 
 /// The handle in a profile.
@@ -339,32 +332,6 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
         found.extend(stored.total.of(reaction).differs(Kind::AuthorReactions, of, total));
     }
     found
-}
-
-/// An idempotency record as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StoredRecord {
-    pub key: String,
-    /// The content; `None` if it cannot be read.
-    pub says: Option<RecordSays>,
-}
-
-/// The posts or notices of a request with an idempotency key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Answered {
-    Post(PostId),
-    /// One for each platform.
-    Notices(Vec<NoticeId>),
-}
-
-/// The content of an idempotency record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordSays {
-    pub answered: Answered,
-    /// Unix seconds.
-    pub expires_at: u64,
-    /// Whether the post or the notices exist, or existed.
-    pub exists: bool,
 }
 
 pub(crate) fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {

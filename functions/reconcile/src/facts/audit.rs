@@ -9,13 +9,14 @@ use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId, ids::MAX_SEQ};
 use tidemark_facts::{
+    decode::read,
     distinct,
     edges::read_edge,
     followers::read_follower,
-    item::{Attribute, Count, Item, read, string},
+    item::{Attribute, Count, Item, string},
     notices::noticed,
     people::{read_handle, read_profile},
-    posts::{body_of, post_of},
+    post_items::{body_of, post_of},
     reactions::read_reactions,
     reads::read_reads,
     schema::{
@@ -30,11 +31,8 @@ use tracing::warn;
 use super::StoredFacts;
 use crate::{
     diff::{
-        DamagedItem,
-        facts::{
-            Answered, ListedReaction, ReactionShard, RecordSays, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead,
-            StoredPost, StoredRecord,
-        },
+        Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
+        facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
     },
     job::Segment,
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},

@@ -13,13 +13,13 @@ use tidemark_facts::{
 use tidemark_views::keys::View;
 
 use super::{
-    Reconcile, ReconcileError, Target,
+    context::{Reconcile, ReconcileError, Target},
     walk::{DAY, in_sample},
 };
 use crate::{
     diff::{
-        DamagedItem, Difference, Stored,
-        facts::{self, ListedReaction, ListedShard, UserFacts},
+        DamagedItem, Difference, ListedReaction, Stored,
+        facts::{self, ListedShard, UserFacts},
         notices,
         reader::{self, Followed, ReaderFacts, StoredReader},
         views::{self, StoredKey, StoredList},
