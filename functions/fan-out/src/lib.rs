@@ -4,11 +4,11 @@
 //! Each message is handled separately. A failed task is sent again on its own, and a malformed message reaches the
 //! dead-letter queue on its own.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::LambdaEvent;
 use tidemark::{App, Worker, ports::Task, queue};
 use tracing::{error, warn};
 
@@ -21,8 +21,8 @@ const SLICE: Duration = Duration::from_secs(1);
 /// It does so this long before the function's deadline at the latest.
 const RESERVE: Duration = Duration::from_secs(5);
 
-/// Runs the tasks of one event. It never returns an error: it reports each failed message.
-pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
+/// Runs the tasks of one event. It reports each failed message.
+pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
     let invocation = app.invocation(&event.context);
     let records = event.payload.records.len();
     let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);

@@ -10,7 +10,6 @@ mod request;
 mod response;
 mod routes;
 
-pub use lambda_runtime::Error;
 pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
 pub use problem::{FieldError, Kind, Problem};
