@@ -64,30 +64,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         read: AtomicU64::new(0),
     };
 
-    let (mut progress, mut version) = if request.dry_run {
-        let handed = request.cursor.as_deref().map(|cursor| {
-            Progress::from_cursor(cursor)
-                .ok_or_else(|| MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned()))
-        });
-        (handed.transpose()?.unwrap_or_else(|| Progress::begin(now, server.clone(), &layouts)), 0)
-    } else {
-        if request.cursor.is_some() {
-            return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
-        }
-        let stored = run.imports.progress(&name).await?;
-        if request.follow && !request.again {
-            require_same_server(&run.imports, &url, stored.as_ref(), &server).await?;
-        }
-        match stored {
-            None => (Progress::begin(now, server.clone(), &layouts), 0),
-            Some(stored) => {
-                let known = Progress::from_text(&stored.text)?;
-                // If the stored run is done, a new run begins.
-                let known = if known.is_done() { Progress::begin(known.first_begun, server.clone(), &layouts) } else { known };
-                (known, stored.version)
-            }
-        }
-    };
+    let (mut progress, mut version) = progress_of(&run, &request, (&url, &name), &server, &layouts).await?;
     progress.meet(&server);
 
     let mut overtaken = false;
@@ -116,6 +93,36 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         }
     }
     answer(&request, &progress, overtaken)
+}
+
+/// The progress with which a slice begins, and its version. A dry run continues at its cursor, and a real run where it
+/// stored.
+async fn progress_of(
+    run: &Run<'_>,
+    request: &Request,
+    (url, name): (&str, &str),
+    server: &str,
+    layouts: &[Layout],
+) -> Result<(Progress, u64), MigrateError> {
+    let begin = |first_begun| Progress::begin(first_begun, server.to_owned(), layouts);
+    if request.dry_run {
+        let Some(cursor) = &request.cursor else { return Ok((begin(run.now), 0)) };
+        let handed = Progress::from_cursor(cursor);
+        return handed
+            .map(|progress| (progress, 0))
+            .ok_or_else(|| MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned()));
+    }
+    if request.cursor.is_some() {
+        return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
+    }
+    let stored = run.imports.progress(name).await?;
+    if request.follow && !request.again {
+        require_same_server(&run.imports, url, stored.as_ref(), server).await?;
+    }
+    let Some(stored) = stored else { return Ok((begin(run.now), 0)) };
+    let known = Progress::from_text(&stored.text)?;
+    // If the stored run is done, a new run begins.
+    Ok((if known.is_done() { begin(known.first_begun) } else { known }, stored.version))
 }
 
 /// Fails if the source was restarted since the last pass, or since the migration if this is the first pass.
