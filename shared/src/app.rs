@@ -148,7 +148,7 @@ impl App {
         let later = Later { stores: stores.clone(), outage: outage.clone() };
         let half_life = HalfLife::new(settings.rank_half_life);
         let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default(), half_life };
-        let relations = Relations { stores: stores.clone(), outage, first_pages: Hot::default() };
+        let relations = Relations { stores: stores.clone(), outage: outage.clone(), first_pages: Hot::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
         let people = People { stores: stores.clone(), later: sync.later.clone() };
@@ -158,7 +158,7 @@ impl App {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
             platforms_claim: settings.platforms_claim.clone(),
-            access: Some(AccessCheck { stores: stores.clone(), per_minute: settings.limits }),
+            access: Some(AccessCheck { stores: stores.clone(), outage, per_minute: settings.limits }),
         };
         Self {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },

@@ -52,6 +52,27 @@ async fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_the_caller_comes_before_other_problems() {
+    const WRONG: [&str; 4] = ["/v1/feed?limit=0", "/v1/feed?cursor=x", "/v1/unread?x=1", "/v1/authors/1/posts?limit=x"];
+    world_with(request_limits([0, 0, 0, 0, 1]), async |world| {
+        let user = world.user(7);
+        user.get("/v1/unread").await.ok();
+        for path in WRONG {
+            assert_eq!(user.get(path).await.problem(), (429, "/problems/too-many-requests"), "{path}");
+        }
+    })
+    .await;
+    world_with(request_limits([0; 5]), async |world| {
+        let user = world.user(7);
+        user.delete("/v1/me").await.ok();
+        for path in WRONG {
+            assert_eq!(user.get(path).await.problem(), (403, "/problems/erased"), "{path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn every_kind_of_request_has_its_own_bucket() {
     let kinds: [&[(Method, &str)]; 5] = [
         &[

@@ -1,5 +1,7 @@
 //! Users who leave: the export, and the erasure of every trace.
 
+mod faults;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -65,7 +67,10 @@ pub(crate) async fn leave(world: &World) {
     publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await;
     user.post("/v1/notices/reads", &json!({ "platform": 3, "through": 1 })).await.ok();
     user.walk("/v1/me/export", 20).await;
+    world.stack.pause("fan-out").await.unwrap();
     user.delete("/v1/me").await.ok();
+    faults::reconcile_hours_later(world).await;
+    world.stack.resume("fan-out").unwrap();
     erased(world).await;
 }
 

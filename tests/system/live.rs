@@ -1,5 +1,7 @@
 //! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection.
 
+mod losses;
+
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -154,6 +156,8 @@ async fn pings_are_counted_among_the_reads_of_a_user() {
         connection.ping().await;
         connection.send(r#"{"type":"ping"}"#).await;
         assert_eq!(connection.next().await["error"], "too-many-requests");
+        connection.send("no message").await;
+        assert_eq!(connection.next().await["error"], "too-many-requests", "whatever it sends");
         assert_eq!(world.try_live(Some("7")).await.err(), Some(429));
     })
     .await;

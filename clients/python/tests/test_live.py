@@ -15,7 +15,7 @@ import pytest
 from proxy import Fault, Proxy
 
 from tidemark_client import AsyncTidemark, Tidemark, TidemarkProblem, api, models
-from tidemark_client.live import Unread, UnreadChange
+from tidemark_client.live import Unread, UnreadChange, _Course
 
 STACK = os.environ.get("TIDEMARK_URL", "http://127.0.0.1:3000")
 
@@ -30,6 +30,21 @@ def until(what: str, condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, f"not in time: {what}"
         time.sleep(0.01)
+
+
+def test_of_sixteen_refused_pings_one_reads_the_counts() -> None:
+    course = _Course(None, ping=60.0)
+    course.begin()
+
+    def answers(text: str) -> bool:
+        course.ping()
+        return course.receive(text) is not None
+
+    refused = [answers('{"type":"error","error":"unavailable","detail":""}') for _ in range(40)]
+    assert [index for index, reads in enumerate(refused) if reads] == [0, 16, 32]
+    assert answers('{"type":"pong"}'), "the connection is registered"
+    course.become(True)
+    assert not answers('{"type":"pong"}')
 
 
 class Watch:

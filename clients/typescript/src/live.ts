@@ -40,6 +40,8 @@ export interface Source {
 const PING_MS = 60_000;
 const LONGEST_ANSWER_MS = 10_000;
 const LONGEST_WAIT_MS = 30_000;
+/** Of so many refused pings, one reads the counts: while Redis is unavailable, each read is many reads of facts. */
+const REFUSALS_PER_READ = 16;
 
 /** Keeps a connection until the signal ends it, or until a response is a 401 or a 403, which is thrown. */
 export async function live(source: Source, options: LiveOptions): Promise<void> {
@@ -106,14 +108,14 @@ class Live {
       /** A pong says that the connection is registered. After any other message, the ping is sent again soon. */
       const answered = async (pong: boolean) => {
         clearTimeout(timer);
-        if (!pong || !this.#live) {
+        failures = pong ? 0 : failures + 1;
+        if (pong ? !this.#live : failures % REFUSALS_PER_READ === 1) {
           const counts = await this.#counts();
           if (ended) return;
           if (!counts) return end();
           this.#options.onUnread(counts);
           this.#become(pong);
         }
-        failures = pong ? 0 : failures + 1;
         later(pong ? pingMs : wait(failures), ping);
       };
 

@@ -18,7 +18,7 @@ use tidemark::{
     Recorder, SenderSettings, SystemClock, aws_config,
     domain::UserId,
     http::live::ServerMessage,
-    ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError},
+    ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError, Told},
     queue::{SqsLive, decode_posts},
 };
 use tracing::{error, warn};
@@ -86,8 +86,8 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<BatchItemFailure> 
     Some(failure(id))
 }
 
-/// Posts messages to their connections and removes connections that are gone. If a connection cannot be reached, it
-/// sends a task for the reader.
+/// Posts messages to their connections, notes who was told, removes connections that are gone, and has readers told again
+/// whose connections could not be reached.
 async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let mut work = Vec::new();
     for post in posts {
@@ -98,17 +98,24 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
         }
     }
     let posted: Vec<(&LivePost, &String, Posted)> = stream::iter(work).buffer_unordered(PARALLEL).collect().await;
-    let mut gone = Vec::new();
+    let (mut told, mut gone): (BTreeMap<UserId, Told>, _) = (BTreeMap::new(), Vec::new());
     let mut unreached: BTreeMap<UserId, &LivePost> = BTreeMap::new();
     for (post, connection, posted) in posted {
         match posted {
-            Posted::Done => {}
-            Posted::Gone => gone.push(Connection { user: post.user, connection: connection.clone() }),
+            Posted::Done => {
+                let Some(counts) = post.counts else { continue };
+                let known = || Told { user: post.user, connections: Vec::new(), at: post.at, counts };
+                told.entry(post.user).or_insert_with(known).connections.push(connection.clone());
+            }
+            Posted::Gone => gone.push(Connection { user: post.user, connection: connection.clone(), at: Some(post.at) }),
             Posted::Failed => drop(unreached.insert(post.user, post)),
         }
     }
-    if !gone.is_empty() {
-        sender.queue.send(&[LiveTask::Gone { connections: gone }], Duration::ZERO).await?;
+    let told = (!told.is_empty()).then(|| LiveTask::Told { told: told.into_values().collect() });
+    let gone = (!gone.is_empty()).then_some(LiveTask::Gone { connections: gone });
+    let tasks: Vec<LiveTask> = told.into_iter().chain(gone).collect();
+    if !tasks.is_empty() {
+        sender.queue.send(&tasks, Duration::ZERO).await?;
     }
     tell_again(sender, unreached.into_values()).await
 }

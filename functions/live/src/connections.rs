@@ -96,11 +96,11 @@ async fn connect(app: &App, user: UserId, connection: &str) -> Answer {
 }
 
 async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Answer {
+    if let Some(refused) = refused(app, user).await {
+        return Answer { status: 200, ..refused };
+    }
     match ClientMessage::parse(text) {
-        Ok(ClientMessage::Ping) => match refused(app, user).await {
-            Some(refused) => Answer { status: 200, ..refused },
-            None => renew(app, user, connection).await,
-        },
+        Ok(ClientMessage::Ping) => renew(app, user, connection).await,
         Err(detail) => Answer::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
     }
 }

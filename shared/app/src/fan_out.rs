@@ -36,7 +36,7 @@ pub struct FanOuts {
 }
 
 /// How long pages may wait in a queue that is not drained before they count as lost.
-const BACKLOG_WAIT_MS: u64 = 3_600_000;
+pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
 /// How long a run may take from the note that it sends pages to the note that they are sent: longer than the function
 /// may run.
@@ -142,6 +142,12 @@ impl FanOut {
         }
     }
 
+    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered, and a
+    /// live post is not retracted.
+    fn is_wanted(&self, post: &Post) -> bool {
+        post.deleted == (self.kind == FanOutKind::Retract)
+    }
+
     fn key(&self) -> FeedKey {
         FeedKey { at: self.at, post: self.post }
     }
@@ -219,12 +225,17 @@ impl FanOuts {
     /// Handles a page of followers.
     pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<(), StoreError> {
         let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
-        self.handle(fan_out, &users).await?;
-        self.page_done(fan_out, page, users.len() as u64).await
+        if self.handle(fan_out, &users).await? {
+            self.page_done(fan_out, page, users.len() as u64).await?;
+        }
+        Ok(())
     }
 
     /// Does what could not be done when the fan-out began.
     pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+        if self.post(fan_out).await?.is_none() {
+            return Ok(());
+        }
         match fan_out.pages {
             0 => self.finish(fan_out, 0).await?,
             _ => self.tell(fan_out).await?,
@@ -312,7 +323,7 @@ impl FanOuts {
             if out_of_time() {
                 return self.stores.queue.send(&[list_task(fan_out, page..end)]).await;
             }
-            if self.wanted(fan_out).await?.is_none() {
+            if !self.post(fan_out).await?.is_some_and(|post| fan_out.is_wanted(&post)) {
                 return Ok(());
             }
             let batch = self.batch(fan_out, page).await?;
@@ -326,33 +337,31 @@ impl FanOuts {
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
-    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<(), StoreError> {
-        if users.is_empty() {
-            return Ok(());
+    /// Delivers or retracts the post. Returns false if its author was erased: nothing may be stored about it any more.
+    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool, StoreError> {
+        let Some(post) = self.post(fan_out).await? else { return Ok(false) };
+        if users.is_empty() || !fan_out.is_wanted(&post) {
+            return Ok(true);
         }
-        let Some(post) = self.wanted(fan_out).await? else { return Ok(()) };
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let started = Instant::now();
                 self.deliver(users, &post, fan_out.modes, true).await?;
                 self.stores.recorder.time(Metric::PageDeliveryTime, started.elapsed());
                 self.stores.recorder.count(Metric::FollowersDelivered, users.len() as u64);
-                Ok(())
             }
             FanOutKind::Retract => {
                 let views = &self.stores.reader_views;
                 let retracted = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
                 self.live.notify(&retracted.watched, Some(fan_out.post)).await;
-                Ok(())
             }
         }
+        Ok(true)
     }
 
-    /// Returns the post if the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
-    /// and a live post is not retracted.
-    async fn wanted(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
-        let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
-        Ok(post.filter(|post| post.deleted == (fan_out.kind == FanOutKind::Retract)))
+    /// The post of a fan-out, or its tombstone; `None` if its author was erased.
+    async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
+        Ok(self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post))
     }
 
     async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), StoreError> {

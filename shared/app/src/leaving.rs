@@ -1,39 +1,37 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in slices of a
-//! second. Each step lists what is left, so a slice that was cut in half is repeated. When nothing is left, the worker
-//! waits until every request from before the erasure has ended, looks again, and finishes the receipt. The receipt
-//! stays.
+//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in [slices](slice) of a
+//! second. When nothing is left, the worker waits until every request from before the erasure has ended, looks again, and
+//! finishes the receipt. The receipt stays.
+//!
+//! The tasks of an erasure are a chain: each is sent by the one before. The receipt has the number of the chain, and a task
+//! of an older chain does nothing. So a chain that was resumed too early does not run beside the other one.
 
 mod export;
+mod slice;
 
 pub use export::{Exported, Place};
 
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt, stream};
-use tidemark_domain::{Erasure, NoticeReads, PostId, Reaction, UserId};
-use tracing::{info, warn};
+use futures::{FutureExt, StreamExt, stream};
+use tidemark_domain::{Erasure, UserId};
+use tracing::warn;
 
 use crate::{
-    Following, Hiding, Publishing,
-    fan_out::FanOuts,
+    fan_out::{BACKLOG_WAIT_MS, FanOuts},
     ports::{StoreError, Task},
 };
+use slice::Slice;
 
-/// A request takes 10 seconds at most. One that began before the erasure may write until then.
-const GRACE_MS: u64 = 15_000;
-
-/// An erasure that no worker has touched for this time is resumed.
+/// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait in
+/// the queue, and it is resumed after [`BACKLOG_WAIT_MS`].
 const STALLED_MS: u64 = 120_000;
 
-/// Users, reactions or read states in one step.
-const STEP: usize = 100;
+/// Receipts that one call of [`Leaving::resume`] looks at. It begins at a random one, so that all have their turn.
+const MOST_LOOKED_AT: usize = 1_000;
 
-/// Views of posts in one step.
-const POSTS: u64 = 200;
-
-/// Relations that are removed concurrently.
+/// Receipts that are looked at in parallel.
 const PARALLEL: usize = 16;
 
 /// Use cases of users who leave. Clones share the stores.
@@ -42,13 +40,15 @@ pub struct Leaving {
     pub fan_outs: FanOuts,
 }
 
-/// The outcome of a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Done,
-    More,
-    /// Another run has stored its progress, and continues.
-    Lost,
+/// What [`Leaving::resume`] has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resumed {
+    /// Erasures that were resumed.
+    pub resumed: usize,
+    /// Erasures with items that cannot be removed.
+    pub incomplete: usize,
+    /// Receipts, or parts of their list, that could not be read or resumed.
+    pub failed: usize,
 }
 
 /// Returns whether a slice is over.
@@ -58,16 +58,28 @@ impl Leaving {
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
     pub async fn begin(&self, user: UserId) -> Result<Erasure, StoreError> {
         let stores = &self.fan_outs.stores;
-        let erasure = stores.erasures.begin_erasure(user, stores.clock.now()).await?;
+        let now = stores.clock.now();
+        let mut erasure = stores.erasures.begin_erasure(user, now).await?;
         if erasure.finished_at.is_some() {
             return Ok(erasure);
         }
-        let task = Task::Erase { user, tries: 0 };
+        let is_new = erasure == Erasure::begin(now);
         match stores.erasure_views.note_access(user, false).await {
-            // While Redis is unavailable, every request reads the facts.
-            Err(error) => self.fan_outs.sync.later.instead(&error, &[task]).await?,
+            Err(error) => {
+                // A worker closes access. Until then the outage note stands, and requests ask the facts.
+                if !is_new {
+                    erasure.chain += 1;
+                    if !self.save(user, &mut erasure).await? {
+                        // A worker was first, so it has closed access.
+                        return Ok(erasure);
+                    }
+                }
+                self.fan_outs.sync.later.instead(&error, &[task(user, &erasure, true)]).await?;
+            }
+            // A task is under way.
+            Ok(()) if !is_new => {}
             Ok(()) => {
-                if let Err(error) = stores.queue.send(&[task]).await {
+                if let Err(error) = stores.queue.send(&[task(user, &erasure, false)]).await {
                     warn!(%user, error = &error as &dyn std::error::Error, "the erasure is left to reconcile");
                 }
             }
@@ -80,64 +92,73 @@ impl Leaving {
         self.fan_outs.stores.erasures.erasure(user).await
     }
 
-    /// Sends tasks for erasures that no worker continues. Returns how many.
-    pub async fn resume(&self) -> Result<usize, StoreError> {
+    /// Sends tasks for erasures that no worker continues. `drained` says whether the queue was. What fails is logged and
+    /// left to the next call.
+    pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed, StoreError> {
         let stores = &self.fan_outs.stores;
-        let mut stalled = Vec::new();
-        for user in stores.erasures.running_erasures().await? {
-            let erasure = stores.erasures.erasure(user).await?;
-            if erasure.is_some_and(|erasure| erasure.touched_at.plus_ms(STALLED_MS) < stores.clock.now()) {
-                stalled.push(Task::Erase { user, tries: 0 });
+        let (mut users, mut found) = (Vec::new(), Resumed::default());
+        let failed = |found: &mut Resumed, error: StoreError| {
+            found.failed += 1;
+            warn!(error = &error as &dyn std::error::Error, "an erasure is not resumed");
+        };
+        for part in stores.erasures.running_erasures().await? {
+            match part {
+                Ok(part) => users.extend(part),
+                Err(error) => failed(&mut found, error),
             }
         }
-        stores.queue.send(&stalled).await?;
-        Ok(stalled.len())
+        if !users.is_empty() {
+            let first = (stores.random)() as usize % users.len();
+            users.rotate_left(first);
+        }
+        let looks = users.into_iter().take(MOST_LOOKED_AT).take_while(|_| !out_of_time());
+        let mut looks = stream::iter(looks).map(|user| self.resume_one(user, drained).boxed()).buffer_unordered(PARALLEL);
+        while let Some(looked) = looks.next().await {
+            match looked {
+                Ok(one) => {
+                    found.resumed += one.resumed;
+                    found.incomplete += one.incomplete;
+                }
+                Err(error) => failed(&mut found, error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Looks at one receipt. Of two runs at once, one starts a chain.
+    async fn resume_one(&self, user: UserId, drained: bool) -> Result<Resumed, StoreError> {
+        let stores = &self.fan_outs.stores;
+        let mut found = Resumed::default();
+        let Some(mut erasure) = stores.erasures.erasure(user).await? else { return Ok(found) };
+        if erasure.finished_at.is_some() {
+            // Another version of the functions has finished it, and has another list.
+            stores.erasures.forget_running(user).await?;
+            return Ok(found);
+        }
+        found.incomplete = usize::from(erasure.incomplete.is_some());
+        let wait = if drained && erasure.incomplete.is_none() { STALLED_MS } else { BACKLOG_WAIT_MS };
+        if erasure.touched_at.plus_ms(wait) < stores.clock.now() {
+            erasure.chain += 1;
+            // This is stored first: the next look sees that the erasure was resumed.
+            if self.save(user, &mut erasure).await? {
+                stores.queue.send(&[task(user, &erasure, false)]).await?;
+                found.resumed = 1;
+            }
+        }
+        Ok(found)
     }
 
     /// Continues an erasure for a slice, and sends the rest as a new task. May be repeated, also concurrently.
-    pub async fn run(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
+    pub async fn run(&self, user: UserId, chain: u64, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
         let stores = &self.fan_outs.stores;
-        let Some(mut erasure) = stores.erasures.erasure(user).await?.filter(|erasure| erasure.finished_at.is_none()) else {
+        let Some(erasure) = stores.erasures.erasure(user).await?.filter(|erasure| erasure.finished_at.is_none()) else {
             return Ok(());
         };
+        if chain < erasure.chain {
+            return Ok(());
+        }
         stores.erasure_views.note_access(user, false).await?;
-        if erasure.removed.is_none() {
-            erasure.removed = Some(stores.erasures.count_traces(user).await?);
-            if !self.save(user, &mut erasure).await? {
-                return Ok(());
-            }
-        }
-        match self.remove(user, &mut erasure, out_of_time).await? {
-            Step::Lost => return Ok(()),
-            Step::More => return self.again(user, &mut erasure, Duration::ZERO).await,
-            Step::Done => {}
-        }
-        if !self.rest(user, out_of_time).await? {
-            return self.again(user, &mut erasure, Duration::ZERO).await;
-        }
-        let now = stores.clock.now();
-        let swept_at = *erasure.swept_at.get_or_insert(now);
-        let end = swept_at.plus_ms(GRACE_MS);
-        if now < end {
-            return self.again(user, &mut erasure, Duration::from_millis(end.ms() - now.ms())).await;
-        }
-        if !self.clear(user, &mut erasure, out_of_time).await? {
-            return self.again(user, &mut erasure, Duration::ZERO).await;
-        }
-        erasure.finished_at = Some(stores.clock.now());
-        if self.save(user, &mut erasure).await? {
-            info!(%user, "a user was erased");
-        }
-        Ok(())
-    }
-
-    /// Removes relations, posts, reactions and marks, in this order.
-    async fn remove(&self, user: UserId, erasure: &mut Erasure, out_of_time: OutOfTime<'_>) -> Result<Step, StoreError> {
-        let step = self.relations(user, erasure, out_of_time).await?;
-        if step != Step::Done || !self.posts(user, out_of_time).await? || !self.reactions(user, out_of_time).await? {
-            return Ok(if step == Step::Lost { Step::Lost } else { Step::More });
-        }
-        self.marks(user, out_of_time).await
+        Slice::new(self, user, erasure, out_of_time).run().await
     }
 
     /// Stores the progress, and sends a task that continues.
@@ -146,7 +167,7 @@ impl Leaving {
             return Ok(());
         }
         let seconds = Duration::from_secs(delay.as_millis().div_ceil(1_000) as u64);
-        self.fan_outs.stores.queue.send_after(&[Task::Erase { user, tries: 0 }], seconds).await
+        self.fan_outs.stores.queue.send_after(&[task(user, erasure, false)], seconds).await
     }
 
     /// Stores the next version of a receipt. Returns false if another run was first, which then continues.
@@ -160,165 +181,8 @@ impl Leaving {
         // The response to this write may have been lost.
         Ok(stores.erasures.erasure(user).await?.as_ref() == Some(erasure))
     }
+}
 
-    /// Removes follows, mutes and blocks in both directions.
-    async fn relations(&self, user: UserId, erasure: &mut Erasure, out_of_time: OutOfTime<'_>) -> Result<Step, StoreError> {
-        loop {
-            if erasure.pairs.is_empty() {
-                erasure.pairs = self.fan_outs.stores.erasures.related(user, STEP).await?;
-                erasure.pairs.retain(|other| *other != user);
-                if erasure.pairs.is_empty() {
-                    return Ok(Step::Done);
-                }
-                if !self.save(user, erasure).await? {
-                    return Ok(Step::Lost);
-                }
-            }
-            let pairs = erasure.pairs.iter().map(|&other| self.pair(user, other));
-            stream::iter(pairs.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
-            erasure.pairs.clear();
-            if out_of_time() {
-                return Ok(Step::More);
-            }
-        }
-    }
-
-    async fn pair(&self, user: UserId, other: UserId) -> Result<(), StoreError> {
-        let stores = &self.fan_outs.stores;
-        let sync = &self.fan_outs.sync;
-        let following = Following { stores: stores.clone(), sync: sync.clone() };
-        for (one, other) in [(user, other), (other, user)] {
-            let Some(edge) = stores.edges.edges(one, &[other]).await?.remove(&other) else { continue };
-            if edge.blocked.is_some() {
-                following.hide(one, other, Hiding::Block, false).await?;
-            }
-            if edge.muted.is_some() {
-                following.hide(one, other, Hiding::Mute, false).await?;
-            }
-            stores.edges.unfollow(one, other, stores.clock.now()).await?;
-            // The views follow from the tombstone, which is removed below. So they must be updated first.
-            sync.follows(one, &[other]).await?;
-        }
-        stores.reader_views.forget_marks(&[(user, other), (other, user)]).await?;
-        stores.erasures.remove_pair(user, other).await
-    }
-
-    /// Deletes the posts. There are no followers any more, so a retraction has no pages.
-    async fn posts(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
-        let stores = &self.fan_outs.stores;
-        let publishing = Publishing { stores: stores.clone(), fan_outs: self.fan_outs.clone() };
-        let mut before = u64::MAX;
-        loop {
-            let head = stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
-            let live = head.listed_seqs(before, STEP);
-            let Some(&last) = live.last() else { return Ok(true) };
-            for seq in live {
-                publishing.delete(user, false, PostId::new(user, seq)).await?;
-                if out_of_time() {
-                    return Ok(false);
-                }
-            }
-            // A post that the head lists and the facts lack would be listed again.
-            before = last - 1;
-        }
-    }
-
-    /// Removes the user's reactions, and those to the user's posts.
-    async fn reactions(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
-        let (stores, sync) = (&self.fan_outs.stores, &self.fan_outs.sync);
-        for reaction in [Reaction::Like, Reaction::Favorite] {
-            loop {
-                let given = stores.reactions.reacted(user, reaction, None, STEP).await?;
-                if given.is_empty() {
-                    break;
-                }
-                for key in given {
-                    stores.erasures.remove_reaction(user, key.post, reaction).await?;
-                    sync.reacted(user, key.post).await?;
-                    sync.relations.forget_counters(key.post.author, None).await?;
-                    if out_of_time() {
-                        return Ok(false);
-                    }
-                }
-            }
-        }
-        loop {
-            let given = stores.erasures.reactions_to(user, STEP).await?;
-            if given.is_empty() {
-                return Ok(true);
-            }
-            for (reader, state) in given {
-                stores.erasures.remove_reactions_to(user, reader, &state).await?;
-                stores.erasure_views.clear_reactions(reader).await?;
-                if out_of_time() {
-                    return Ok(false);
-                }
-            }
-        }
-    }
-
-    /// Removes the user's marks, and those of the user's posts.
-    async fn marks(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<Step, StoreError> {
-        let stores = &self.fan_outs.stores;
-        loop {
-            let (own, others) =
-                futures::try_join!(stores.erasures.marked_authors(user, STEP), stores.erasures.markers(user, STEP))?;
-            let pairs: Vec<(UserId, UserId)> =
-                own.iter().map(|&author| (user, author)).chain(others.iter().map(|&reader| (reader, user))).collect();
-            let remove = pairs.iter().map(|&(reader, author)| stores.erasures.remove_reads(reader, author));
-            stream::iter(remove.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
-            stores.reader_views.forget_marks(&pairs).await?;
-            // The index of the others' marks is a moment late, so it may list removed ones. The last look is later.
-            if own.len() < STEP && others.len() < STEP {
-                break;
-            }
-            if out_of_time() {
-                return Ok(Step::More);
-            }
-        }
-        for platform in stores.erasures.read_platforms(user).await? {
-            let known = stores.notices.reads(platform, user).await?;
-            let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-            // A request that is still in progress may be first. The next slice sees its marks.
-            let Some(none) = stores.notices.put_reads(user, platform, &known, none).await? else { return Ok(Step::More) };
-            if !stores.erasures.remove_notice_reads(user, platform, none.version).await? {
-                return Ok(Step::More);
-            }
-        }
-        Ok(Step::Done)
-    }
-
-    /// Removes the profile, the counts and the views of the user.
-    async fn rest(&self, user: UserId, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
-        let stores = &self.fan_outs.stores;
-        stores.erasures.remove_profile(user).await?;
-        while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
-            if out_of_time() {
-                return Ok(false);
-            }
-        }
-        stores.erasures.remove_counters(user).await?;
-        stores.erasure_views.clear_user(user).await.map(|()| true)
-    }
-
-    /// Removes the views of the posts, then the tombstones.
-    async fn clear(&self, user: UserId, erasure: &mut Erasure, out_of_time: OutOfTime<'_>) -> Result<bool, StoreError> {
-        let stores = &self.fan_outs.stores;
-        let latest = stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
-        while erasure.cleared < latest {
-            let last = latest.min(erasure.cleared + POSTS);
-            let posts: Vec<PostId> = (erasure.cleared + 1..=last).map(|seq| PostId::new(user, seq)).collect();
-            stores.erasure_views.clear_posts(&posts).await?;
-            erasure.cleared = last;
-            if out_of_time() {
-                return Ok(false);
-            }
-        }
-        while stores.erasures.remove_tombstones(user, STEP).await? > 0 {
-            if out_of_time() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
+fn task(user: UserId, erasure: &Erasure, closes: bool) -> Task {
+    Task::Erase { user, chain: erasure.chain, closes, tries: 0 }
 }

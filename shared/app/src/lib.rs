@@ -47,7 +47,7 @@ mod worker;
 
 pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
-pub use leaving::{Exported, Leaving, Place};
+pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, OverLimit, PerMinute, Refusal};
 pub use lists::{Lists, Membership};
 pub use live::Live;

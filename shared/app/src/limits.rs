@@ -10,6 +10,7 @@ use tracing::warn;
 
 use crate::{
     Stores,
+    outage::Outage,
     ports::{Budget, Spent, StoreError},
 };
 
@@ -39,6 +40,8 @@ pub enum Refusal {
 #[derive(Clone)]
 pub struct AccessCheck {
     pub stores: Arc<Stores>,
+    /// While views may lack changes, Redis may lack that a user has asked to leave.
+    pub outage: Outage,
     pub per_minute: PerMinute,
 }
 
@@ -61,8 +64,9 @@ impl AccessCheck {
         }
         let may = match access {
             _ if of_erased => true,
-            Some(may) => may,
-            None => self.ask(user, responds).await.map_err(Refusal::Unknown)?,
+            Some(false) => false,
+            Some(true) if self.outage.check().await.is_ok() => true,
+            Some(true) | None => self.ask(user, responds).await.map_err(Refusal::Unknown)?,
         };
         if may { Ok(()) } else { Err(Refusal::Erased) }
     }

@@ -4,19 +4,20 @@
 //! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
-//! A message is a hint. If one is lost, the next ping finds it: it compares the counts with those of the last message
-//! ([`Live::ping`]).
+//! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that its
+//! connection was told ([`Live::ping`]). A connection was told when the sender has posted the message and says so
+//! ([`LiveTask::Told`]); until then it is unknown what the connection knows.
 
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
-use tidemark_domain::{CountsDigest, PostId, UnreadChange, UserId};
+use tidemark_domain::{CountsDigest, PostId, Timestamp, UnreadChange, UserId};
 use tracing::warn;
 
 use crate::{
     Stores,
     error::StoreError,
-    ports::{ClaimedUpdate, LivePost, LiveTask, Notified},
+    ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Told},
     reader::{Origin, Readers},
 };
 
@@ -73,24 +74,18 @@ impl Live {
 
     /// Registers a new connection. The reader is expected to read the counts after this.
     pub async fn connect(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
-        let told = self.stores.live_views.watch(user, connection).await?;
+        let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
-        match told {
-            None => self.stores.live_views.told(&[(user, Some(counts))], true).await,
-            Some(told) => self.tell_if_changed(user, Some(told), counts).await,
-        }
+        let told = Told { user, connections: vec![connection.to_owned()], at: watched.built, counts };
+        self.stores.live_views.told(&[told]).await
     }
 
-    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those of the last
-    /// message, or if that is unknown, the connections get a message.
+    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that the connection was
+    /// told, or if that is unknown, it is told.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
-        let told = self.stores.live_views.watch(user, connection).await?;
+        let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
-        self.tell_if_changed(user, told, counts).await
-    }
-
-    async fn tell_if_changed(&self, user: UserId, told: Option<CountsDigest>, counts: CountsDigest) -> Result<(), StoreError> {
-        if told == Some(counts) { Ok(()) } else { self.try_notify(&[user], None).await }
+        if watched.known == Some(counts) { Ok(()) } else { self.try_notify(&[user], None).await }
     }
 
     /// Returns the reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is
@@ -102,7 +97,7 @@ impl Live {
 
     /// Removes a connection that was closed. May be repeated.
     pub async fn disconnect(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
-        self.stores.live_views.unwatch(user, connection).await
+        self.stores.live_views.unwatch(user, connection, None).await
     }
 
     /// Runs one task. It may run any number of times, in any order. After an error, the caller has to give it back to
@@ -110,78 +105,108 @@ impl Live {
     pub async fn run(&self, task: &LiveTask) -> Result<(), StoreError> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None).await,
-            LiveTask::Again { users, tries } if *tries > MOST_TRIES => {
-                let unknown: Vec<_> = users.iter().map(|user| (*user, None)).collect();
-                self.stores.live_views.told(&unknown, false).await
-            }
+            // What they know stays unknown, so their next ping tells them.
+            LiveTask::Again { tries, .. } if *tries > MOST_TRIES => Ok(()),
             LiveTask::Again { users, tries } => self.tell(users, Some(*tries)).await,
+            LiveTask::Told { told } => self.stores.live_views.told(told).await,
             LiveTask::Gone { connections } => {
                 for gone in connections {
-                    self.stores.live_views.unwatch(gone.user, &gone.connection).await?;
+                    self.stores.live_views.unwatch(gone.user, &gone.connection, gone.at).await?;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Sends the counts to the connections of these readers. `again` is the number of messages that did not reach some
-    /// of them; without it, readers whose connections have the counts are left out.
+    /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were not
+    /// told. A reader who fails is told by a task of its own.
     async fn tell(&self, users: &[UserId], again: Option<u8>) -> Result<(), StoreError> {
-        let claimed = self.stores.live_views.claim(users).await?;
-        let early = |(user, claimed): (&UserId, &ClaimedUpdate)| (*claimed == ClaimedUpdate::TooEarly).then_some(*user);
-        let early: Vec<UserId> = users.iter().zip(&claimed).filter_map(early).collect();
+        let claimed = self.stores.live_views.claim(users).await;
+        let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        for (&user, claimed) in users.iter().zip(claimed) {
+            match claimed {
+                Ok(ClaimedUpdate::TooEarly) => early.push(user),
+                Ok(ClaimedUpdate::OnItsWay | ClaimedUpdate::Unwatched) => {}
+                Ok(ClaimedUpdate::Claimed { noted, at, connections }) => {
+                    updates.push(self.update(user, (noted, at), connections, again).boxed());
+                }
+                Err(error) => failed.push((user, error)),
+            }
+        }
         if !early.is_empty() {
             self.stores.live_queue.send(&[task_of(early, again)], LEAST_BETWEEN).await?;
         }
-        let updates: Vec<_> =
-            users.iter().zip(claimed).map(|(user, claimed)| self.update(*user, claimed, again).boxed()).collect();
-        let updates: Vec<(UserId, Result<_, StoreError>)> = stream::iter(updates).buffer_unordered(PARALLEL).collect().await;
-        let (mut posts, mut told, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        let updates: Vec<(UserId, Result<Update, StoreError>)> = stream::iter(updates).buffer_unordered(PARALLEL).collect().await;
+        let (mut posts, mut told) = (Vec::new(), Vec::new());
         for (user, update) in updates {
             match update {
-                Ok(Some((post, counts))) => {
-                    posts.push(post);
-                    told.push((user, Some(counts)));
+                Ok(Update { post, known }) => {
+                    posts.extend(post);
+                    told.extend(known);
                 }
-                Ok(None) => {}
-                Err(error) if users.len() == 1 => return Err(error),
-                Err(error) => {
-                    warn!(%user, error = &error as &dyn std::error::Error, "counts unavailable, the reader is told alone");
-                    failed.push(task_of(vec![user], again));
-                }
+                Err(error) => failed.push((user, error)),
             }
         }
-        if !failed.is_empty() {
-            self.stores.live_queue.send(&failed, LEAST_BETWEEN).await?;
+        if !posts.is_empty() {
+            self.stores.live_queue.post(&posts).await?;
         }
-        if posts.is_empty() {
-            return Ok(());
+        if !told.is_empty() {
+            log_failure(self.stores.live_views.told(&told).await);
         }
-        self.stores.live_queue.post(&posts).await?;
-        self.stores.live_views.told(&told, false).await
+        self.tell_alone(users, failed, again).await
     }
 
-    /// The message for one reader, with the digest of its counts; `None` if there is nothing to tell.
+    /// Sends tasks for readers who failed. If all did, the queue repeats the task itself.
+    async fn tell_alone(
+        &self,
+        users: &[UserId],
+        mut failed: Vec<(UserId, StoreError)>,
+        again: Option<u8>,
+    ) -> Result<(), StoreError> {
+        if failed.len() == users.len() {
+            return failed.pop().map_or(Ok(()), |(_, error)| Err(error));
+        }
+        let mut tasks = Vec::new();
+        for (user, error) in failed {
+            warn!(%user, error = &error as &dyn std::error::Error, "counts unavailable, the reader is told alone");
+            tasks.push(task_of(vec![user], again));
+        }
+        if tasks.is_empty() { Ok(()) } else { self.stores.live_queue.send(&tasks, LEAST_BETWEEN).await }
+    }
+
+    /// The message for those connections of a reader that do not know the counts.
     async fn update(
         &self,
         user: UserId,
-        claimed: ClaimedUpdate,
+        (noted, at): (Option<(PostId, Timestamp)>, Timestamp),
+        connections: Vec<(String, Option<CountsDigest>)>,
         again: Option<u8>,
-    ) -> (UserId, Result<Option<(LivePost, CountsDigest)>, StoreError>) {
-        let ClaimedUpdate::Claimed { noted, told, connections } = claimed else { return (user, Ok(None)) };
-        // The time comes before the counts: a message with a later time has every change that this one has.
-        let at = self.stores.clock.now();
+    ) -> (UserId, Result<Update, StoreError>) {
+        // `at` comes before the counts: a message with a later time has every change that this one has.
         let snapshot = match self.readers.snapshot(user).await {
             Ok(snapshot) => snapshot,
             Err(error) => return (user, Err(error)),
         };
         let counts = CountsDigest::of(&snapshot.state);
-        if again.is_none() && told == Some(counts) {
-            return (user, Ok(None));
-        }
-        let change = UnreadChange::of(&snapshot.state, noted, at);
-        (user, Ok(Some((LivePost::new(user, connections, change, again.unwrap_or_default()), counts))))
+        let ids = |know: bool| -> Vec<String> {
+            let some = connections.iter().filter(|(_, known)| (*known == Some(counts)) == know);
+            some.map(|(id, _)| id.clone()).collect()
+        };
+        let (others, known) = (ids(false), ids(true));
+        let post = (!others.is_empty()).then(|| {
+            let change = UnreadChange::of(&snapshot.state, noted, at);
+            LivePost::new(user, others, change, counts, again.unwrap_or_default())
+        });
+        let known = (!known.is_empty()).then_some(Told { user, connections: known, at, counts });
+        (user, Ok(Update { post, known }))
     }
+}
+
+/// What follows from the counts of one reader.
+struct Update {
+    post: Option<LivePost>,
+    /// The connections that know the counts.
+    known: Option<Told>,
 }
 
 fn log_failure(result: Result<(), StoreError>) {

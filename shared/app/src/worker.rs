@@ -38,7 +38,7 @@ impl Worker {
             Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
-            Task::Erase { user, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, out_of_time).await,
+            Task::Erase { user, chain, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, *chain, out_of_time).await,
             Task::Rebuild { user, .. } => sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, reacted, .. } => {
                 sync.pair(*user, *author).await?;

@@ -26,6 +26,16 @@ pub struct Removed {
     pub blocks: u64,
 }
 
+/// How far the counts are that take many reads: likes, favorites, and authors of whose posts the user had marked some.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counting {
+    pub counts: [u64; 3],
+    /// The index of the count in progress.
+    pub part: usize,
+    /// The last item that was counted.
+    pub after: Option<String>,
+}
+
 /// An erasure. It is never deleted: the user id stays erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Erasure {
@@ -34,6 +44,8 @@ pub struct Erasure {
     pub finished_at: Option<Timestamp>,
     /// `None` until the work begins.
     pub removed: Option<Removed>,
+    /// `None` before and after the work is counted.
+    pub counting: Option<Counting>,
     /// When nothing was left for the first time. Requests from before the erasure may have written since.
     pub swept_at: Option<Timestamp>,
     /// Users whose relation to the user is being removed. They are stored before, because a relation that was half
@@ -41,8 +53,12 @@ pub struct Erasure {
     pub pairs: Vec<UserId>,
     /// Up to this sequence number, the views of the user's posts are removed.
     pub cleared: Seq,
-    /// When a worker last stored its progress.
+    /// When a worker last stored its progress, or reconcile last sent a task.
     pub touched_at: Timestamp,
+    /// The chain of tasks that continues the erasure. Tasks of older ones do nothing.
+    pub chain: u64,
+    /// Why something could not be removed in the last run. Everything else is removed.
+    pub incomplete: Option<String>,
     /// Grows by one with every change.
     pub version: u64,
 }
@@ -53,10 +69,13 @@ impl Erasure {
             started_at: now,
             finished_at: None,
             removed: None,
+            counting: None,
             swept_at: None,
             pairs: Vec::new(),
             cleared: 0,
             touched_at: now,
+            chain: 0,
+            incomplete: None,
             version: 0,
         }
     }

@@ -31,7 +31,7 @@ pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
 pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
-pub use erasure::{Erasure, Removed};
+pub use erasure::{Counting, Erasure, Removed};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use live::{ChangedPost, CountsDigest, UnreadChange};

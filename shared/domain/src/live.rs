@@ -1,5 +1,7 @@
 //! Live updates: what a reader's connections are told.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     ids::{PostId, UserId},
     reader_state::ReaderState,
@@ -36,9 +38,9 @@ impl UnreadChange {
     }
 }
 
-/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). If it is the same as the one that was told last,
-/// the reader's connections know the counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). A connection that was told the same one knows the
+/// counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsDigest(pub u64);
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

@@ -3,20 +3,23 @@
 use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles, StoreError};
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, attempts, distinct,
-    item::{Attribute, Item, Stored as _, encode, flag, number, read, string},
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
+    item::{Attribute, Item, Stored as _, encode, flag, number, string},
     reactions::read_reactions,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
         ReadsItem, RunningItem,
     },
-    write::{Write, absent, between, count_queried, is, only, queried, still_number},
+    unavailable,
+    write::{Cancelled, Write, absent, between, is, only, present, queried, still_number},
 };
 
 /// Items that are deleted concurrently.
@@ -40,7 +43,7 @@ impl Erasures for DynamoFacts {
             attempts.outcome()?;
             let writes = vec![
                 Write::put(&self.tables.identities, erasure_item(user, &begun)).when(absent(ErasureItem::identity)),
-                self.running(|update| update.insert(RunningItem::running, one(user))),
+                Write::update(&self.tables.identities, schema::running_part(user)).insert(RunningItem::running, one(user)),
                 // A head without posts is like none.
                 Write::update(&self.tables.posts, schema::head(user))
                     .set(HeadItem::erased, flag(true))
@@ -55,33 +58,43 @@ impl Erasures for DynamoFacts {
 
     async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool, StoreError> {
         let receipt = Write::put(&self.tables.identities, erasure_item(user, next));
-        let mut writes = vec![receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))))];
-        if next.finished_at.is_some() {
-            writes.push(self.running(|update| update.take(RunningItem::running, one(user))));
+        let receipt = receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))));
+        if next.finished_at.is_none() {
+            return self.send("put_erasure", receipt).await;
         }
-        self.send_all("put_erasure", writes).await
+        let listed = Write::update(&self.tables.identities, schema::running_part(user)).take(RunningItem::running, one(user));
+        let mut attempts = attempts("put_erasure");
+        loop {
+            attempts.next().await?;
+            match self.transact("put_erasure", vec![receipt.clone(), listed.clone()]).await? {
+                Ok(()) => return Ok(true),
+                Err(Cancelled::Conditions(_)) => return Ok(false),
+                // Others of the same part begin or end.
+                Err(Cancelled::Conflict(_)) => {}
+            }
+        }
     }
 
-    async fn running_erasures(&self) -> Result<Vec<UserId>, StoreError> {
-        let item = self.get_one("running_erasures", &self.tables.identities, schema::running_erasures()).await?;
-        let running = item.map(|item| read(item, |item: RunningItem| Ok(item.running))).transpose()?;
-        Ok(running.flatten().unwrap_or_default().into_iter().map(UserId::from).collect())
+    async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>, StoreError>>, StoreError> {
+        let parts = self.get("running_erasures", &self.tables.identities, schema::running_erasures()).await?;
+        let users = |item: RunningItem| Ok(item.running.unwrap_or_default().into_iter().map(UserId::from).collect());
+        Ok(parts.into_iter().map(|part| read(part, users)).collect())
+    }
+
+    async fn forget_running(&self, user: UserId) -> Result<(), StoreError> {
+        for part in [schema::running_part(user), schema::all_running()] {
+            let taken = Write::update(&self.tables.identities, part).take(RunningItem::running, one(user));
+            self.send("forget_running", taken.when(present(RunningItem::running))).await?;
+        }
+        Ok(())
     }
 
     async fn count_traces(&self, user: UserId) -> Result<Removed, StoreError> {
         let users = [user];
-        let reacted = async |reaction| {
-            let by = is(ReactedItem::user, string(schema::reacted_by(user, reaction)));
-            count_queried("count_traces", self.query(&self.tables.reacted, [by]).consistent_read(true)).await
-        };
-        let reads = count_queried("count_traces", self.query_user(&self.tables.reads, user));
-        let (heads, follows, followers, likes, favorites, reads, lists, hidden) = futures::try_join!(
+        let (heads, follows, followers, lists, hidden) = futures::try_join!(
             self.heads(&users),
             self.followings(user),
             self.follower_counts(user),
-            reacted(Reaction::Like),
-            reacted(Reaction::Favorite),
-            reads,
             self.lists(user),
             self.hidden(user)
         )?;
@@ -89,13 +102,38 @@ impl Erasures for DynamoFacts {
             posts: heads.get(&user).map_or(0, |head| head.posts),
             follows,
             followers: followers.iter().sum(),
-            likes,
-            favorites,
-            reads,
             lists: lists.lists.len() as u64,
             mutes: hidden.iter().filter(|edge| edge.muted.is_some()).count() as u64,
             blocks: hidden.iter().filter(|edge| edge.blocked.is_some()).count() as u64,
+            ..Removed::default()
         })
+    }
+
+    async fn count_some(
+        &self,
+        user: UserId,
+        reaction: Option<Reaction>,
+        after: Option<String>,
+    ) -> Result<(u64, Option<String>), StoreError> {
+        const OPERATION: &str = "count_some";
+        // The sort key of both tables is the place of an item.
+        let (query, (partition, value), sort_key) = match reaction {
+            Some(reaction) => {
+                let by = string(schema::reacted_by(user, reaction));
+                let query = self.query(&self.tables.reacted, [is(ReactedItem::user, by.clone())]).consistent_read(true);
+                (query, (ReactedItem::user, by), ReactedItem::post)
+            }
+            None => (self.query_user(&self.tables.reads, user), (ReadsItem::user, number(user.get())), ReadsItem::author),
+        };
+        let after = after.map(|after| {
+            let after = if reaction.is_some() { string(after) } else { AttributeValue::N(after) };
+            Item::from([(partition.name().to_owned(), value), (sort_key.name().to_owned(), after)])
+        });
+        let page = query.select(Select::Count).set_exclusive_start_key(after).send().await;
+        let page = page.map_err(|error| unavailable(OPERATION, error))?;
+        let last = page.last_evaluated_key().and_then(|last| sort_key.of(last));
+        let last = last.and_then(|last| last.as_s().or_else(|_| last.as_n()).ok()).cloned();
+        Ok((u64::try_from(page.count()).unwrap_or(0), last))
     }
 
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
@@ -131,9 +169,13 @@ impl Erasures for DynamoFacts {
         self.unreact(user, post, reaction).await
     }
 
-    async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<(UserId, ReactionState)>, StoreError> {
+    async fn reactions_to(
+        &self,
+        author: UserId,
+        limit: usize,
+    ) -> Result<Vec<Result<(UserId, ReactionState), StoreError>>, StoreError> {
         let items = self.of_shards("reactions_to", author, schema::USERS, limit).await?;
-        items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect()
+        Ok(items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect())
     }
 
     async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<(), StoreError> {
@@ -248,11 +290,6 @@ impl DynamoFacts {
         heads.iter().filter(|head| HeadItem::erased.of(head).is_some()).map(|head| HeadItem::author.user(head)).collect()
     }
 
-    /// An update of the list of erasures that are not finished.
-    fn running(&self, change: impl FnOnce(Write) -> Write) -> Write {
-        change(Write::update(&self.tables.identities, schema::running_erasures()))
-    }
-
     /// At most `limit` items of each shard of an author's reactions with sort keys in this range.
     async fn of_shards(
         &self,
@@ -294,7 +331,8 @@ fn one(user: UserId) -> AttributeValue {
 }
 
 fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
-    let Erasure { started_at, finished_at, removed, swept_at, pairs, cleared, touched_at, version } = erasure;
+    let Erasure { started_at, finished_at, removed, counting, swept_at, pairs, cleared, touched_at, chain, incomplete, version } =
+        erasure;
     encode(&ErasureItem {
         identity: schema::erasure_key(user),
         started_at: started_at.ms(),
@@ -303,8 +341,11 @@ fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
         finished_at: finished_at.map(Timestamp::ms),
         swept_at: swept_at.map(Timestamp::ms),
         removed: *removed,
+        counting: counting.clone(),
         pairs: (!pairs.is_empty()).then(|| pairs.iter().map(|&user| user.into()).collect()),
         cleared: (*cleared > 0).then_some(*cleared),
+        chain: (*chain > 0).then_some(*chain),
+        incomplete: incomplete.clone(),
     })
 }
 
@@ -316,9 +357,12 @@ impl TryFrom<ErasureItem> for Erasure {
             started_at: Timestamp::from_ms(item.started_at),
             finished_at: item.finished_at.map(Timestamp::from_ms),
             removed: item.removed,
+            counting: item.counting,
             swept_at: item.swept_at.map(Timestamp::from_ms),
             pairs: item.pairs.unwrap_or_default().into_iter().map(UserId::from).collect(),
             cleared: item.cleared.unwrap_or(0),
+            chain: item.chain.unwrap_or(0),
+            incomplete: item.incomplete,
             touched_at: Timestamp::from_ms(item.touched_at),
             version: item.version,
         })

@@ -8,9 +8,6 @@ use serde_bytes::ByteBuf;
 use tidemark_domain::{Seq, SeqSet, seq_set::DecodeSeqSetError};
 use tracing::warn;
 
-// `erasures` imports it from here.
-pub(crate) use super::decode::read;
-
 pub type Item = HashMap<String, AttributeValue>;
 
 /// The type of an item.

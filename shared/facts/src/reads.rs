@@ -17,7 +17,7 @@ use super::{
     item::{Attribute, Bits, Item, number, numbers, string},
     schema::{self, ReadsItem},
     windows::{Layout, MOST_WINDOWS},
-    write::{Write, absent, still_number},
+    write::{Write, absent, between, is, queried, still_number},
 };
 
 #[async_trait]
@@ -25,6 +25,17 @@ impl Reads for DynamoFacts {
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         self.get("reads", &self.tables.reads, keys).await?.into_iter().map(read_reads).collect()
+    }
+
+    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError> {
+        const OPERATION: &str = "reads_from";
+        let authors = between(ReadsItem::author, number(author.get()), number(u64::MAX));
+        let query = self.query(&self.tables.reads, [is(ReadsItem::user, number(user.get())), authors]).consistent_read(true);
+        let items = queried(OPERATION, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        let items = self.completed(OPERATION, &self.tables.reads, items).await?;
+        let mut states = items.into_iter().map(read_reads).collect::<Result<Vec<_>, _>>()?;
+        states.sort_unstable_by_key(|(author, _)| *author);
+        Ok(states)
     }
 
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError> {

@@ -27,8 +27,8 @@
 //! | handles | `handle` S | user who has a handle; one that was given up expires after 30 days | `user` N, `expires_at` N s | profile |
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
 //! | identities | `identity` S `user#<user>` | that the user id is given to a claim | | every function that serves requests |
-//! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `pairs` L of N, `cleared` N | profile, fan-out |
-//! | identities | `identity` S `erasures` | users whose erasures are not finished | `running` NS | profile, fan-out |
+//! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
+//! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 buckets whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
@@ -62,7 +62,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_bytes::ByteBuf;
-use tidemark_domain::{AuthorList, DeliveryMode, DeliveryState, Platform, Removed};
+use tidemark_domain::{AuthorList, Counting, DeliveryMode, DeliveryState, Platform, Removed};
 
 use super::item::{Attribute, Bits, Count, Item, number, present, string};
 pub use keys::*;
@@ -204,7 +204,7 @@ items! {
 
     #[derive(Serialize)]
     ErasureItem in "identities" { identity: String, started_at: u64, touched_at: u64, version: u64 }
-    maybe { finished_at: u64, swept_at: u64, removed: Removed, pairs: Vec<NonZeroU64>, cleared: u64 };
+    maybe { finished_at: u64, swept_at: u64, removed: Removed, counting: Counting, pairs: Vec<NonZeroU64>, cleared: u64, chain: u64, incomplete: String };
 
     RunningItem in "identities" { identity: String }
     maybe { running: Vec<NonZeroU64> };

@@ -10,6 +10,8 @@ mod request;
 mod response;
 mod routes;
 
+use std::pin::pin;
+
 pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
 pub use problem::{FieldError, Kind, Problem};
@@ -17,7 +19,7 @@ pub use request::Request;
 pub use response::Answer;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use futures::future::try_join;
+use futures::future::{Either, select};
 use lambda_runtime::LambdaEvent;
 use tracing::{error, info};
 
@@ -87,7 +89,8 @@ fn begins_with_own_view(request: &Request) -> bool {
 /// The routes of a caller who has asked to leave.
 const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 
-/// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts.
+/// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of the
+/// caller comes before every other problem of the request.
 async fn with_access<F>(
     access: &AccessCheck,
     caller: UserId,
@@ -99,8 +102,16 @@ where
 {
     let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
     if begins_with_own_view(&request) {
-        let spent = async { Ok(spent.await?) };
-        return try_join(spent, handler(request)).await.map(|((), answer)| answer);
+        return match select(pin!(spent), pin!(handler(request))).await {
+            Either::Left((spent, handler)) => {
+                spent?;
+                handler.await
+            }
+            Either::Right((answer, spent)) => {
+                spent.await?;
+                answer
+            }
+        };
     }
     spent.await?;
     handler(request).await

@@ -87,13 +87,13 @@ impl From<&LivePost> for ServerMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_domain::{ChangedPost, UnreadChange};
+    use tidemark_domain::{ChangedPost, CountsDigest, UnreadChange};
 
     #[test]
     fn messages_have_exactly_this_format() {
         let told = |post| {
             let change = UnreadChange { at: Timestamp::from_ms(5), total: 12, post };
-            ServerMessage::from(&LivePost::new(UserId::MIN, Vec::new(), change, 0)).to_json()
+            ServerMessage::from(&LivePost::new(UserId::MIN, Vec::new(), change, CountsDigest(1), 0)).to_json()
         };
         assert_eq!(
             told(Some(ChangedPost { post: "42-7".parse().unwrap(), unread: 3 })),

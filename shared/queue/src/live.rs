@@ -58,6 +58,7 @@ fn encode<T: Serialize>(content: T) -> Result<String, StoreError> {
 fn group(task: &LiveTask) -> String {
     let user = match task {
         LiveTask::Changed { users } | LiveTask::Again { users, .. } => users.first().copied(),
+        LiveTask::Told { told } => told.first().map(|told| told.user),
         LiveTask::Gone { connections } => connections.first().map(|gone| gone.user),
     };
     user.map_or_else(|| "none".to_owned(), |user| user.to_string())
@@ -89,19 +90,29 @@ impl LiveQueue for SqsLive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_app::ports::Connection;
-    use tidemark_domain::{ChangedPost, Timestamp, UnreadChange, UserId};
+    use tidemark_app::ports::{Connection, Told};
+    use tidemark_domain::{ChangedPost, CountsDigest, Timestamp, UnreadChange, UserId};
 
     #[test]
     fn messages_have_exactly_this_format_and_round_trip() {
         let users = vec![UserId::MIN, UserId::new(u64::MAX).unwrap()];
-        let gone = Connection { user: UserId::MIN, connection: "L0abc=".to_owned() };
+        let gone = |at| Connection { user: UserId::MIN, connection: "L0abc=".to_owned(), at };
+        let (user, connections) = (UserId::MIN, vec!["L0abc=".to_owned()]);
+        let told = Told { user, connections, at: Timestamp::from_ms(5), counts: CountsDigest(u64::MAX) };
         let tasks = [
             (LiveTask::Changed { users: users.clone() }, r#"{"v":1,"type":"changed","users":["1","18446744073709551615"]}"#),
             (LiveTask::Again { users, tries: 2 }, r#"{"v":1,"type":"again","users":["1","18446744073709551615"],"tries":2}"#),
             (
-                LiveTask::Gone { connections: vec![gone] },
+                LiveTask::Told { told: vec![told] },
+                r#"{"v":1,"type":"told","told":[{"user":"1","connections":["L0abc="],"at":"1970-01-01T00:00:00.005Z","counts":18446744073709551615}]}"#,
+            ),
+            (
+                LiveTask::Gone { connections: vec![gone(None)] },
                 r#"{"v":1,"type":"gone","connections":[{"user":"1","connection":"L0abc="}]}"#,
+            ),
+            (
+                LiveTask::Gone { connections: vec![gone(Some(Timestamp::from_ms(5)))] },
+                r#"{"v":1,"type":"gone","connections":[{"user":"1","connection":"L0abc=","at":"1970-01-01T00:00:00.005Z"}]}"#,
             ),
         ];
         for (task, body) in tasks {
@@ -110,8 +121,8 @@ mod tests {
         }
         let post = ChangedPost { post: "7-3".parse().unwrap(), unread: 2 };
         let change = UnreadChange { at: Timestamp::from_ms(5), total: 9, post: Some(post) };
-        let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, 1)];
-        let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
+        let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, CountsDigest(8), 1)];
+        let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
         assert_eq!(encode(Posts { posts: posts.clone() }).unwrap(), body);
         assert_eq!(decode_posts(body).unwrap(), posts);
         assert_eq!(posts[0].post(), Some("7-3".parse().unwrap()));

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The maximum weight of one round trip to a node, in users or commands. Other callers are served between two trips.
-const WEIGHT_PER_TRIP: usize = 100;
+const WEIGHT_PER_TRIP: usize = 50;
 
 /// The maximum number of attempts for one command. Redirections and pauses for a moving slot count.
 const ROUNDS: u32 = 8;

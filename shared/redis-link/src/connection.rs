@@ -107,6 +107,15 @@ impl Link {
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
     ) -> Result<Vec<(T, Epoch)>, LinkError> {
+        self.results(operation, commands).await.into_iter().collect()
+    }
+
+    /// The same, with a result for each command: a node that is unavailable does not hide the responses of the others.
+    pub async fn results<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Vec<Result<(T, Epoch), LinkError>> {
         let replies = self.run(operation, commands.into_iter().map(Into::into).collect()).await;
         let one = |reply: Result<Reply, LinkError>| {
             let (value, epoch) = reply?.last();

@@ -11,15 +11,13 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-pub(crate) use crate::reply::Reply;
-
 use crate::{
     LinkError,
     breaker::{Breaker, While},
     epoch::Epoch,
     error::{link_error, server_error},
     pace::Pace,
-    reply::read,
+    reply::{Reply, read},
 };
 
 /// The connection to one node, made at its first use. Clones share it.

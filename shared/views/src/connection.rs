@@ -81,6 +81,16 @@ impl Redis {
         self.0.each_in_epoch(operation, commands).await.map_err(view_error)
     }
 
+    /// The same as [`Self::each`], with a result for each command.
+    pub(crate) async fn results<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        commands: Vec<impl Into<Bundle>>,
+    ) -> Vec<Result<T, StoreError>> {
+        let results = self.0.results(operation, commands).await.into_iter();
+        results.map(|result| result.map(|(value, _)| value).map_err(view_error)).collect()
+    }
+
     pub(crate) async fn strings(
         &self,
         operation: &'static str,

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
 use redis_link::{Age, Bundle};
-use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError};
+use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError, Told, Watched};
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
 use super::{
@@ -21,14 +21,16 @@ pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;
 
 #[async_trait]
 impl LiveViews for Redis {
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Option<CountsDigest>, StoreError> {
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError> {
         let args = [connection.into(), ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS.into()];
-        let told: Option<Vec<u8>> = self.call(Function::Watch, &own_keys(user), &args).await?;
-        Ok(told.as_deref().and_then(decode_digest))
+        let [known, built]: [Vec<u8>; 2] = self.call(Function::Watch, &own_keys(user), &args).await?;
+        Ok(Watched { known: decode_digest(&known), built: decode_ms(&built).unwrap_or_default() })
     }
 
-    async fn unwatch(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
-        self.call::<u64>(Function::Unwatch, &own_keys(user), &[connection.into()]).await.map(drop)
+    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError> {
+        let found_at = found_at.map_or_else(|| "".into(), |at| at.ms().into());
+        let args = [connection.into(), found_at, ms(keys::CONNECTION_LIFETIME)];
+        self.call::<u64>(Function::Unwatch, &own_keys(user), &args).await.map(drop)
     }
 
     async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError> {
@@ -41,21 +43,22 @@ impl LiveViews for Redis {
         Ok(notified)
     }
 
-    async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError> {
+    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>> {
         let calls = users.iter().map(|&user| {
             let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
             Bundle { commands: vec![command], age: Age::Now, bulk: None }
         });
-        let answers: Vec<Value> = self.each("claim", calls.collect()).await?;
-        answers.into_iter().map(decode_claim).collect()
+        let answers: Vec<Result<Value, StoreError>> = self.results("claim", calls.collect()).await;
+        answers.into_iter().map(|answer| decode_claim(answer?)).collect()
     }
 
-    async fn told(&self, counts: &[(UserId, Option<CountsDigest>)], first: bool) -> Result<(), StoreError> {
-        let calls = counts.iter().map(|(user, counts)| {
-            let digest = counts.map_or_else(Vec::new, |CountsDigest(digest)| digest.to_le_bytes().to_vec());
-            fcall(Function::Told, &[keys::connections(*user)], &[Arg::Bytes(digest), u64::from(first).into()])
+    async fn told(&self, told: &[Told]) -> Result<(), StoreError> {
+        let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest) }| {
+            let args = [Arg::from(at.ms()), Arg::Bytes(digest.to_le_bytes().to_vec())].into_iter();
+            let args: Vec<Arg> = args.chain(connections.iter().map(|connection| connection.as_str().into())).collect();
+            fcall(Function::Told, &[keys::connections(*user)], &args)
         });
-        self.each::<u8>("told", calls.collect()).await.map(drop)
+        self.each::<u64>("told", calls.collect()).await.map(drop)
     }
 }
 
@@ -78,6 +81,10 @@ fn decode_digest(bytes: &[u8]) -> Option<CountsDigest> {
     Some(CountsDigest(u64::from_le_bytes(bytes.try_into().ok()?)))
 }
 
+fn decode_ms(bytes: &[u8]) -> Option<Timestamp> {
+    std::str::from_utf8(bytes).ok()?.parse().ok().map(Timestamp::from_ms)
+}
+
 fn decode_claim(answer: Value) -> Result<ClaimedUpdate, StoreError> {
     let damaged = |detail: &str| StoreError::DamagedView { detail: format!("claim: {detail}") };
     match answer {
@@ -86,12 +93,15 @@ fn decode_claim(answer: Value) -> Result<ClaimedUpdate, StoreError> {
         Value::BulkString(word) if word == b"again" => Ok(ClaimedUpdate::TooEarly),
         other => {
             let parts = Vec::<Vec<u8>>::from_redis_value(other).map_err(|_| damaged("unknown response"))?;
-            let [post, noted, told, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };
-            let text = |id: &Vec<u8>| String::from_utf8(id.clone()).map_err(|_| damaged("a connection that is no text"));
+            let [post, noted, now, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };
+            let connection = |pair: &[Vec<u8>]| {
+                let id = String::from_utf8(pair[0].clone()).map_err(|_| damaged("a connection that is no text"))?;
+                Ok((id, decode_digest(&pair[1])))
+            };
             Ok(ClaimedUpdate::Claimed {
-                noted: decode_post(post).zip(text(noted)?.parse().ok().map(Timestamp::from_ms)),
-                told: decode_digest(told),
-                connections: connections.iter().map(text).collect::<Result<_, _>>()?,
+                noted: decode_post(post).zip(decode_ms(noted)),
+                at: decode_ms(now).ok_or_else(|| damaged("no time"))?,
+                connections: connections.chunks_exact(2).map(connection).collect::<Result<_, _>>()?,
             })
         }
     }
@@ -115,10 +125,15 @@ mod tests {
         assert_eq!(decode_claim(bytes(b"later")).unwrap(), ClaimedUpdate::OnItsWay);
         assert_eq!(decode_claim(bytes(b"again")).unwrap(), ClaimedUpdate::TooEarly);
         let claimed = |post: &[u8]| {
-            decode_claim(Value::Array(vec![bytes(post), bytes(b"9"), bytes(&7_u64.to_le_bytes()), bytes(b"L0abc=")])).unwrap()
+            let [known, unknown] = [&7_u64.to_le_bytes()[..], b""];
+            let parts = [post, b"9", b"12", b"L0abc=", known, b"L1abc=", unknown];
+            decode_claim(Value::Array(parts.map(bytes).to_vec())).unwrap()
         };
-        let expected =
-            |noted| ClaimedUpdate::Claimed { noted, told: Some(CountsDigest(7)), connections: vec!["L0abc=".to_owned()] };
+        let expected = |noted| ClaimedUpdate::Claimed {
+            noted,
+            at: Timestamp::from_ms(12),
+            connections: vec![("L0abc=".to_owned(), Some(CountsDigest(7))), ("L1abc=".to_owned(), None)],
+        };
         let post = PostId::new(UserId::new(3).unwrap(), 4);
         assert_eq!(claimed(b""), expected(None));
         assert_eq!(claimed(&encode_post(post)), expected(Some((post, Timestamp::from_ms(9)))));

@@ -25,6 +25,8 @@ from .problem import TidemarkProblem
 _PING = '{"type":"ping"}'
 _LONGEST_ANSWER = 10.0
 _LONGEST_WAIT = 30.0
+# Of so many refused pings, one reads the counts: while Redis is unavailable, each read is many reads of facts.
+_REFUSALS_PER_READ = 16
 #: What ends a connection, or fails an attempt to open one.
 _LOST = (OSError, WebSocketException, httpx.TransportError, TidemarkProblem)
 
@@ -157,11 +159,12 @@ class _Course:
         self._on_state, self._ping = on_state, ping
         self._live = False
         self._newest: datetime | None = None
-        self._failures = self._refusals = 0
+        self._failures = 0
 
     def begin(self) -> None:
         self._began = time.monotonic()
         self._awaited = False
+        self._refusals = 0
 
     def left(self) -> float:
         """Seconds until the next ping, or until the pong to the last one is late."""
@@ -183,7 +186,8 @@ class _Course:
         self._awaited = False
         self._refusals = 0 if registered else self._refusals + 1
         self._due = time.monotonic() + (self._ping if registered else _wait(self._refusals))
-        return None if registered and self._live else _Read(registered)
+        known = self._live if registered else self._refusals % _REFUSALS_PER_READ != 1
+        return None if known else _Read(registered)
 
     def _change(self, message: dict[str, Any]) -> UnreadChange | None:
         """A change with an earlier time than one before it is stale."""

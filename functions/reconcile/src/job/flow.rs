@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures::{FutureExt, StreamExt, future::try_join_all, stream};
-use serde::Serialize;
 use tidemark_app::{
+    Resumed,
     fan_out::{Due, Inspected, LookPlan},
     ports::{FanOut, Look},
 };
@@ -12,7 +12,7 @@ use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId
 use tidemark_facts::schema::UNFINISHED_SHARDS;
 use tracing::{error, info, warn};
 
-use super::{Plan, Reconcile, ReconcileError, Report};
+use super::{Plan, Reconcile, ReconcileError, Report, report::FlowReport};
 use crate::{
     diff::{Difference, Kind, Remedy, Subject, facts::wrongly_indexed},
     stored::{Decoded, Unfinished, UnfinishedAt},
@@ -36,22 +36,6 @@ pub struct FlowPlan {
     pub most_attempts: u32,
     /// Whether fan-outs that were given up are resumed, if they have fewer than `most_attempts`.
     pub given_up_too: bool,
-}
-
-/// The result of a run over unfinished fan-outs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(super) struct FlowReport {
-    /// Fan-outs that are older than `overdue_ms`.
-    pub unfinished: usize,
-    /// Finished, or sent again.
-    pub resumed: usize,
-    pub pages_sent: usize,
-    /// Left to their workers: they move, wait in the queue, or were sent recently.
-    pub moving: usize,
-    /// Resumed as often as allowed, in this run or before.
-    pub given_up: u64,
-    /// Stream records in the projector's failure queue; `None` if their number is unknown.
-    pub stuck_records: Option<u64>,
 }
 
 /// The state of one run.
@@ -116,11 +100,10 @@ impl Reconcile {
             drained: drained.as_ref().is_ok_and(|drained| *drained),
             most_attempts: of.most_attempts,
         };
-        if drained.is_ok() && !plan.dry_run {
-            let erasures = self.app.leaving.resume().await?;
-            if erasures > 0 {
-                warn!(erasures, "erasures that no worker continued are resumed");
-            }
+        if let Ok(drained) = drained
+            && !plan.dry_run
+        {
+            report.failed += self.resume_erasures(drained, out_of_time).await;
         }
         let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
         if drained.is_ok() {
@@ -161,6 +144,25 @@ impl Reconcile {
         report.emit(&self.app.stores.recorder, "fan-outs");
         report.fan_outs = Some(flow);
         Ok(report)
+    }
+
+    /// Resumes erasures that no worker continues. Returns how many could not be looked at: fan-outs do not wait for them.
+    async fn resume_erasures(&self, drained: bool, out_of_time: &(dyn Fn() -> bool + Sync)) -> u64 {
+        match self.app.leaving.resume(drained, out_of_time).await {
+            Ok(Resumed { resumed, incomplete, failed }) => {
+                if resumed > 0 {
+                    warn!(erasures = resumed, "erasures that no worker continued are resumed");
+                }
+                if incomplete > 0 {
+                    error!(erasures = incomplete, "erasures are incomplete: their receipts say why");
+                }
+                failed as u64
+            }
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "erasures are not resumed");
+                1
+            }
+        }
     }
 
     /// Looks at the fan-outs that were not given up, and stores the position if time is up.

@@ -229,3 +229,25 @@ impl Run<'_> {
         self.report.compared(what, &found);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_small_run_in_the_weather_of_aws_finds_no_difference() {
+        let options = Options {
+            followers: 1_500,
+            live: 60,
+            publishes: 2,
+            beside: 2,
+            disturb: true,
+            weather: Weather::Aws,
+            limit: Duration::from_secs(180),
+            seed: 1,
+            template: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")),
+        };
+        let report = run(&options).await.unwrap();
+        assert!(report.is_good(), "{report}");
+    }
+}

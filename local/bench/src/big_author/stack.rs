@@ -10,8 +10,8 @@ use tidemark_local::{Options, Stack, Weather};
 use tidemark_tools::api::Api;
 
 const IN_RAM: &str = "/dev/shm";
-/// A threshold above any number of followers, so that posts are pushed.
-const NEVER_PULLED: u64 = 1 << 40;
+/// The largest threshold that the template accepts. Posts of authors with fewer followers are pushed.
+pub const NEVER_PULLED: u32 = 10_000_000;
 /// The function whose stream has the edges that were written without the API. No view needs them.
 const PROJECTOR: &str = "relation-projector";
 

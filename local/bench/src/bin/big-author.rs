@@ -6,7 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tidemark_bench::big_author::run::{Options, run};
+use tidemark_bench::big_author::{
+    run::{Options, run},
+    stack::NEVER_PULLED,
+};
 use tidemark_local::Weather;
 use tidemark_tools::{Verdict, exit};
 use tracing_subscriber::EnvFilter;
@@ -20,7 +23,7 @@ use tracing_subscriber::EnvFilter;
 #[command(name = "big-author")]
 struct Args {
     /// Followers of the author.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=30_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..i64::from(NEVER_PULLED)))]
     followers: u32,
     /// The number of live followers, which have a view that the fan-out reaches.
     #[arg(long, default_value_t = 100_000)]

@@ -126,7 +126,7 @@ pub fn counts(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
     vec![
         Row::new("messages, 1,000,000 followers", publish.messages(), outcome.messages as f64),
         Row::new("invocations of fan-out, 1,000,000 followers", publish.invocations(3.0) - 1.0, outcome.events as f64),
-        Row::new("calls of Redis, 1,000,000 followers", 16_000.0, outcome.calls as f64),
+        Row::new("calls of Redis, 1,000,000 followers", 30_000.0, outcome.calls as f64),
     ]
 }
 

@@ -11,7 +11,7 @@ const BUCKETS: f64 = 4_096.0;
 const SQS_BYTES: f64 = 65_536.0;
 const FOLLOWER_BYTES: f64 = 21.0;
 /// Users in a trip to a node of a cluster (docs/redis.md).
-const CLUSTER_TRIP: f64 = 100.0;
+const CLUSTER_TRIP: f64 = 50.0;
 /// Assumed time of a simple command in Redis, in µs.
 const COMMAND_US: f64 = 3.0;
 /// Assumed bytes in Redis of a post beside its text: summary, keys, progress, head. They live for 7 days.

@@ -452,7 +452,7 @@ mod tests {
                 let publish = Publish::new(200_000.0, f64::INFINITY, 1.0);
                 assert_eq!(outcome.pages as f64, publish.pages);
                 assert_eq!(outcome.messages as f64, publish.messages(), "200 pages and 16 tasks");
-                assert_eq!(outcome.calls as f64, 200.0 * 16.0 + 16.0, "15 calls of 70 and the progress");
+                assert_eq!(outcome.calls as f64, 200.0 * 30.0 + 16.0, "29 calls of 35 and the progress");
             }
         }
     }
@@ -465,8 +465,8 @@ mod tests {
         let flat_out = seconds(live.clone(), 40);
         assert!(flat_out > redis && flat_out < redis * 1.15, "one thread of Redis: {flat_out} s for {redis} s");
         let slow = Inputs { redis_trip_ms: 50.0, ..live.clone() };
-        // Two workers hold six pages. A page waits for 16 trips.
-        let waiting = 500.0 / 6.0 * 16.0 * 0.05;
+        // Two workers hold six pages. A page waits for 30 trips.
+        let waiting = 500.0 / 6.0 * 30.0 * 0.05;
         assert!(seconds(slow.clone(), 2) > waiting, "two workers wait for the network");
         assert!(seconds(slow, 40) < waiting / 4.0, "more workers lift that limit");
         let shared = Inputs { cores: Some(1), worker_us: 50.0, ..live };

@@ -48,8 +48,8 @@ type Section = Vec<(Exported, [u64; 3])>;
 
 const SECTIONS: usize = 10;
 
-/// The longest texts of one page, in bytes. A response may have 6 MB.
-const MOST_TEXT: usize = 2 << 20;
+/// The longest texts of one page, in bytes of the response. A response may have 6 MB.
+const MOST_TEXT: usize = 4 << 20;
 
 /// Ranges of read posts in one object.
 const MOST_RANGES: usize = 1_000;
@@ -140,7 +140,7 @@ impl Leaving {
         let live = ids.iter().filter_map(|id| found.remove(id)).filter(|(post, _)| !post.deleted);
         for (post, text) in live {
             let text = text.unwrap_or_default();
-            bytes += text.bytes();
+            bytes += encoded_bytes(&text);
             if bytes > MOST_TEXT && !section.is_empty() {
                 break;
             }
@@ -155,11 +155,11 @@ impl Leaving {
     }
 
     async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section, StoreError> {
-        let mut states: Vec<_> = self.fan_outs.stores.reads.all_reads(user).await?.into_iter().collect();
-        states.sort_unstable_by_key(|(author, _)| *author);
         let [last_author, last_seq, _] = after.unwrap_or_default();
+        let from = UserId::new(last_author).unwrap_or(UserId::MIN);
         let mut section = Vec::new();
-        for (author, state) in states.into_iter().filter(|(author, _)| author.get() >= last_author) {
+        // One more, because nothing may be left of the first.
+        for (author, state) in self.fan_outs.stores.reads.reads_from(user, from, limit + 1).await? {
             let mut ranges = state.read.ranges().filter(|(first, _)| author.get() > last_author || *first > last_seq).peekable();
             let mut is_first = author.get() > last_author;
             while (is_first || ranges.peek().is_some()) && section.len() < limit {
@@ -170,5 +170,24 @@ impl Leaving {
             }
         }
         Ok(section)
+    }
+}
+
+/// The length of a text in a response: it is JSON in the JSON that the function returns, so its characters may be escaped
+/// twice.
+fn encoded_bytes(text: &PostText) -> usize {
+    let bytes = [&text.body, &text.data].into_iter().flatten().flat_map(|text| text.bytes());
+    bytes.map(|byte| if byte < b' ' { 7 } else { 1 + 3 * usize::from(matches!(byte, b'"' | b'\\')) }).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_counts_as_in_the_response() {
+        let of = |body: &str| encoded_bytes(&PostText { body: Some(body.to_owned()), data: None });
+        // A quote is `\\\"`, a control character `\\u0001`.
+        assert_eq!(["abcä", "\"\"", "\\", "\u{1}"].map(of), [5, 8, 4, 7]);
     }
 }

@@ -29,10 +29,20 @@ pub trait Erasures: Send + Sync {
     async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure, StoreError>;
     /// Replaces a receipt by its next version. Returns false, and writes nothing, if another run was first.
     async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool, StoreError>;
-    /// Returns users whose erasures are not finished.
-    async fn running_erasures(&self) -> Result<Vec<UserId>, StoreError>;
-    /// Counts what there is to remove.
+    /// Returns users whose erasures are not finished, in parts. A part that is damaged is an error of its own.
+    async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>, StoreError>>, StoreError>;
+    /// Removes a user whose erasure is finished from the list of those that are not.
+    async fn forget_running(&self, user: UserId) -> Result<(), StoreError>;
+    /// Counts what there is to remove, without what [`Self::count_some`] counts.
     async fn count_traces(&self, user: UserId) -> Result<Removed, StoreError>;
+    /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins after
+    /// an item. Returns the last item that was counted; `None` at the end.
+    async fn count_some(
+        &self,
+        user: UserId,
+        reaction: Option<Reaction>,
+        after: Option<String>,
+    ) -> Result<(u64, Option<String>), StoreError>;
     /// Returns at most `limit` users whom the user's pairs name, tombstones included, or who have a pair that names the
     /// user, tombstones excluded.
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError>;
@@ -41,8 +51,13 @@ pub trait Erasures: Send + Sync {
     async fn remove_pair(&self, user: UserId, other: UserId) -> Result<(), StoreError>;
     /// Takes a reaction back, also that to a deleted post, and corrects the counts.
     async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError>;
-    /// Returns at most `limit` users who have reacted to posts of an author, with their reactions.
-    async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<(UserId, ReactionState)>, StoreError>;
+    /// Returns users who have reacted to posts of an author, with their reactions, at most `limit` of each shard. A damaged
+    /// item is an error of its own.
+    async fn reactions_to(
+        &self,
+        author: UserId,
+        limit: usize,
+    ) -> Result<Vec<Result<(UserId, ReactionState), StoreError>>, StoreError>;
     /// Removes a user's reactions to an author whose posts are all deleted. The counts of the posts stay.
     async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<(), StoreError>;
     /// Returns at most `limit` authors of whose posts the user has marked some.

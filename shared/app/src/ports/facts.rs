@@ -180,6 +180,8 @@ pub trait Posts: Send + Sync {
 pub trait Reads: Send + Sync {
     /// Returns the user's read states of these authors. Missing ones are left out.
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
+    /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
+    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError>;
     /// Returns all read states of the user.
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the

@@ -25,9 +25,10 @@ pub enum ClaimedUpdate {
     Claimed {
         /// The post that was noted last, and when.
         noted: Option<(PostId, Timestamp)>,
-        /// The counts that the connections received last.
-        told: Option<CountsDigest>,
-        connections: Vec<String>,
+        /// The time of the message, by the clock of Redis.
+        at: Timestamp,
+        /// The connections, each with the counts that it was told; `None` if that is unknown.
+        connections: Vec<(String, Option<CountsDigest>)>,
     },
     /// The last message was built less than a second ago. The caller sends a task that is delayed by a second.
     TooEarly,
@@ -37,22 +38,40 @@ pub enum ClaimedUpdate {
     Unwatched,
 }
 
+/// The result of [`LiveViews::watch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// The counts that the connection was told; `None` if that is unknown.
+    pub known: Option<CountsDigest>,
+    /// When the reader's last message was built, by the clock of Redis.
+    pub built: Timestamp,
+}
+
+/// Connections of a reader that know these counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub user: UserId,
+    pub connections: Vec<String>,
+    /// The time of the message that told them.
+    pub at: Timestamp,
+    pub counts: CountsDigest,
+}
+
 /// The live connections of readers. Redis alone has them; the pings of the clients register them again.
 #[async_trait]
 pub trait LiveViews: Send + Sync {
-    /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one. Returns the
-    /// counts that the reader's connections received last.
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Option<CountsDigest>, StoreError>;
-    /// Removes a connection. May be repeated.
-    async fn unwatch(&self, user: UserId, connection: &str) -> Result<(), StoreError>;
+    /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError>;
+    /// Removes a connection. One that a message at `found_at` found gone stays if it has renewed itself since. May be repeated.
+    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError>;
     /// Notes that counts of these readers have changed, by this post if it is known. A delivery notes this itself
     /// ([`Delivered::notified`](super::Delivered)).
     async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError>;
-    /// Begins to build the messages for these readers. Returns one result for each reader, in order.
-    async fn claim(&self, users: &[UserId]) -> Result<Vec<ClaimedUpdate>, StoreError>;
-    /// Stores the counts that the connections of these readers receive; `None` if these are unknown. With `first`,
-    /// counts are stored only for readers without stored counts.
-    async fn told(&self, counts: &[(UserId, Option<CountsDigest>)], first: bool) -> Result<(), StoreError>;
+    /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns one
+    /// result for each reader, in order.
+    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>>;
+    /// Stores what connections know. Readers of whom a later message was built are left out.
+    async fn told(&self, told: &[Told]) -> Result<(), StoreError>;
 }
 
 /// A live connection of a reader.
@@ -61,6 +80,9 @@ pub struct Connection {
     pub user: UserId,
     /// The id that API Gateway gave to it.
     pub connection: String,
+    /// The time of the message that found it gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// A message of the live queue.
@@ -69,12 +91,14 @@ pub struct Connection {
 pub enum LiveTask {
     /// Counts of these readers have changed: send them to their connections.
     Changed { users: Vec<UserId> },
-    /// Some connections of these readers got no message: send the counts of now to all of them.
+    /// Some connections of these readers were not told: tell them what the counts are now.
     Again {
         users: Vec<UserId>,
         /// The number of messages that did not reach a connection.
         tries: u8,
     },
+    /// These connections were told.
+    Told { told: Vec<Told> },
     /// These connections do not exist any more.
     Gone { connections: Vec<Connection> },
 }
@@ -84,8 +108,11 @@ pub enum LiveTask {
 pub struct LivePost {
     pub user: UserId,
     pub connections: Vec<String>,
-    /// When the counts were read.
+    /// When the message was built, by the clock of Redis. The counts were read after that.
     pub at: Timestamp,
+    /// What the connections know after this message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<CountsDigest>,
     pub total: u64,
     /// The author of the change, if it is known, with the number of the author's unread posts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,11 +128,11 @@ pub struct LivePost {
 }
 
 impl LivePost {
-    pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, tries: u8) -> Self {
+    pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
         let UnreadChange { at, total, post } = change;
         let (author, unread, seq) =
             post.map_or((None, 0, 0), |changed| (Some(changed.post.author), changed.unread, changed.post.seq));
-        Self { user, connections, at, total, author, unread, seq, tries }
+        Self { user, connections, at, counts: Some(counts), total, author, unread, seq, tries }
     }
 
     /// Returns the post that changed, if it is known.

@@ -21,7 +21,7 @@ pub use facts::{
     Reactions, Reads,
 };
 pub use limits::{Budget, LimitViews, Spent};
-pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified};
+pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified, Told, Watched};
 pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
 pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};

@@ -131,6 +131,12 @@ pub enum Task {
     /// A user has asked to leave: continue the erasure.
     Erase {
         user: UserId,
+        /// The chain of tasks that it belongs to. A task of an older chain than the receipt's does nothing.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        chain: u64,
+        /// Whether Redis may still say that the user may call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        closes: bool,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
@@ -167,8 +173,8 @@ pub enum Task {
 /// Up to this many read states of one reader are updated by one `sync` task each. More are updated by one rebuild.
 const MOST_SYNCS: usize = 8;
 
-fn is_zero(tries: &u8) -> bool {
-    *tries == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl Task {
@@ -208,14 +214,10 @@ impl Task {
 
     /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
     /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
-    pub(crate) fn is_missed_by_views(&self) -> bool {
+    pub fn is_missed_by_views(&self) -> bool {
         match self {
-            Self::Batch { .. }
-            | Self::List { .. }
-            | Self::Rank { .. }
-            | Self::Rescore { .. }
-            | Self::Move { .. }
-            | Self::Erase { .. } => false,
+            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } | Self::Move { .. } => false,
+            Self::Erase { closes, .. } => *closes,
             Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }

@@ -329,7 +329,7 @@ impl Readers {
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
             let lease = self.lease_posts(&unknown).await;
-            let found: Vec<PostSummary> = self.stores.posts.posts(&unknown).await?.into_values().map(PostSummary::from).collect();
+            let found: Vec<PostSummary> = self.posts_of_facts(&unknown).await?.into_iter().map(PostSummary::from).collect();
             let filled: Vec<_> = found.iter().map(|post| (post.clone(), None)).collect();
             self.store_posts(&filled, lease).await;
             posts.extend(found.into_iter().map(|post| (post.id, post)));

@@ -9,11 +9,12 @@
 //! ([`FanOuts::start`](crate::FanOuts::start)). So a post that this head lacks will pass the open gate.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Mutex, PoisonError},
 };
 
 use async_trait::async_trait;
+use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timestamp, UserId, feed::FEED_CAP};
 use tracing::warn;
 
@@ -28,6 +29,9 @@ const MANY_FOLLOWERS: u64 = 1_000;
 
 /// Of how many authors one request stores times at most. Each costs up to 70 read units.
 const MOST_STORED: usize = 2;
+
+/// From how many posts of one author on they are read together.
+const MANY_POSTS: usize = 4;
 
 /// The known facts of some authors.
 pub(super) struct Authors {
@@ -132,6 +136,22 @@ impl Readers {
             }
             known => Ok(known?.0.into_iter().map(|post| post.id).collect()),
         }
+    }
+
+    /// Returns these posts and tombstones from the facts. Several posts of one author cost less when they are read together.
+    pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>, StoreError> {
+        let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
+        for id in ids {
+            by_author.entry(id.author).or_default().push(id.seq);
+        }
+        let (many, few): (Vec<_>, Vec<_>) = by_author.into_iter().partition(|(_, seqs)| seqs.len() >= MANY_POSTS);
+        let few: Vec<PostId> = few.iter().flat_map(|(author, seqs)| seqs.iter().map(|&seq| PostId::new(*author, seq))).collect();
+        let many = many.into_iter().map(async |(author, mut seqs)| {
+            seqs.sort_unstable_by(|a, b| b.cmp(a));
+            self.stores.posts.posts_of(author, &seqs).await
+        });
+        let (few, many) = futures::try_join!(self.stores.posts.posts(&few), try_join_all(many))?;
+        Ok(few.into_values().chain(many.into_iter().flatten()).collect())
     }
 
     /// Returns heads from the facts, and stores them in Redis unless another process does.

@@ -21,7 +21,7 @@ impl Readers {
     }
 
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
-    pub(crate) async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
+    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
         for round in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
@@ -55,7 +55,10 @@ impl Readers {
             if again.is_empty() {
                 return Ok(());
             }
-            edges = self.stores.edges.edges(user, &again).await?.into_values().collect();
+            let (mut known, now) = (self.stores.edges.edges(user, &again).await?, self.stores.clock.now());
+            // Without an edge, an erasure has removed the follow and its tombstone.
+            let of = |edge: Edge| known.remove(&edge.author).unwrap_or_else(|| edge.ended(now));
+            edges = live.into_iter().filter(|edge| again.contains(&edge.author)).map(of).collect();
         }
         Err(StoreError::Contention { operation: "sync" })
     }

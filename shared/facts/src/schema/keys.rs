@@ -406,9 +406,26 @@ pub fn erasure(user: UserId) -> Item {
     key([(ErasureItem::identity, string(erasure_key(user)))])
 }
 
-/// identities: the users whose erasures are not finished.
-pub fn running_erasures() -> Item {
+/// Items that list the users whose erasures are not finished.
+const RUNNING_PARTS: u16 = 64;
+
+/// identities: the users of the same part whose erasures are not finished.
+pub fn running_part(user: UserId) -> Item {
+    running(user.bucket() % RUNNING_PARTS)
+}
+
+fn running(part: u16) -> Item {
+    key([(RunningItem::identity, string(format!("erasures#{part:02}")))])
+}
+
+/// identities: the same of all users, as versions before wrote it.
+pub fn all_running() -> Item {
     key([(RunningItem::identity, string("erasures"))])
+}
+
+/// All items that list such users.
+pub fn running_erasures() -> Vec<Item> {
+    (0..RUNNING_PARTS).map(running).chain([all_running()]).collect()
 }
 
 /// reacted: the partition of one kind of a user's reactions.

@@ -2,20 +2,24 @@
 --
 -- KEYS     [1] connections  [2] state hash
 -- ARGV     [1] the least time between two messages, ms
--- Returns  false if the reader is not watched; 'later' if the last message was built less than the least time ago and
---          another one is queued; 'again' if the caller has to send one that is delayed by the least time; or the bytes of the post that
---          was noted last, the time (ms) at which it was noted, the digest that was told last or '', and the connections
--- Keeps    A reader has at most one message in the least time.
+-- Returns  false if nobody watches; 'later' if the last message was built less than the least time ago and another one is on
+--          its way; 'again' if the caller has to send one that is delayed by the least time; or the bytes of the post that
+--          was noted last, the time (ms) at which it was noted, the time now (ms), and each connection with the digest of
+--          the counts that it was told, '' if that is unknown
+-- Keeps    A reader has at most one message in the least time. From here on it is unknown what the connections know, until
+--          `told` stores it for this message.
 local function claim(keys, argv, epoch)
   local fields = redis.call('HGETALL', keys[1])
-  local now, least, notes, told, result = now_ms(), tonumber(argv[1]), nil, '', {}
+  local now, least, notes, unknown, result = now_ms(), tonumber(argv[1]), nil, false, {}
   for f = 1, #fields, 2 do
-    if fields[f] == META then
-      notes = fields[f + 1]
-    elseif fields[f] == TOLD then
-      told = fields[f + 1]
-    elseif struct.unpack('<I6', fields[f + 1]) > now then
-      result[#result + 1] = fields[f]
+    local name, value = fields[f], fields[f + 1]
+    if name == META then
+      notes = value
+    elseif name == TOLD then
+      unknown = true
+    elseif expiry_of(value) > now then
+      result[#result + 1] = name
+      result[#result + 1] = value
     end
   end
   if #result == 0 then
@@ -33,7 +37,13 @@ local function claim(keys, argv, epoch)
     return 'again'
   end
   redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, now) .. post)
-  table.insert(result, 1, told)
+  if unknown then redis.call('HDEL', keys[1], TOLD) end
+  for r = 1, #result, 2 do
+    local value = result[r + 1]
+    if #value > EXPIRY_BYTES then redis.call('HSET', keys[1], result[r], string.sub(value, 1, EXPIRY_BYTES)) end
+    result[r + 1] = unknown and '' or digest_of(value, epoch)
+  end
+  table.insert(result, 1, string.format('%d', now))
   table.insert(result, 1, string.format('%d', noted))
   table.insert(result, 1, post)
   return result

@@ -257,8 +257,21 @@ local function half_life_of(marker)
 end
 
 -- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built (ms), and the bytes
--- of the post that changed; `=` -> digest of the counts that they were told; a connection -> its expiry (ms).
+-- of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it was told,
+-- with the epoch. An earlier layout had one digest for all connections, in `=`: with that field, no digest counts.
 local NOTES, NOTES_BYTES, TOLD = '<I6I6', 12, '='
+local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
+
+-- The expiry of a connection. A damaged one has expired.
+local function expiry_of(value)
+  return #value >= EXPIRY_BYTES and (struct.unpack(EXPIRY, value)) or 0
+end
+
+-- The digest of the counts that a connection was told; '' if it is unknown.
+local function digest_of(value, epoch)
+  local is_known = #value == EXPIRY_BYTES + DIGEST_BYTES + #epoch and string.sub(value, -#epoch) == epoch
+  return is_known and string.sub(value, EXPIRY_BYTES + 1, EXPIRY_BYTES + DIGEST_BYTES) or ''
+end
 
 -- The times of the notes, and the bytes of the post; zeros if they are damaged.
 local function notes_of(value)

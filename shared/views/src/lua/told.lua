@@ -1,14 +1,19 @@
--- told: stores the digest of the counts that a reader's connections receive, if the reader is watched.
+-- told: stores the digest of the counts that some connections of a reader know.
 --
 -- KEYS     [1] connections
--- ARGV     [1] digest (8 bytes), or '' if it is unknown what they know  [2] '1' to store it only if none is stored
--- Returns  1, or 0 if the reader is not watched
-local function told(keys, argv)
-  if redis.call('EXISTS', keys[1]) == 0 then return 0 end
-  if argv[1] == '' then
-    redis.call('HDEL', keys[1], TOLD)
-  else
-    redis.call(argv[2] == '1' and 'HSETNX' or 'HSET', keys[1], TOLD, argv[1])
+-- ARGV     [1] when the message with these counts was built (ms)  [2] digest (8 bytes)  then the connections
+-- Returns  how many connections are registered; 0 if another message was built since then, which tells them other counts
+-- Keeps    A digest is stored only of counts that the connection has, and that no later message replaces.
+local function told(keys, argv, epoch)
+  local _, built = notes_of(redis.call('HGET', keys[1], META))
+  if built ~= tonumber(argv[1]) then return 0 end
+  local stored = 0
+  for a = 3, #argv do
+    local value = redis.call('HGET', keys[1], argv[a])
+    if value and #value >= EXPIRY_BYTES then
+      redis.call('HSET', keys[1], argv[a], string.sub(value, 1, EXPIRY_BYTES) .. argv[2] .. epoch)
+      stored = stored + 1
+    end
   end
-  return 1
+  return stored
 end

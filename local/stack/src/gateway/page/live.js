@@ -5,6 +5,8 @@ import { wait } from "./api.js";
 const PING_EVERY = 60_000;
 const ANSWER_WITHIN = 10_000;
 const LONGEST_PAUSE = 10_000;
+// Of so many refused pings, one reads the counts.
+const REFUSALS_PER_READ = 16;
 
 const pause = (failures) => Math.random() * Math.min(LONGEST_PAUSE, 1000 * 2 ** failures);
 
@@ -53,7 +55,7 @@ export class Live {
       const answered = async (live) => {
         failures = live ? 0 : failures + 1;
         later(live ? PING_EVERY : pause(failures), ping);
-        if (live && this.state === "live") return;
+        if (live ? this.state === "live" : failures % REFUSALS_PER_READ !== 1) return;
         const read = await this.read();
         if (read && socket.readyState === WebSocket.OPEN) this.become(live ? "live" : "down");
       };

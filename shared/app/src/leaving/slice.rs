@@ -1,0 +1,389 @@
+//! One slice of an erasure.
+//!
+//! Each step lists what is left and removes it, so a slice that was cut in half is repeated. An item that is damaged is
+//! logged and left out: the rest is removed, and the erasure stays incomplete, with the reason in its receipt.
+
+use std::{collections::HashSet, time::Duration};
+
+use futures::{FutureExt, StreamExt, stream};
+use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, UserId};
+use tracing::{error, info};
+
+use super::{Leaving, OutOfTime};
+use crate::{Following, Hiding, Publishing, Stores, ports::StoreError};
+
+/// A request takes 10 seconds at most. One that began before the erasure may write until then.
+const GRACE_MS: u64 = 15_000;
+
+/// Users, reactions or read states in one step.
+const STEP: usize = 100;
+
+/// Views of posts in one step.
+const POSTS: u64 = 200;
+
+/// Relations that are removed concurrently.
+const PARALLEL: usize = 16;
+
+/// With more damaged items, a step ends.
+const MOST_LEFT_OUT: usize = 1_000;
+
+/// The result of a slice or of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing is left, except for what cannot be removed.
+    Done,
+    More,
+    /// Another run has stored its progress, and continues.
+    Lost,
+}
+
+/// What a slice could not remove.
+#[derive(Debug, Default)]
+struct LeftOut {
+    items: usize,
+    reason: Option<String>,
+}
+
+impl LeftOut {
+    /// Returns whether an item was removed. Fails if a later attempt may remove it, or if too many were left out.
+    fn note<T>(&mut self, user: UserId, removed: Result<T, StoreError>) -> Result<bool, StoreError> {
+        let Err(error) = removed else { return Ok(true) };
+        if error.is_retryable() || self.items >= MOST_LEFT_OUT {
+            return Err(error);
+        }
+        error!(%user, error = &error as &dyn std::error::Error, "an erasure leaves something out");
+        self.items += 1;
+        self.reason = Some(error.to_string());
+        Ok(false)
+    }
+}
+
+pub(super) struct Slice<'a> {
+    leaving: &'a Leaving,
+    user: UserId,
+    erasure: Erasure,
+    out_of_time: OutOfTime<'a>,
+    left_out: LeftOut,
+}
+
+impl<'a> Slice<'a> {
+    pub(super) fn new(leaving: &'a Leaving, user: UserId, erasure: Erasure, out_of_time: OutOfTime<'a>) -> Self {
+        Self { leaving, user, erasure, out_of_time, left_out: LeftOut::default() }
+    }
+
+    fn stores(&self) -> &'a Stores {
+        &self.leaving.fan_outs.stores
+    }
+
+    async fn save(&mut self) -> Result<bool, StoreError> {
+        self.leaving.save(self.user, &mut self.erasure).await
+    }
+
+    async fn again(&mut self, delay: Duration) -> Result<(), StoreError> {
+        self.leaving.again(self.user, &mut self.erasure, delay).await
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), StoreError> {
+        let clock = &self.stores().clock;
+        if self.erasure.removed.is_none() {
+            match self.count().await {
+                Ok(Step::More) => return self.again(Duration::ZERO).await,
+                Ok(_) if self.save().await? => {}
+                Ok(_) => return Ok(()),
+                Err(error) => drop(self.left_out.note::<()>(self.user, Err(error))?),
+            }
+        }
+        match self.remove().await? {
+            Step::Lost => return Ok(()),
+            Step::More => return self.again(Duration::ZERO).await,
+            Step::Done => {}
+        }
+        if self.rest().await? == Step::More {
+            return self.again(Duration::ZERO).await;
+        }
+        self.erasure.incomplete = self.left_out.reason.take();
+        if let Some(reason) = &self.erasure.incomplete {
+            error!(user = %self.user, reason, items = self.left_out.items, "an erasure is incomplete, it is tried again in an hour");
+            return self.save().await.map(drop);
+        }
+        let now = clock.now();
+        let end = self.erasure.swept_at.get_or_insert(now).plus_ms(GRACE_MS);
+        if now < end {
+            return self.again(Duration::from_millis(end.ms() - now.ms())).await;
+        }
+        if self.clear().await? == Step::More {
+            return self.again(Duration::ZERO).await;
+        }
+        self.erasure.finished_at = Some(clock.now());
+        if self.save().await? {
+            info!(user = %self.user, "a user was erased");
+        }
+        Ok(())
+    }
+
+    /// Counts what there is to remove.
+    async fn count(&mut self) -> Result<Step, StoreError> {
+        let (erasures, user) = (&self.stores().erasures, self.user);
+        let mut counting = self.erasure.counting.take().unwrap_or_default();
+        while let Some(reaction) = [Some(Reaction::Like), Some(Reaction::Favorite), None].get(counting.part) {
+            let (found, last) = erasures.count_some(user, *reaction, counting.after.take()).await?;
+            counting.counts[counting.part] += found;
+            counting.part += usize::from(last.is_none());
+            counting.after = last;
+            if (self.out_of_time)() {
+                self.erasure.counting = Some(counting);
+                return Ok(Step::More);
+            }
+        }
+        let [likes, favorites, reads] = counting.counts;
+        self.erasure.removed = Some(Removed { likes, favorites, reads, ..erasures.count_traces(user).await? });
+        Ok(Step::Done)
+    }
+
+    /// Removes relations, posts, reactions and marks, in this order. A step that a damaged item stops is left out.
+    ///
+    /// The user's blocks end after the posts are gone: those who were blocked never see them.
+    async fn remove(&mut self) -> Result<Step, StoreError> {
+        let mut blocks_may_end = true;
+        for step in 0..5 {
+            let before = self.left_out.items;
+            let done = match step {
+                0 => self.relations(false).await,
+                1 => self.posts().await,
+                2 if blocks_may_end => self.relations(true).await,
+                2 => Ok(Step::Done),
+                3 => self.reactions().await,
+                _ => self.marks().await,
+            };
+            match done {
+                Ok(Step::Done) => {}
+                Ok(other) => return Ok(other),
+                Err(error) => drop(self.left_out.note::<()>(self.user, Err(error))?),
+            }
+            if step == 1 {
+                blocks_may_end = self.left_out.items == before;
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// Removes follows, mutes and blocks in both directions, at first without the users whom the user blocks.
+    async fn relations(&mut self, blocks_too: bool) -> Result<Step, StoreError> {
+        let mut left = HashSet::from([self.user]);
+        if !blocks_too {
+            let hidden = self.stores().edges.hidden(self.user).await?;
+            left.extend(hidden.iter().filter(|edge| edge.blocked.is_some()).map(|edge| edge.author));
+        }
+        loop {
+            let mut next: Vec<UserId> = self.erasure.pairs.iter().filter(|other| !left.contains(other)).copied().collect();
+            if next.is_empty() {
+                next = self.stores().erasures.related(self.user, STEP + left.len()).await?;
+                next.retain(|other| !left.contains(other));
+                if next.is_empty() {
+                    return Ok(Step::Done);
+                }
+                self.erasure.pairs.extend(&next);
+                if !self.save().await? {
+                    return Ok(Step::Lost);
+                }
+            }
+            let pairs: Vec<_> = next.into_iter().map(|other| self.pair(other).boxed()).collect();
+            let pairs: Vec<(UserId, Result<(), StoreError>)> = stream::iter(pairs).buffer_unordered(PARALLEL).collect().await;
+            for (other, removed) in pairs {
+                if self.left_out.note(self.user, removed)? {
+                    self.erasure.pairs.retain(|pair| *pair != other);
+                } else {
+                    left.insert(other);
+                }
+            }
+            if (self.out_of_time)() {
+                return Ok(Step::More);
+            }
+        }
+    }
+
+    async fn pair(&self, other: UserId) -> (UserId, Result<(), StoreError>) {
+        let (stores, user) = (self.stores(), self.user);
+        let ended = [self.end(user, other).await, self.end(other, user).await];
+        let removed = async {
+            ended.into_iter().collect::<Result<(), _>>()?;
+            stores.reader_views.forget_marks(&[(user, other), (other, user)]).await?;
+            stores.erasures.remove_pair(user, other).await
+        };
+        (other, removed.await)
+    }
+
+    /// Ends what one user has with the other.
+    async fn end(&self, one: UserId, other: UserId) -> Result<(), StoreError> {
+        let (stores, sync) = (&self.leaving.fan_outs.stores, &self.leaving.fan_outs.sync);
+        let following = Following { stores: stores.clone(), sync: sync.clone() };
+        let Some(edge) = stores.edges.edges(one, &[other]).await?.remove(&other) else { return Ok(()) };
+        if edge.blocked.is_some() {
+            following.hide(one, other, Hiding::Block, false).await?;
+        }
+        if edge.muted.is_some() {
+            following.hide(one, other, Hiding::Mute, false).await?;
+        }
+        stores.edges.unfollow(one, other, stores.clock.now()).await?;
+        // The views follow from the tombstone, which is removed later. So they must be in line before.
+        sync.follows(one, &[other]).await.map(drop)
+    }
+
+    /// Deletes the posts. There are no followers any more, so a retraction has no pages.
+    async fn posts(&mut self) -> Result<Step, StoreError> {
+        let stores = self.stores();
+        let fan_outs = &self.leaving.fan_outs;
+        let publishing = Publishing { stores: fan_outs.stores.clone(), fan_outs: fan_outs.clone() };
+        let mut before = u64::MAX;
+        loop {
+            let head = stores.posts.heads(&[self.user]).await?.remove(&self.user).unwrap_or_default();
+            let live = head.listed_seqs(before, STEP);
+            let Some(&last) = live.last() else { return Ok(Step::Done) };
+            for seq in live {
+                let deleted = publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
+                self.left_out.note(self.user, deleted)?;
+                if (self.out_of_time)() {
+                    return Ok(Step::More);
+                }
+            }
+            // A post that the head lists and the facts lack would be listed again.
+            before = last - 1;
+        }
+    }
+
+    /// Removes the user's reactions, and those to the user's posts.
+    async fn reactions(&mut self) -> Result<Step, StoreError> {
+        for reaction in [Reaction::Like, Reaction::Favorite] {
+            let mut below: Option<FeedKey> = None;
+            loop {
+                let given = self.stores().reactions.reacted(self.user, reaction, below, STEP).await?;
+                below = given.last().copied();
+                for key in &given {
+                    let removed = self.take_back(key.post, reaction).await;
+                    self.left_out.note(self.user, removed)?;
+                    if (self.out_of_time)() {
+                        return Ok(Step::More);
+                    }
+                }
+                if below.is_none() {
+                    break;
+                }
+            }
+        }
+        let mut left = 0;
+        loop {
+            let given = self.stores().erasures.reactions_to(self.user, STEP + left).await?;
+            let found = given.len();
+            left = 0;
+            for given in given {
+                let removed = match given {
+                    Ok((reader, state)) => self.forget_reactions(reader, &state).await,
+                    Err(error) => Err(error),
+                };
+                left += usize::from(!self.left_out.note(self.user, removed)?);
+                if (self.out_of_time)() {
+                    return Ok(Step::More);
+                }
+            }
+            if left == found {
+                return Ok(Step::Done);
+            }
+        }
+    }
+
+    async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+        let sync = &self.leaving.fan_outs.sync;
+        self.stores().erasures.remove_reaction(self.user, post, reaction).await?;
+        sync.reacted(self.user, post).await?;
+        sync.relations.forget_counters(post.author, None).await
+    }
+
+    async fn forget_reactions(&self, reader: UserId, state: &ReactionState) -> Result<(), StoreError> {
+        self.stores().erasures.remove_reactions_to(self.user, reader, state).await?;
+        self.stores().erasure_views.clear_reactions(reader).await
+    }
+
+    /// Removes the user's marks, and those of the user's posts.
+    async fn marks(&mut self) -> Result<Step, StoreError> {
+        let (stores, user) = (self.stores(), self.user);
+        let mut left = 0;
+        loop {
+            let limit = STEP + left;
+            let (own, others) =
+                futures::try_join!(stores.erasures.marked_authors(user, limit), stores.erasures.markers(user, limit))?;
+            let pairs: Vec<(UserId, UserId)> =
+                own.iter().map(|&author| (user, author)).chain(others.iter().map(|&reader| (reader, user))).collect();
+            let remove: Vec<_> = pairs.iter().map(|&(reader, author)| stores.erasures.remove_reads(reader, author)).collect();
+            let removed: Vec<Result<(), StoreError>> = stream::iter(remove).buffer_unordered(PARALLEL).collect().await;
+            left = 0;
+            for removed in removed {
+                left += usize::from(!self.left_out.note(user, removed)?);
+            }
+            stores.reader_views.forget_marks(&pairs).await?;
+            // The index of the others' marks is a moment late, so it may list removed ones. The last look is later.
+            if (own.len() < limit && others.len() < limit) || left == pairs.len() {
+                break;
+            }
+            if (self.out_of_time)() {
+                return Ok(Step::More);
+            }
+        }
+        for platform in stores.erasures.read_platforms(user).await? {
+            match self.forget_platform(platform).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(Step::More),
+                Err(error) => drop(self.left_out.note::<()>(user, Err(error))?),
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// Removes the user's marks of notices. Returns false if a request that is still in progress was first. The next slice
+    /// sees its marks.
+    async fn forget_platform(&self, platform: Platform) -> Result<bool, StoreError> {
+        let (stores, user) = (self.stores(), self.user);
+        let known = stores.notices.reads(platform, user).await?;
+        let none = NoticeReads { version: known.version, ..NoticeReads::default() };
+        match stores.notices.put_reads(user, platform, &known, none).await? {
+            Some(none) => stores.erasures.remove_notice_reads(user, platform, none.version).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Removes the profile, the counts and the views of the user. Counts stay while something is left that they count.
+    async fn rest(&mut self) -> Result<Step, StoreError> {
+        let (stores, user) = (self.stores(), self.user);
+        let removed = stores.erasures.remove_profile(user).await;
+        self.left_out.note(user, removed)?;
+        if self.left_out.items == 0 {
+            while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
+                if (self.out_of_time)() {
+                    return Ok(Step::More);
+                }
+            }
+            stores.erasures.remove_counters(user).await?;
+        }
+        stores.erasure_views.clear_user(user).await.map(|()| Step::Done)
+    }
+
+    /// Removes the views of the posts, then the tombstones.
+    async fn clear(&mut self) -> Result<Step, StoreError> {
+        let (stores, user) = (self.stores(), self.user);
+        let latest = stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
+        while self.erasure.cleared < latest {
+            let last = latest.min(self.erasure.cleared + POSTS);
+            let posts: Vec<PostId> = (self.erasure.cleared + 1..=last).map(|seq| PostId::new(user, seq)).collect();
+            stores.erasure_views.clear_posts(&posts).await?;
+            self.erasure.cleared = last;
+            if (self.out_of_time)() {
+                return Ok(Step::More);
+            }
+        }
+        while stores.erasures.remove_tombstones(user, STEP).await? > 0 {
+            if (self.out_of_time)() {
+                return Ok(Step::More);
+            }
+        }
+        Ok(Step::Done)
+    }
+}

@@ -1,0 +1,185 @@
+//! What a connection missed: it is told after its next ping, whatever other connections were told.
+
+use redis::AsyncCommands;
+use tidemark::{
+    domain::{CountsDigest, Timestamp, UserId},
+    ports::{ClaimedUpdate, Connection, LiveTask, Told},
+    views::keys,
+};
+use tidemark_tests::{World, until, world};
+
+use super::{AUTHOR, READER, reader, registered, told};
+
+fn id() -> UserId {
+    UserId::new(READER).unwrap()
+}
+
+/// The ids of the registered connections.
+async fn connections(world: &World) -> Vec<String> {
+    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(id())).await.unwrap();
+    fields.into_iter().filter(|field| field != "@").collect()
+}
+
+#[tokio::test]
+async fn each_connection_is_told_what_it_missed_by_its_own_ping() {
+    world(async |world| {
+        reader(world).await;
+        let (mut phone, mut desk) = (world.live(READER).await, world.live(READER).await);
+        world.flush_redis().await;
+        let missed = world.user(AUTHOR).publish("in the silence").await;
+        world.idle().await;
+        for connection in [&mut phone, &mut desk] {
+            connection.ping().await;
+            assert_eq!(connection.unread().await, told(1, 1, &missed));
+            world.idle().await;
+        }
+        assert!(phone.is_silent().await, "it knows the counts");
+        let mut late = world.live(READER).await;
+        world.idle().await;
+        assert!(phone.is_silent().await && late.is_silent().await, "a new connection reads the counts itself");
+        late.ping().await;
+        world.idle().await;
+        assert!(late.is_silent().await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_another_one_displaced_is_told_after_its_ping() {
+    world(async |world| {
+        reader(world).await;
+        let mut displaced = world.live(READER).await;
+        let mut others = Vec::new();
+        for _ in 0..20 {
+            others.push(world.live(READER).await);
+        }
+        let post = world.user(AUTHOR).publish("to twenty").await;
+        for other in &mut others {
+            assert_eq!(other.unread().await, told(1, 1, &post));
+        }
+        world.idle().await;
+        assert!(displaced.is_silent().await);
+        displaced.ping().await;
+        assert_eq!(displaced.unread().await, told(1, 1, &post));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        world.stack.pause("live-sender").await.unwrap();
+        let post = world.user(AUTHOR).publish("never posted").await;
+        let url = &world.stack.queue("LivePostsQueue").unwrap().url;
+        until("the message is built", async || !world.stack.status().await.unwrap().queues["LivePostsQueue"].is_empty()).await;
+        world.sqs().await.purge_queue().queue_url(url).send().await.unwrap();
+        world.stack.resume("live-sender").unwrap();
+        world.idle().await;
+        assert!(connection.is_silent().await);
+        connection.ping().await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_note_that_is_late_does_not_hide_a_later_message() {
+    world(async |world| {
+        reader(world).await;
+        let _connection = world.live(READER).await;
+        world.idle().await;
+        let views = world.stack.app("live").unwrap().stores.live_views.clone();
+        let claim = async || {
+            let mut claimed = None;
+            until("a second is over", async || {
+                let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[id()]).await.remove(0) else {
+                    return false;
+                };
+                claimed = Some((at, connections.into_iter().next().unwrap()));
+                true
+            })
+            .await;
+            claimed.unwrap()
+        };
+        let told = |at, connection: &String, counts| Told {
+            user: id(),
+            connections: vec![connection.clone()],
+            at,
+            counts: CountsDigest(counts),
+        };
+        let (first, (connection, known)) = claim().await;
+        assert!(known.is_some(), "the connection read the counts when it was made");
+        let (second, (_, known)) = claim().await;
+        assert_eq!(known, None, "a message is on its way");
+        views.told(&[told(second, &connection, 2)]).await.unwrap();
+        views.told(&[told(first, &connection, 1)]).await.unwrap();
+        assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_an_old_redis_says_of_a_connection_is_not_believed() {
+    world(async |world| {
+        if !world.is_one_node() {
+            return;
+        }
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        world.user(AUTHOR).publish("before the dump").await;
+        connection.total(1).await;
+        world.idle().await;
+        world.stack.dump_redis().await.unwrap();
+        let second = world.user(AUTHOR).publish("after the dump").await;
+        connection.total(2).await;
+        world.idle().await;
+        world.stack.restart_redis_from_dump().await.unwrap();
+        world.redis_is_asked_again().await;
+        world.user(AUTHOR).delete(&format!("/v1/posts/{second}")).await.ok();
+        world.idle().await;
+        connection.ping().await;
+        connection.total(1).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_damaged_registration_holds_no_other_reader_back() {
+    const OTHER: u64 = 8;
+    world(async |world| {
+        reader(world).await;
+        world.follow([OTHER], AUTHOR).await;
+        world.user(OTHER).get("/v1/unread").await.ok();
+        let (mut connection, _damaged) = (world.live(READER).await, world.live(OTHER).await);
+        world.idle().await;
+        let (mut redis, key) = (world.redis().await, keys::connections(UserId::new(OTHER).unwrap()));
+        let _: () = redis.set(&key, "not a hash").await.unwrap();
+        let post = world.user(AUTHOR).publish("to both").await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+        let _: u64 = redis.del(&key).await.unwrap();
+        world.idle().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_found_gone_and_then_pinged_stays() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        connection.ping().await;
+        let live = world.stack.app("live").unwrap().live.clone();
+        let gone = |connection: &str, at| LiveTask::Gone {
+            connections: vec![Connection { user: id(), connection: connection.to_owned(), at }],
+        };
+        let own = connections(world).await.remove(0);
+        live.run(&gone(&own, Some(Timestamp::from_ms(1)))).await.unwrap();
+        let post = world.user(AUTHOR).publish("it is there").await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+        live.run(&gone(&own, None)).await.unwrap();
+        assert_eq!(registered(world).await, 0);
+    })
+    .await;
+}
