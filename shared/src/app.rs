@@ -12,6 +12,7 @@ use futures::FutureExt;
 use crate::{AwsOverrides, Settings, UserIds, telemetry::EmbeddedMetrics};
 use tidemark_app::{
     AccessCheck, Callers, Following, Hot, Invocation, Leaving, Lists, Live, People, Publishing, Reading, Stores, ViewSync,
+    Worker,
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -44,8 +45,10 @@ pub struct App {
     pub leaving: Leaving,
     /// The claims of a token, and the checks of the caller.
     pub edge: Edge,
-    /// Deliveries and retractions, and the tasks of the queue.
+    /// Deliveries and retractions.
     pub fan_outs: FanOuts,
+    /// The tasks of the queue.
+    pub worker: Worker,
     /// Tells connections that counts have changed.
     pub live: Live,
     /// Updates views after changes.
@@ -150,13 +153,7 @@ impl App {
         let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
         let people = People { stores: stores.clone(), later: sync.later.clone() };
         let live = Live { stores: stores.clone(), readers: readers.clone() };
-        let fan_outs = FanOuts {
-            stores: stores.clone(),
-            notices: notices.clone(),
-            people: people.clone(),
-            sync: sync.clone(),
-            live: live.clone(),
-        };
+        let fan_outs = FanOuts { stores: stores.clone(), sync: sync.clone(), live: live.clone() };
         let edge = Edge {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
@@ -171,6 +168,7 @@ impl App {
             settings,
             readers,
             relations,
+            worker: Worker { fan_outs: fan_outs.clone(), notices: notices.clone(), people: people.clone() },
             notices,
             people,
             leaving: Leaving { fan_outs: fan_outs.clone() },

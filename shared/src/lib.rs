@@ -15,8 +15,8 @@ pub use app::{App, StartError, SystemClock, aws_config};
 pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
     Budget, Callers, Cards, Edited, Follow, Following, Given, Hide, Hiding, Lists, Live, MOST_HIDDEN, MarkedPosts, Membership,
-    People, Place, Publishing, Reading, Recorder, Refusal as Refused, Removal, Stores, ViewSync, fan_out, notices, outage, ports,
-    reader, relations,
+    People, Place, Publishing, Reading, Recorder, Refusal as Refused, Removal, Stores, ViewSync, Worker, fan_out, notices,
+    outage, ports, reader, relations,
 };
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;

@@ -139,22 +139,7 @@ impl Settings {
             Some(_) => Err(SettingsError::NotABoolean(name)),
         };
         Ok(Self {
-            tables: Tables {
-                following: required("FOLLOWING_TABLE")?,
-                followers: required("FOLLOWERS_TABLE")?,
-                counters: required("COUNTERS_TABLE")?,
-                posts: required("POSTS_TABLE")?,
-                reads: required("READS_TABLE")?,
-                notices: required("NOTICES_TABLE")?,
-                notice_reads: required("NOTICE_READS_TABLE")?,
-                reactions: required("REACTIONS_TABLE")?,
-                idempotency: required("IDEMPOTENCY_TABLE")?,
-                migration: required("MIGRATION_TABLE")?,
-                profiles: required("PROFILES_TABLE")?,
-                handles: required("HANDLES_TABLE")?,
-                identities: required("IDENTITIES_TABLE")?,
-                reacted: required("REACTED_TABLE")?,
-            },
+            tables: tables(required)?,
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
             live_queue_url: required("LIVE_QUEUE_URL")?,
             live_posts_queue_url: required("LIVE_POSTS_QUEUE_URL")?,
@@ -196,6 +181,26 @@ impl Settings {
             aws: AwsOverrides::from_lookup(&lookup),
         })
     }
+}
+
+/// The names of the tables. `required` returns the value of a variable.
+fn tables(required: impl Fn(&'static str) -> Result<String, SettingsError>) -> Result<Tables, SettingsError> {
+    Ok(Tables {
+        following: required("FOLLOWING_TABLE")?,
+        followers: required("FOLLOWERS_TABLE")?,
+        counters: required("COUNTERS_TABLE")?,
+        posts: required("POSTS_TABLE")?,
+        reads: required("READS_TABLE")?,
+        notices: required("NOTICES_TABLE")?,
+        notice_reads: required("NOTICE_READS_TABLE")?,
+        reactions: required("REACTIONS_TABLE")?,
+        idempotency: required("IDEMPOTENCY_TABLE")?,
+        migration: required("MIGRATION_TABLE")?,
+        profiles: required("PROFILES_TABLE")?,
+        handles: required("HANDLES_TABLE")?,
+        identities: required("IDENTITIES_TABLE")?,
+        reacted: required("REACTED_TABLE")?,
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the other code gets the environment from these settings")]

@@ -95,6 +95,7 @@ impl<'w> History<'w> {
         let stores = Arc::new(Stores { queue: held.clone(), ..(*app.stores).clone() });
         app.fan_outs = FanOuts { stores, ..app.fan_outs };
         app.publishing.fan_outs = app.fan_outs.clone();
+        app.worker.fan_outs = app.fan_outs.clone();
         let author = UserId::new((seed + 1) * 100).unwrap();
         Self { world, app, held, rng: StdRng::seed_from_u64(seed), model: Model::default(), author, seed, log: Vec::new() }
     }
@@ -203,7 +204,7 @@ impl<'w> History<'w> {
     }
 
     async fn work(&self, task: &Task) {
-        self.app.fan_outs.run(task, &|| false).await.unwrap();
+        self.app.worker.run(task, &|| false).await.unwrap();
     }
 
     /// Resumes the author's unfinished fan-outs, as reconcile does.

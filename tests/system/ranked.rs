@@ -104,7 +104,7 @@ async fn like_all(world: &World, posts: &[String]) {
     let app = world.stack.app("fan-out").unwrap();
     for (liker, id) in (1_000..).zip(posts) {
         world.user(liker).put(&format!("/v1/posts/{id}/like")).await.ok();
-        app.fan_outs.run(&Task::Rank { post: id.parse().unwrap(), token: liker, tries: 0 }, &|| false).await.unwrap();
+        app.worker.run(&Task::Rank { post: id.parse().unwrap(), token: liker, tries: 0 }, &|| false).await.unwrap();
     }
 }
 
@@ -140,7 +140,7 @@ async fn changes_of_many_posts_of_an_author_are_one_fan_out() {
         assert_eq!(sent().await - before, 20 + 1, "a task for each post's step, and one for the author");
         let rescore = Task::Rescore { author: user(AUTHOR), tries: 0 };
         for _ in 0..3 {
-            app.fan_outs.run(&rescore, &|| false).await.unwrap();
+            app.worker.run(&rescore, &|| false).await.unwrap();
         }
         assert_eq!(sent().await - before, 20 + 2, "repetitions send nothing");
         // The next change waits until the pause is over.
@@ -218,11 +218,11 @@ async fn late_and_repeated_messages_end_in_the_newest_step() {
         assert_eq!(points, [expected(1, 5), expected(2, 3), expected(3, 0)]);
         // A task of the queue for posts that do not need it changes nothing.
         for _ in 0..2 {
-            app.fan_outs.run(&Task::Rank { post: posts[0].id, token: 5, tries: 0 }, &|| false).await.unwrap();
-            app.fan_outs.run(&Task::Rescore { author: user(AUTHOR), tries: 0 }, &|| false).await.unwrap();
+            app.worker.run(&Task::Rank { post: posts[0].id, token: 5, tries: 0 }, &|| false).await.unwrap();
+            app.worker.run(&Task::Rescore { author: user(AUTHOR), tries: 0 }, &|| false).await.unwrap();
             let of_facts = posts.iter().map(MovedPost::new).collect();
             let pages = Task::Move { author: user(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1, tries: 0 };
-            app.fan_outs.run(&pages, &|| false).await.unwrap();
+            app.worker.run(&pages, &|| false).await.unwrap();
         }
         assert_eq!(stored(views, user(7)).await, points);
         views.begin(user(7), 1, app.stores.clock.now(), true).await.unwrap();

@@ -392,7 +392,7 @@ async fn a_list_task_sends_no_page_that_is_done() {
             app.stores.progress.page_done(deliver, post.id, page, 1).await.unwrap();
         }
         let fan_out = tidemark::ports::FanOut::of(&post, &head);
-        app.fan_outs.run(&tidemark::ports::Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();
+        app.worker.run(&tidemark::ports::Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();
         assert_eq!(waiting(world).await, 2, "only the other two pages");
         world.stack.resume("fan-out").unwrap();
         world.idle().await;

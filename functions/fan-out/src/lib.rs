@@ -4,12 +4,12 @@
 //! Each message is handled separately. A failed task is sent again on its own, and a malformed message reaches the
 //! dead-letter queue on its own.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
-use lambda_runtime::{Error, LambdaEvent};
-use tidemark::{App, fan_out, ports::Task, queue};
+use lambda_runtime::LambdaEvent;
+use tidemark::{App, Worker, ports::Task, queue};
 use tracing::{error, warn};
 
 /// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the
@@ -21,8 +21,8 @@ const SLICE: Duration = Duration::from_secs(1);
 /// It does so this long before the function's deadline at the latest.
 const RESERVE: Duration = Duration::from_secs(5);
 
-/// Runs the tasks of one event. It never returns an error: it reports each failed message.
-pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
+/// Runs the tasks of one event. It reports each failed message.
+pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
     let invocation = app.invocation(&event.context);
     let records = event.payload.records.len();
     let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
@@ -73,7 +73,7 @@ fn size(task: &Task) -> usize {
 
 async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchItemFailure> {
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    match app.fan_outs.run(&task, &out_of_time).await {
+    match app.worker.run(&task, &out_of_time).await {
         Ok(()) => {
             app.sync.later.done(&task).await;
             None
@@ -82,7 +82,7 @@ async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchIt
             warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
             // The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout,
             // and it has `most_tries` attempts instead of the queue's receives.
-            let again = app.sync.later.again(&task, fan_out::most_tries(&error, &task)).await.is_ok();
+            let again = app.sync.later.again(&task, Worker::most_tries(&error, &task)).await.is_ok();
             (!again).then(|| failure(id))
         }
     }

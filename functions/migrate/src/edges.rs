@@ -13,11 +13,11 @@ use tidemark::{
 
 use crate::{
     MigrateError,
+    context::{Outcome, Run, Times},
     imports::ImportRecord,
     legacy::{self, Reason},
     progress::Pending,
     report::Tally,
-    run::{Outcome, Run, Times},
     source::{Member, Shape, SourceError},
 };
 

@@ -13,10 +13,13 @@ use tidemark_domain::{
     ids::SHARDS,
 };
 use tidemark_facts::{
-    DynamoFacts, attempts, distinct,
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
     edges::Kind,
-    item::{Bits, Count, Item, encode, number, read},
-    posts::{post_item, read_head, with_modes},
+    heads::{read_head, with_modes},
+    item::{Bits, Count, Item, encode, number},
+    post_items::post_item,
     reads::read_reads,
     schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
     unavailable,
@@ -184,12 +187,17 @@ impl Imports {
 
     /// Makes follows that began earlier, in the transaction of any follow. An existing edge stays, and so does an
     /// unfollow that is not older than the follow: both are [`Followed::Existing`].
-    pub async fn import_follows(&self, user: UserId, follows: &[NewFollow], now: Timestamp) -> Result<Vec<Followed>, StoreError> {
+    pub(crate) async fn import_follows(
+        &self,
+        user: UserId,
+        follows: &[NewFollow],
+        now: Timestamp,
+    ) -> Result<Vec<Followed>, StoreError> {
         self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
     }
 
     /// The imported read marks of one user, by author.
-    pub async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
+    pub(crate) async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| reads(user, author)).collect();
         let items = self.get("imported_reads", &self.tables.reads, keys).await?;
         let imported = |item: &Item| Ok((ReadsItem::author.user(item)?, imported_marks(item)?));
@@ -197,7 +205,7 @@ impl Imports {
     }
 
     /// The legacy blogs of these posts. Posts without one are left out.
-    pub async fn placed(&self, posts: &[PostId]) -> Result<HashMap<PostId, Placed>, StoreError> {
+    pub(crate) async fn placed(&self, posts: &[PostId]) -> Result<HashMap<PostId, Placed>, StoreError> {
         let keys = distinct(posts).into_iter().map(|post| record(&keys::placed(post))).collect();
         self.get("placed", &self.tables.migration, keys).await?.into_iter().map(read_placed).collect()
     }
@@ -228,7 +236,7 @@ impl Imports {
     }
 
     /// Stores the state of a post in the legacy system.
-    pub async fn note_told(&self, post: PostId, placed: Placed) -> Result<(), StoreError> {
+    pub(crate) async fn note_told(&self, post: PostId, placed: Placed) -> Result<(), StoreError> {
         self.send("note_told", Write::put(&self.tables.migration, placed_item(post, placed))).await.map(drop)
     }
 
@@ -241,7 +249,7 @@ impl Imports {
 
     /// Changes the seen members of a legacy list. Members that an item has no room for are not added: each pass then
     /// looks at them again, and does not notice that they are removed.
-    pub async fn change_seen(&self, list: &str, add: &SeqSet, remove: &SeqSet) -> Result<(), StoreError> {
+    pub(crate) async fn change_seen(&self, list: &str, add: &SeqSet, remove: &SeqSet) -> Result<(), StoreError> {
         let mut attempts = attempts("change_seen");
         loop {
             attempts.next().await?;
@@ -262,7 +270,7 @@ impl Imports {
 
     /// Some legacy lists that have seen members, after the key `after`, and the key where the next page begins; `None`
     /// at the end. It scans the table: reading by size is cheaper than reading every item of every list.
-    pub async fn lists_seen(&self, after: Option<String>) -> Result<(Vec<String>, Option<String>), StoreError> {
+    pub(crate) async fn lists_seen(&self, after: Option<String>) -> Result<(Vec<String>, Option<String>), StoreError> {
         let scan = self.client.scan().table_name(&self.tables.migration).limit(SCANNED);
         let scan = scan.set_exclusive_start_key(after.map(|key| record(&key)));
         let page = scan.send().await.map_err(|error| unavailable("lists_seen", error))?;
@@ -280,7 +288,7 @@ impl Imports {
 
     /// Adds read marks and stores them as imported. Marks that were imported before are left out, so that a post that
     /// was marked unread here stays unread. Returns the number of new marks.
-    pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, StoreError> {
+    pub(crate) async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, StoreError> {
         let mut attempts = attempts("import_reads");
         loop {
             attempts.next().await?;
@@ -302,7 +310,7 @@ impl Imports {
     }
 
     /// The imported bits of a block of a legacy notice's bitmap.
-    pub async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
+    pub(crate) async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
         let key = record(&keys::imported_bits(notice, block));
         let item = self.get_one("imported_bits", &self.tables.migration, key).await?;
         let bits = item.map(|item| read(item, |item: ImportedBitsItem| Ok(item.users.unwrap_or_default().0)));
@@ -310,7 +318,7 @@ impl Imports {
     }
 
     /// Adds to the imported bits of a block.
-    pub async fn remember_bits(&self, notice: LegacyNotice, block: u64, new: &SeqSet) -> Result<(), StoreError> {
+    pub(crate) async fn remember_bits(&self, notice: LegacyNotice, block: u64, new: &SeqSet) -> Result<(), StoreError> {
         let mut attempts = attempts("remember_bits");
         loop {
             attempts.next().await?;

@@ -7,12 +7,12 @@ use tidemark::domain::{Timestamp, UserId};
 
 use crate::{
     MigrateError,
+    context::{Outcome, Run},
     edges::{self, Follow, FollowOutcome},
     legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
     posts,
     progress::Pending,
     report::Tally,
-    run::{Outcome, Run},
     source::{Member, Shape},
 };
 

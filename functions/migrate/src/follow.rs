@@ -10,13 +10,14 @@
 use tidemark::domain::{PostId, SeqSet, UserId};
 
 use crate::{
-    MigrateError, edges,
+    MigrateError,
+    context::{Outcome, Run},
+    edges,
     legacy::{self, Layout},
     posts,
     progress::Pending,
     reads,
     report::Tally,
-    run::{Outcome, Run},
     source::{Member, Shape},
 };
 

@@ -6,7 +6,7 @@ use crate::legacy::BlogId;
 
 /// The most blogs in one transaction: head, two windows of its sets, record, fence, and a post and
 /// two mappings for each.
-pub const BLOGS_PER_IMPORT: usize = 31;
+pub(crate) const BLOGS_PER_IMPORT: usize = 31;
 
 /// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,
 /// follows of the author check the head.

@@ -25,7 +25,7 @@ use tidemark_domain::{
 };
 
 /// The id of a post in the source systems.
-pub type BlogId = u64;
+pub(crate) type BlogId = u64;
 
 /// The longest title of a post, in characters.
 const MAX_TITLE: usize = 200;
@@ -107,10 +107,10 @@ pub struct Blog {
 }
 
 /// The fields of `blog:info`, in the order that [`Blog::read`] expects.
-pub const BLOG_FIELDS: [&str; 4] = ["id", "userId", "title", "createTime"];
+pub(crate) const BLOG_FIELDS: [&str; 4] = ["id", "userId", "title", "createTime"];
 
 /// The member that marks an empty feed. It is not a blog.
-pub const EMPTY_FEED_MARKER: &[u8] = b"0";
+pub(crate) const EMPTY_FEED_MARKER: &[u8] = b"0";
 
 impl Layout {
     /// All layouts, in the order of import.
@@ -144,7 +144,7 @@ impl Layout {
     }
 
     /// Whether its entries become follow edges.
-    pub fn is_of_follows(self) -> bool {
+    pub(crate) fn is_of_follows(self) -> bool {
         (Self::Following..=Self::Feed).contains(&self)
     }
 
@@ -154,13 +154,13 @@ impl Layout {
     }
 
     /// The id in a key of this layout.
-    pub fn id_of(self, key: &str) -> Result<UserId, Reason> {
+    pub(crate) fn id_of(self, key: &str) -> Result<UserId, Reason> {
         key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
     }
 }
 
 /// Platform and id of a notice in the source systems, which number notices across platforms.
-pub type LegacyNotice = (Platform, u64);
+pub(crate) type LegacyNotice = (Platform, u64);
 
 /// Parses `notice:{platform}:{notice}`. The platform must be a number from 1 to 65535.
 pub fn notice(key: &str) -> Result<LegacyNotice, Reason> {
@@ -176,17 +176,17 @@ pub fn bits(first: u64, bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// `user:unread:{user}:{author}`: the blogs of an author that a user has not read.
-pub fn unread_key(user: UserId, author: UserId) -> String {
+pub(crate) fn unread_key(user: UserId, author: UserId) -> String {
     format!("user:unread:{user}:{author}")
 }
 
 /// `user:unread:count:{user}`: the number of unread blogs by author.
-pub fn unread_counts_key(user: UserId) -> String {
+pub(crate) fn unread_counts_key(user: UserId) -> String {
     format!("user:unread:count:{user}")
 }
 
 /// `u_fans_num:{author}`: the number of followers.
-pub fn fans_number_key(author: UserId) -> String {
+pub(crate) fn fans_number_key(author: UserId) -> String {
     format!("u_fans_num:{author}")
 }
 
@@ -202,7 +202,7 @@ pub fn user(member: &[u8]) -> Result<UserId, Reason> {
 
 /// The time in a score of units of `unit_ms` milliseconds. The score must be a whole number of units since 1970, and
 /// the time must not be more than a day after `now`.
-pub fn time_of_score(score: f64, unit_ms: u64, now: Timestamp) -> Result<Timestamp, Reason> {
+pub(crate) fn time_of_score(score: f64, unit_ms: u64, now: Timestamp) -> Result<Timestamp, Reason> {
     // From 2^53 on, a double does not represent every whole number. No valid time is that large.
     if !(0.0..9_007_199_254_740_992.0).contains(&score) || score.fract() != 0.0 {
         return Err(Reason::NotATime);

@@ -5,6 +5,7 @@
 //! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules
 //! and the procedure; `docs/rollout.md` describes how users move while both are in use.
 
+mod context;
 mod edges;
 mod facts;
 mod feed;
@@ -78,7 +79,7 @@ pub struct Request {
 
 /// A failed invocation. The saved progress stays, and the next invocation continues from it.
 #[derive(Debug, thiserror::Error)]
-pub enum MigrateError {
+pub(crate) enum MigrateError {
     #[error("invalid event: {0}")]
     Invalid(String),
     #[error(transparent)]
@@ -106,7 +107,7 @@ pub enum MigrateError {
 
 impl MigrateError {
     /// Whether another invocation may succeed.
-    pub fn is_retryable(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Source(SourceError::Unavailable(_)) => true,
             Self::Source(SourceError::WrongType) => false,

@@ -4,10 +4,10 @@ use tidemark::domain::{NoticeId, SeqSet, Slot, UserId};
 
 use crate::{
     MigrateError,
+    context::{Outcome, Run},
     legacy::{self, LegacyNotice, Reason},
     progress::Pending,
     report::Tally,
-    run::{Outcome, Run},
 };
 
 /// Bytes that are read at a time.

@@ -11,12 +11,12 @@ use tracing::warn;
 
 use crate::{
     MigrateError,
+    context::{Outcome, Run},
     imports::{BLOGS_PER_IMPORT, Import, ImportedPosts},
     in_line,
     legacy::{self, Blog, BlogId, Layout, Reason},
     progress::Pending,
     report::Tally,
-    run::{Outcome, Run},
     source::{Info, Member, Shape, SourceError},
 };
 

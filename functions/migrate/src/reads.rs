@@ -6,12 +6,13 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::domain::{Seq, SeqSet, UserId};
 
 use crate::{
-    MigrateError, in_line,
+    MigrateError,
+    context::{Outcome, Run},
+    in_line,
     legacy::{self, BlogId, Reason},
     posts,
     progress::Pending,
     report::Tally,
-    run::{Outcome, Run},
     source::{Member, Shape},
 };
 

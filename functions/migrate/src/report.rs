@@ -92,7 +92,7 @@ impl Tally {
     }
 
     /// Begins the layout again: keeps the number of written facts and resets the other counts.
-    pub fn begin_again(&mut self) {
+    pub(crate) fn begin_again(&mut self) {
         *self = Self { earlier: self.earlier + self.written, ..Self::default() };
     }
 

@@ -1,25 +1,17 @@
 //! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tidemark::{
-    App,
-    domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
-};
+use tidemark::{App, domain::NoticeId};
 use tracing::info;
 
 use crate::{
     Imports, MigrateError, Request,
+    context::{Outcome, Run},
     edges::{self, Side},
     feed,
     follow::{self, FOLLOWED},
@@ -47,60 +39,6 @@ const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 /// Authors whose post times are cached.
 const TIMES_KEPT: u64 = 1_000;
 
-/// The state of one invocation.
-pub(crate) struct Run<'a> {
-    pub(crate) app: &'a App,
-    pub(crate) imports: Imports,
-    pub(crate) source: Source,
-    pub(crate) dry_run: bool,
-    /// Whether this is a pass over lists that are still in use.
-    pub(crate) follow: bool,
-    pub(crate) now: Timestamp,
-    /// The notice here that each legacy notice was published as.
-    pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
-    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
-    /// never changes.
-    pub(crate) times: Cache<(UserId, Seq), Times>,
-    stop_at: u64,
-    limit: u64,
-    read: AtomicU64,
-}
-
-/// Times and sequence numbers of one author's posts, ascending.
-pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
-
-/// The progress of one key.
-pub(crate) enum Outcome {
-    Done,
-    /// Time is up. The next invocation continues at this position.
-    GoesOn(u64),
-}
-
-impl Run<'_> {
-    /// Whether the time or the limit of entries is used up.
-    pub(crate) fn is_over(&self) -> bool {
-        self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
-    }
-
-    /// Those of these users who have left. Nothing is imported for them.
-    pub(crate) async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>, MigrateError> {
-        Ok(self.app.facts.erased(users).await?)
-    }
-
-    /// Stores that members of a list agree with the facts, for later passes.
-    pub(crate) async fn note_seen(&self, list: &str, members: &SeqSet) -> Result<(), MigrateError> {
-        if self.dry_run || members.is_empty() {
-            return Ok(());
-        }
-        Ok(self.imports.change_seen(list, members, &SeqSet::default()).await?)
-    }
-
-    /// Counts entries towards the limit.
-    pub(crate) fn has_read(&self, entries: usize) {
-        self.read.fetch_add(entries as u64, Ordering::Relaxed);
-    }
-}
-
 /// Works until the time or the limit is used up, all layouts are done, or another run has moved the progress.
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
     let url = request.source.clone().or_else(|| app.settings.legacy_redis_url.clone());
@@ -126,30 +64,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         read: AtomicU64::new(0),
     };
 
-    let (mut progress, mut version) = if request.dry_run {
-        let handed = request.cursor.as_deref().map(|cursor| {
-            Progress::from_cursor(cursor)
-                .ok_or_else(|| MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned()))
-        });
-        (handed.transpose()?.unwrap_or_else(|| Progress::begin(now, server.clone(), &layouts)), 0)
-    } else {
-        if request.cursor.is_some() {
-            return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
-        }
-        let stored = run.imports.progress(&name).await?;
-        if request.follow && !request.again {
-            require_same_server(&run.imports, &url, stored.as_ref(), &server).await?;
-        }
-        match stored {
-            None => (Progress::begin(now, server.clone(), &layouts), 0),
-            Some(stored) => {
-                let known = Progress::from_text(&stored.text)?;
-                // If the stored run is done, a new run begins.
-                let known = if known.is_done() { Progress::begin(known.first_begun, server.clone(), &layouts) } else { known };
-                (known, stored.version)
-            }
-        }
-    };
+    let (mut progress, mut version) = progress_of(&run, &request, (&url, &name), &server, &layouts).await?;
     progress.meet(&server);
 
     let mut overtaken = false;
@@ -178,6 +93,36 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         }
     }
     answer(&request, &progress, overtaken)
+}
+
+/// The progress with which a slice begins, and its version. A dry run continues at its cursor, and a real run where it
+/// stored.
+async fn progress_of(
+    run: &Run<'_>,
+    request: &Request,
+    (url, name): (&str, &str),
+    server: &str,
+    layouts: &[Layout],
+) -> Result<(Progress, u64), MigrateError> {
+    let begin = |first_begun| Progress::begin(first_begun, server.to_owned(), layouts);
+    if request.dry_run {
+        let Some(cursor) = &request.cursor else { return Ok((begin(run.now), 0)) };
+        let handed = Progress::from_cursor(cursor);
+        return handed
+            .map(|progress| (progress, 0))
+            .ok_or_else(|| MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned()));
+    }
+    if request.cursor.is_some() {
+        return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
+    }
+    let stored = run.imports.progress(name).await?;
+    if request.follow && !request.again {
+        require_same_server(&run.imports, url, stored.as_ref(), server).await?;
+    }
+    let Some(stored) = stored else { return Ok((begin(run.now), 0)) };
+    let known = Progress::from_text(&stored.text)?;
+    // If the stored run is done, a new run begins.
+    Ok((if known.is_done() { begin(known.first_begun) } else { known }, stored.version))
 }
 
 /// Fails if the source was restarted since the last pass, or since the migration if this is the first pass.

@@ -153,7 +153,7 @@ impl StoredViews {
         self.record("of_platform", View::Platform(platform), notices::decode_head).await
     }
 
-    pub async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, StoreError> {
+    pub(crate) async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, StoreError> {
         let decode = |record: &[u8]| {
             let read = notices::decode_reads(record)?;
             Some(StoredSlots { version: record::version(record)?.0, read })
@@ -165,7 +165,7 @@ impl StoredViews {
         self.record("of_marks", View::Marks(user, author), readers::decode_marks).await
     }
 
-    pub async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
+    pub(crate) async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
         let keys = self.found(vec![View::Title(notice, revision)]).await?;
         let key = readable(&keys, keys::notice_title(notice, revision));
         let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;

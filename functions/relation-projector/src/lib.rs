@@ -4,23 +4,26 @@
 //! depends on the facts alone, so records may be repeated, late or out of order. Usually the follow function has
 //! updated the views already. The projector updates the views that the follow function did not reach.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+};
 
 use aws_lambda_events::{
     dynamodb::{Event, EventRecord},
     streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse},
 };
 use futures::{FutureExt, StreamExt, stream};
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::LambdaEvent;
 use tidemark::{App, domain::UserId, facts, ports::StoreError};
 use tracing::{error, warn};
 
 /// Readers of one batch whose views are updated concurrently.
 const PARALLEL: usize = 8;
 
-/// Updates the views of all pairs in one batch of stream records, reader by reader. It never returns an error: it
+/// Updates the views of all pairs in one batch of stream records, reader by reader. It
 /// reports the sequence number of the first failed record, and the stream repeats the records from there.
-pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Error> {
+pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEventResponse, Infallible> {
     let invocation = app.invocation(&event.context);
     let records = event.payload.records;
     // Whether a follow of the pair may have begun or ended.

@@ -7,7 +7,7 @@ use prometheus::{
     exponential_buckets,
 };
 
-use crate::core::Status;
+use crate::status::Status;
 
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -27,61 +27,33 @@ impl Metrics {
     pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
         // From 1 ms to 16 s.
-        let seconds = |name: &str, help: &str| -> Result<HistogramOpts> {
-            Ok(HistogramOpts::new(name, help).buckets(exponential_buckets(0.001, 2.0, 15)?))
+        let histogram = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec> {
+            let options = HistogramOpts::new(name, help).buckets(exponential_buckets(0.001, 2.0, 15)?);
+            registered(&registry, HistogramVec::new(options, labels)?)
         };
-        let lag = "From the publish of a post to the end of its delivery.";
+        let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec> {
+            registered(&registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
+        };
+        let gauge = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec> {
+            registered(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+        };
+        let lag = HistogramOpts::new("tidemark_delivery_lag_seconds", "From the publish of a post to the end of its delivery.");
+        let behind = "Stream records that the slowest reader has not handled.";
+        let in_flight = "Invocations by queues, streams and schedules.";
         Ok(Self {
-            requests: registered(
-                &registry,
-                HistogramVec::new(
-                    seconds("tidemark_request_duration_seconds", "Requests of the API, by route and status.")?,
-                    &["route", "status"],
-                )?,
+            requests: histogram(
+                "tidemark_request_duration_seconds",
+                "Requests of the API, by route and status.",
+                &["route", "status"],
             )?,
-            degraded: registered(
-                &registry,
-                IntCounterVec::new(
-                    Opts::new("tidemark_degraded_responses_total", "Responses that were made without Redis."),
-                    &["route"],
-                )?,
-            )?,
-            invocations: registered(
-                &registry,
-                HistogramVec::new(seconds("tidemark_invocation_duration_seconds", "Invocations of functions.")?, &["function"])?,
-            )?,
-            errors: registered(
-                &registry,
-                IntCounterVec::new(
-                    Opts::new("tidemark_invocation_errors_total", "Invocations that failed, timed out or panicked."),
-                    &["function"],
-                )?,
-            )?,
+            degraded: counter("tidemark_degraded_responses_total", "Responses that were made without Redis.", "route")?,
+            invocations: histogram("tidemark_invocation_duration_seconds", "Invocations of functions.", &["function"])?,
+            errors: counter("tidemark_invocation_errors_total", "Invocations that failed, timed out or panicked.", "function")?,
             // From 1 ms to 35 minutes.
-            delivery_lag: registered(
-                &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new("tidemark_delivery_lag_seconds", lag).buckets(exponential_buckets(0.001, 2.0, 22)?),
-                )?,
-            )?,
-            queues: registered(
-                &registry,
-                IntGaugeVec::new(Opts::new("tidemark_queue_messages", "Messages of a queue."), &["queue", "state"])?,
-            )?,
-            streams: registered(
-                &registry,
-                IntGaugeVec::new(
-                    Opts::new("tidemark_stream_records_behind", "Stream records that the slowest reader has not handled."),
-                    &["table"],
-                )?,
-            )?,
-            in_flight: registered(
-                &registry,
-                IntGaugeVec::new(
-                    Opts::new("tidemark_source_invocations_in_flight", "Invocations by queues, streams and schedules."),
-                    &["function"],
-                )?,
-            )?,
+            delivery_lag: registered(&registry, Histogram::with_opts(lag.buckets(exponential_buckets(0.001, 2.0, 22)?))?)?,
+            queues: gauge("tidemark_queue_messages", "Messages of a queue.", &["queue", "state"])?,
+            streams: gauge("tidemark_stream_records_behind", behind, &["table"])?,
+            in_flight: gauge("tidemark_source_invocations_in_flight", in_flight, &["function"])?,
             registry,
         })
     }

@@ -18,7 +18,7 @@ impl Expression {
     /// Returns the time from `now` (seconds since the epoch) to the next firing. `None` means that the schedule does
     /// not fire again.
     #[must_use]
-    pub fn next_after(&self, now: i64) -> Option<Duration> {
+    pub(crate) fn next_after(&self, now: i64) -> Option<Duration> {
         match self {
             Self::Rate(every) => Some(*every),
             Self::Cron(schedule) => {

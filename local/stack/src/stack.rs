@@ -26,9 +26,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     Options,
-    core::{Core, Position, Status, Unit, error_payload},
+    connections::Connections,
+    core::{Core, Position, Unit, error_payload},
     data_dir::DataDir,
-    dynamodb::DynamoDb,
+    dynamodb::{DynamoDb, StreamLog},
     elsewhere::{Elsewhere, Tail},
     gateway::{self, Routes},
     metrics::Metrics,
@@ -36,6 +37,7 @@ use crate::{
     redis::{self, Redis, RedisData},
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
+    status::Status,
     store::Store,
     template::{Bindings, EventSource, Function, Queue, Template},
     weather::{Consumption, Faults, OpenRequests, Surroundings, Weather, any_seed},
@@ -104,14 +106,7 @@ impl Stack {
         let metrics = Arc::new(Metrics::new()?);
         let database = data.join("dynamodb.sqlite");
         let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
-        let mut streams = BTreeMap::new();
-        for table in template.tables.values() {
-            let arn = match &elsewhere {
-                Some(elsewhere) => elsewhere.ensure_table(table).await?,
-                None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
-            };
-            streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
-        }
+        let streams = ensure_tables(&template, elsewhere.as_ref(), &dynamodb).await?;
         let log = Arc::new(dynamodb.streams()?);
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
         let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
@@ -141,35 +136,16 @@ impl Stack {
         };
         let runners =
             template.functions.values().map(|function| start_runner(&options, function, &endpoints, runtime_api.as_ref(), &data));
+        let runners = try_join_all(runners).await?;
         let entries = Arc::new(AtomicU64::new(0));
-        let mut units = BTreeMap::new();
-        for (function, runner) in template.functions.values().zip(try_join_all(runners).await?) {
+        let unit = |(function, runner): (&Function, Arc<dyn Runner>)| {
             let gate = Arc::new(Gate::new(Arc::clone(&entries)));
             let environment = runner::environment(function, &endpoints, &options.environment);
-            units.insert(function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate });
-        }
-
-        let mut positions = Vec::new();
-        for (function, source) in stream_sources(&template) {
-            let table = template
-                .tables
-                .get(source.table.as_str())
-                .ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
-            let key = position_key(&function.logical_id, &source.table);
-            let sequence = match known.get(&key) {
-                Some(sequence) => *sequence,
-                None if source.from_oldest => 0,
-                None => log.newest(&table.name)?,
-            };
-            log.consumed(&table.name, &key, sequence);
-            positions.push(Arc::new(Position {
-                function: function.logical_id.clone(),
-                table: source.table.clone(),
-                table_name: table.name.clone(),
-                sequence: AtomicI64::new(sequence),
-                tail: elsewhere.clone().zip(streams.get(&source.table)).map(|(elsewhere, arn)| Tail::new(elsewhere, arn.clone())),
-            }));
-        }
+            (function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate })
+        };
+        let units = template.functions.values().zip(runners).map(unit).collect();
+        let tail = |table: &String| Some(Tail::new(elsewhere.clone()?, streams.get(table)?.clone()));
+        let positions = stream_positions(&template, &known, &log, tail)?;
         dynamodb.keep_tidy(Arc::clone(&log))?;
 
         let core = Arc::new(Core {
@@ -186,7 +162,7 @@ impl Stack {
             retry_delay: options.retry_delay,
             dynamodb_endpoint: endpoints.dynamodb,
             sqs_endpoint: endpoints.sqs,
-            connections: gateway::Connections::default(),
+            connections: Connections::default(),
             redis_url: endpoints.redis.url.clone(),
             own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
         });
@@ -195,15 +171,7 @@ impl Stack {
             killed.upgrade().and_then(|core| Some(core.unit(function)?.runner.kill())).unwrap_or_default()
         });
         let stopping = CancellationToken::new().drop_guard();
-        let context =
-            pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone(), retry_delay: options.retry_delay };
-        let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
-        let mut pollers = pollers::start(&context, options.schedules, arn)?;
-        if redis.is_own() {
-            for node in redis.nodes() {
-                pollers.spawn(redis::storms(node, Arc::clone(&core.surroundings.conditions), stopping.token().clone()));
-            }
-        }
+        let pollers = start_pollers(&core, options.schedules, &streams, stopping.token())?;
         let closing = CancellationToken::new().drop_guard();
         let gateway = gateway::serve(listener, Arc::clone(&core), routes, closing.token().clone());
         Ok(Self {
@@ -448,14 +416,6 @@ impl Stack {
         self.redis.lock().await.hang(time).await
     }
 
-    /// Closes all connections to the stack's Redis. Returns their number.
-    ///
-    /// # Errors
-    /// Fails if Redis does not respond, or if the stack does not own it.
-    pub async fn drop_redis_connections(&self) -> Result<u64> {
-        self.redis.lock().await.drop_connections().await
-    }
-
     /// Saves a snapshot of the stack's Redis, on every node, for [`Stack::restart_redis_from_dump`].
     ///
     /// # Errors
@@ -575,6 +535,68 @@ fn check_process_functions(options: &Options, template: &Template) -> Result<()>
 
 fn as_process(options: &Options, function: &Function) -> bool {
     options.all_processes || options.process_functions.contains(&function.binary)
+}
+
+/// Creates the tables that do not exist. Returns the ARNs of their streams by logical id.
+async fn ensure_tables(
+    template: &Template,
+    elsewhere: Option<&Elsewhere>,
+    dynamodb: &DynamoDb,
+) -> Result<BTreeMap<String, String>> {
+    let mut streams = BTreeMap::new();
+    for table in template.tables.values() {
+        let arn = match elsewhere {
+            Some(elsewhere) => elsewhere.ensure_table(table).await?,
+            None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
+        };
+        streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
+    }
+    Ok(streams)
+}
+
+/// The position of each function in the streams that it reads: the known one, or the end that the template names.
+fn stream_positions(
+    template: &Template,
+    known: &BTreeMap<String, i64>,
+    log: &StreamLog,
+    tail: impl Fn(&String) -> Option<Tail>,
+) -> Result<Vec<Arc<Position>>> {
+    let mut positions = Vec::new();
+    for (function, source) in stream_sources(template) {
+        let table = template.tables.get(source.table.as_str());
+        let table = table.ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
+        let key = position_key(&function.logical_id, &source.table);
+        let sequence = match known.get(&key) {
+            Some(sequence) => *sequence,
+            None if source.from_oldest => 0,
+            None => log.newest(&table.name)?,
+        };
+        log.consumed(&table.name, &key, sequence);
+        positions.push(Arc::new(Position {
+            function: function.logical_id.clone(),
+            table: source.table.clone(),
+            table_name: table.name.clone(),
+            sequence: AtomicI64::new(sequence),
+            tail: tail(&source.table),
+        }));
+    }
+    Ok(positions)
+}
+
+/// Starts the sources of the functions, and the storms of the stack's own Redis.
+fn start_pollers(
+    core: &Arc<Core>,
+    schedules: bool,
+    streams: &BTreeMap<String, String>,
+    stop: &CancellationToken,
+) -> Result<JoinSet<()>> {
+    let context = pollers::Context { core: Arc::clone(core), stop: stop.clone(), retry_delay: core.retry_delay };
+    let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
+    let mut pollers = pollers::start(&context, schedules, arn)?;
+    for node in &core.own_redis {
+        pollers.spawn(redis::storms(node.clone(), Arc::clone(&core.surroundings.conditions), stop.clone()));
+    }
+    Ok(pollers)
 }
 
 async fn start_runner(

@@ -54,7 +54,7 @@ impl FromStr for Address {
 }
 
 /// Returns a URL that a stack reported (`redis_url`, `sqs_endpoint`) if it has the scheme and a loopback host.
-pub fn require_loopback(url: &str, scheme: &str) -> anyhow::Result<()> {
+pub(crate) fn require_loopback(url: &str, scheme: &str) -> anyhow::Result<()> {
     let parsed = reqwest::Url::parse(url).with_context(|| format!("the stack reports {url:?}, which is not a URL"))?;
     if parsed.scheme() != scheme {
         bail!("{url} is not a {scheme}:// address");

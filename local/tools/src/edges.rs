@@ -68,7 +68,7 @@ pub struct LineCounts {
 }
 
 /// A stream of the edges of a file.
-pub struct EdgeReader {
+pub(crate) struct EdgeReader {
     input: Box<dyn BufRead + Send>,
     consumed: Arc<AtomicU64>,
     size: u64,
@@ -79,7 +79,7 @@ pub struct EdgeReader {
 
 impl EdgeReader {
     /// Opens a file. Detects gzip by the first bytes, not by the name. `limit` is a number of lines.
-    pub fn open(path: &Path, limit: Option<u64>) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path, limit: Option<u64>) -> anyhow::Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().map(|meta| meta.len()).unwrap_or(0);
         Self::over(file, size, limit).with_context(|| format!("cannot read {}", path.display()))
@@ -96,7 +96,7 @@ impl EdgeReader {
     }
 
     /// Returns the next edge, or `None` at the end of the file or at the limit.
-    pub fn next_edge(&mut self) -> anyhow::Result<Option<Edge>> {
+    pub(crate) fn next_edge(&mut self) -> anyhow::Result<Option<Edge>> {
         let mut line = Vec::with_capacity(64);
         while self.counts.lines < self.limit && !self.ended {
             let number = self.counts.lines + 1;
@@ -126,12 +126,12 @@ impl EdgeReader {
     }
 
     /// The counts of the lines read so far.
-    pub fn counts(&self) -> &LineCounts {
+    pub(crate) fn counts(&self) -> &LineCounts {
         &self.counts
     }
 
     /// The total number of lines: exact at the end, until then estimated from the bytes read.
-    pub fn expected_lines(&self) -> u64 {
+    pub(crate) fn expected_lines(&self) -> u64 {
         let read = self.counts.lines;
         if self.ended {
             return read;

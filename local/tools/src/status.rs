@@ -74,7 +74,7 @@ impl Status {
     }
 
     /// The name and depth of the queue that the fan-out function consumes.
-    pub fn fan_out_queue(&self) -> anyhow::Result<(&str, QueueDepth)> {
+    pub(crate) fn fan_out_queue(&self) -> anyhow::Result<(&str, QueueDepth)> {
         let is_fan_out = |name: &str| {
             let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
             plain.contains("fanout") && !plain.contains("dead")
@@ -86,7 +86,7 @@ impl Status {
 }
 
 /// Waits until the stack is idle in two consecutive looks. Returns the elapsed time. Fails after `limit`.
-pub async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
+pub(crate) async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
     let mut progress = Progress::start("wait until idle", "messages and records");
     let started = Instant::now();
     let (mut seen, mut most) = (0, 0);

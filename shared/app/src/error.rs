@@ -72,7 +72,7 @@ impl StoreError {
     }
 
     /// Returns whether a store did not respond, in contrast to an unexpected response.
-    pub fn is_unavailable(&self) -> bool {
+    pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }

@@ -1,8 +1,8 @@
 //! Fan-out: the delivery of a post to the views of its author's followers, page by page.
 //!
 //! Publish and delete [start](FanOuts::start) a fan-out. For up to [`INLINE_PAGES`] pages they list the followers and
-//! send one batch for each page. For more pages they send tasks that list ranges of pages. Workers [run](FanOuts::run)
-//! tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
+//! send one batch for each page. For more pages they send tasks that list ranges of pages. A [`Worker`](crate::Worker)
+//! runs tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
 mod ranks;
 
@@ -15,10 +15,8 @@ use std::{
 use tracing::warn;
 
 use crate::{
-    Leaving, Live, People, Stores, ViewSync,
-    error::{Store, StoreError},
-    notices::NoticeBoard,
-    outage::{FEW_TRIES, MOST_TRIES},
+    Live, Stores, ViewSync,
+    error::StoreError,
     ports::{FanOut, FanOutKind, Look, Metric, Progress, Task},
 };
 use tidemark_domain::{
@@ -27,27 +25,11 @@ use tidemark_domain::{
     pages::{INLINE_PAGES, page_buckets, page_tasks},
 };
 
-/// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
-/// queue allows remain. The result is 0 if the task itself may be the cause.
-pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
-    match task {
-        _ if !error.is_retryable() => 0,
-        // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
-        // fan-out.
-        Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
-        _ => MOST_TRIES,
-    }
-}
-
 /// Use cases of fan-outs. Clones share the stores.
 #[derive(Clone)]
 pub struct FanOuts {
     pub stores: Arc<Stores>,
-    /// For tasks that update a view of notices.
-    pub notices: NoticeBoard,
-    /// For tasks that update cards.
-    pub people: People,
-    /// For tasks that update views of readers, and for counters.
+    /// For counters, and for tasks instead of calls of Redis.
     pub sync: ViewSync,
     /// Tells the connections of watched readers.
     pub live: Live,
@@ -240,52 +222,25 @@ impl FanOuts {
         self.stores.queue.send(&tasks).await
     }
 
-    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, the task stops
-    /// and sends its rest as a new task.
-    ///
-    /// After an error the task is not done, and the caller has to give it back to the queue.
-    pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
-        match task {
-            Task::Batch { fan_out, page, followers, .. } => {
-                let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
-                if self.handle(*fan_out, &users).await? {
-                    self.page_done(*fan_out, *page, users.len() as u64).await?;
-                }
-                Ok(())
-            }
-            Task::List { fan_out, from, to, .. } => self.list(*fan_out, *from..*to, out_of_time).await,
-            Task::Tell { fan_out, .. } => {
-                if self.post(*fan_out).await?.is_none() {
-                    return Ok(());
-                }
-                match fan_out.pages {
-                    0 => self.finish(*fan_out, 0).await?,
-                    _ => self.tell(*fan_out).await?,
-                }
-                self.refresh_head(fan_out.post.author).await
-            }
-            Task::Rank { post, token, .. } => self.rank(*post, *token).await,
-            Task::Rescore { author, .. } => self.rescore(*author).await,
-            Task::Move { author, posts, pages, from, to, .. } => {
-                self.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
-            }
-            Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
-            Task::Post { post, .. } => self.sync.post(*post).await,
-            Task::Card { user, .. } => self.people.sync(*user).await,
-            Task::Erase { user, chain, .. } => Leaving { fan_outs: self.clone() }.run(*user, *chain, out_of_time).await,
-            Task::Rebuild { user, .. } => self.sync.readers.rebuild(*user, true).await.map(|_| ()),
-            Task::Sync { user, author, reacted, .. } => {
-                self.sync.pair(*user, *author).await?;
-                match reacted {
-                    Some(seq) => {
-                        let post = PostId::new(*author, *seq);
-                        self.stores.post_views.forget_counts(post).await?;
-                        self.sync.reacted(*user, post).await
-                    }
-                    None => Ok(()),
-                }
-            }
+    /// Handles a page of followers.
+    pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<(), StoreError> {
+        let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
+        if self.handle(fan_out, &users).await? {
+            self.page_done(fan_out, page, users.len() as u64).await?;
         }
+        Ok(())
+    }
+
+    /// Does what could not be done when the fan-out began.
+    pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+        if self.post(fan_out).await?.is_none() {
+            return Ok(());
+        }
+        match fan_out.pages {
+            0 => self.finish(fan_out, 0).await?,
+            _ => self.tell(fan_out).await?,
+        }
+        self.refresh_head(fan_out.post.author).await
     }
 
     /// Returns whether no message waits and no more messages are in flight than the workers hold.
@@ -352,7 +307,13 @@ impl FanOuts {
         Ok(DeliveryStatus { state, delivered: progress.handled, pages_done: progress.pages_done })
     }
 
-    async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
+    /// Sends the pages of a range as batches.
+    pub(crate) async fn list(
+        &self,
+        fan_out: FanOut,
+        pages: Range<u16>,
+        out_of_time: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), StoreError> {
         if pages.end > fan_out.pages {
             return Err(StoreError::DamagedView { detail: format!("pages {pages:?} of {}", fan_out.pages) });
         }

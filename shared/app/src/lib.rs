@@ -10,7 +10,8 @@
 //! - [`People`], [`Callers`]: profiles and handles; user ids of claims.
 //! - [`AccessCheck`]: limits, and users who have left.
 //! - [`Leaving`]: export and erasure.
-//! - [`fan_out::FanOuts`]: deliveries and retractions, and the tasks of the queue.
+//! - [`fan_out::FanOuts`]: deliveries and retractions.
+//! - [`Worker`]: the tasks of the queue.
 //! - [`Live`]: messages to live connections.
 //!
 //! What they share:
@@ -42,16 +43,19 @@ pub mod relations;
 pub mod retry;
 mod stores;
 mod view_sync;
+mod worker;
 
 pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
-pub use limits::{AccessCheck, Budget, OverLimit, PerMinute, Refusal};
+pub use limits::{AccessCheck, OverLimit, PerMinute, Refusal};
 pub use lists::{Lists, Membership};
 pub use live::Live;
 pub use people::{Callers, Cards, People};
+pub use ports::Budget;
 pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;
+pub use worker::Worker;

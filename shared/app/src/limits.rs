@@ -11,36 +11,8 @@ use tracing::warn;
 use crate::{
     Stores,
     outage::Outage,
-    ports::{Spent, StoreError},
+    ports::{Budget, Spent, StoreError},
 };
-
-/// A kind of request. Every kind has its own bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Budget {
-    /// Changes of posts, notices and profiles.
-    Posts,
-    /// Changes of follows, mutes, blocks and lists.
-    Follows,
-    Reactions,
-    Marks,
-    /// All requests that change nothing.
-    Reads,
-}
-
-impl Budget {
-    pub const ALL: [Self; 5] = [Self::Posts, Self::Follows, Self::Reactions, Self::Marks, Self::Reads];
-
-    /// The name in headers and in Redis.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Posts => "posts",
-            Self::Follows => "follows",
-            Self::Reactions => "reactions",
-            Self::Marks => "marks",
-            Self::Reads => "reads",
-        }
-    }
-}
 
 /// Requests a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
 pub type PerMinute = [u32; Budget::ALL.len()];

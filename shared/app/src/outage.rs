@@ -148,7 +148,7 @@ impl Later {
 
     /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its
     /// view. Without the queue only the same request repeats the update.
-    pub async fn in_advance(&self, task: Task) {
+    pub(crate) async fn in_advance(&self, task: Task) {
         if let Err(error) = self.stores.queue.send_after(&[task], IN_ADVANCE).await {
             warn!(error = &error as &dyn std::error::Error, "no task was left in advance");
         }
@@ -185,10 +185,10 @@ impl Later {
 }
 
 /// Attempts of its own that a task has in an outage: about four hours. Then it is given back and becomes a dead letter.
-pub const MOST_TRIES: u8 = u8::MAX;
+pub(crate) const MOST_TRIES: u8 = u8::MAX;
 
 /// Attempts of its own that a task has if it may be the cause of its failure: about half a minute.
-pub const FEW_TRIES: u8 = 8;
+pub(crate) const FEW_TRIES: u8 = 8;
 
 /// The delay of a task that has failed `tries` times. It is short at first, so that a view is right soon after a short
 /// outage, and a minute in a long one. A page of a fan-out waits longer, because it is more work and some of it may be

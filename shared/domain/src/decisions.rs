@@ -117,7 +117,7 @@ fn next_rev(known: Option<&Edge>, now: Timestamp) -> u32 {
 }
 
 /// Returns the number of pages of a fan-out; zero if readers pull.
-pub fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
+pub(crate) fn pages_of(mode: DeliveryMode, followers: u64) -> u16 {
     match mode {
         DeliveryMode::Push => page_count(followers),
         DeliveryMode::Pull => 0,

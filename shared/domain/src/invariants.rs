@@ -1,7 +1,8 @@
 //! The invariants of the system, and predicates with which property tests, debug builds or reconcile check some of
 //! them.
 //!
-//! Each predicate below names its invariant. The others hold across stores: system tests and reconcile check them.
+//! Each predicate names its invariant; those of N1 and V2 are methods of their types. The others hold across stores:
+//! system tests and reconcile check them.
 //!
 //! | id | invariant |
 //! |---|---|
@@ -24,32 +25,14 @@
 //! | V9 | A ranked feed has only entries of the feed. If it has all of them, their scores are those that the facts imply, as soon as no rank or rescore task is queued. |
 
 use super::{
-    author_state::AuthorState,
     ids::UserId,
     model::{AuthorHead, Edge, ReadState},
-    notices::PlatformHead,
     reader_state::ReaderState,
-    seq_set::SeqSet,
 };
 
 /// F3: returns whether no mark is beyond the author's latest post.
 pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {
     reads.through <= head.latest_seq && reads.read.above(head.latest_seq).next().is_none()
-}
-
-/// N1: returns whether the live notices have ascending numbers, and each has a slot of its own that was given.
-pub fn slots_are_given_once(head: &PlatformHead) -> bool {
-    let slots: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
-    head.live.is_sorted_by(|older, newer| older.seq < newer.seq)
-        && head.live.last().is_none_or(|newest| newest.seq <= head.latest_seq)
-        && slots.len() == head.live.len() as u64
-        && slots.bounds().is_none_or(|(first, last)| first > 0 && last <= head.latest_slot)
-}
-
-/// V2: returns whether exactly those posts after the follow count as unread that are neither read nor deleted.
-pub fn counts_unread(state: &AuthorState, edge: &Edge, head: &AuthorHead, reads: &ReadState) -> bool {
-    let settled = reads.read.union(&head.deleted);
-    state.unread_seqs().eq(settled.absent_between(edge.base, head.latest_seq))
 }
 
 /// V1, V2 and V5 for one author: compares the view's field with what the facts imply. Returns the difference; `None` if
@@ -67,5 +50,5 @@ pub fn view_differs(
     };
     let Some(state) = state else { return Some(format!("{author}: an edge without a field (V5)")) };
     let unread = || format!("{author}: unread {:?}, which the facts do not imply (V2)", state.unread_seqs().collect::<Vec<_>>());
-    (!counts_unread(state, edge, head, reads)).then(unread)
+    (!state.counts_unread(edge, head, reads)).then(unread)
 }

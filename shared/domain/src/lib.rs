@@ -4,10 +4,10 @@
 //! count. [`invariants`] names the rules that tests and reconcile check.
 
 pub mod author_lists;
-pub mod author_state;
+pub(crate) mod author_state;
 pub mod bitmap;
 pub mod cursor;
-pub mod decisions;
+pub(crate) mod decisions;
 pub mod erasure;
 pub mod feed;
 pub mod ids;
@@ -18,7 +18,7 @@ pub mod notices;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod pages;
-pub mod post_times;
+pub(crate) mod post_times;
 pub mod profile;
 pub mod rank;
 pub mod reactions;

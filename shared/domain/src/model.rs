@@ -93,7 +93,7 @@ impl AuthorHead {
     }
 
     /// Returns how many posts in `after+1..=latest_seq` feeds show.
-    pub fn live_above(&self, after: Seq) -> u64 {
+    pub(crate) fn live_above(&self, after: Seq) -> u64 {
         self.latest_seq.saturating_sub(after) - self.deleted.count_between(after.saturating_add(1), self.latest_seq)
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::ids::{BUCKETS, SHARDS};
 
 /// The number of followers that a page should have.
-pub const PAGE_FOLLOWERS: u64 = 1_000;
+pub(crate) const PAGE_FOLLOWERS: u64 = 1_000;
 
 /// Up to this many pages, publish lists the followers and sends the batches itself. For more pages, it sends tasks that
 /// list them.

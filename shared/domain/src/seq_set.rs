@@ -78,7 +78,7 @@ impl SeqSet {
     }
 
     /// Returns how many numbers from `first` to `last`, both included, are in the set.
-    pub fn count_between(&self, first: Seq, last: Seq) -> u64 {
+    pub(crate) fn count_between(&self, first: Seq, last: Seq) -> u64 {
         if first > last { 0 } else { self.0.range_cardinality(first..=last) }
     }
 
@@ -138,7 +138,7 @@ impl SeqSet {
 
     /// Returns the numbers in `after+1..=upto` that are not in the set, greatest first. A run of members is skipped by
     /// bisection, so even a long run costs few steps.
-    pub fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
+    pub(crate) fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
         let mut next = upto;
         std::iter::from_fn(move || {
             if next > after && self.contains(next) {
@@ -168,7 +168,7 @@ impl SeqSet {
     }
 
     /// Returns the greatest `n ≥ after` for which every number in `after+1..=n` is in the set.
-    pub fn contiguous_above(&self, after: Seq) -> Seq {
+    pub(crate) fn contiguous_above(&self, after: Seq) -> Seq {
         let rank = self.0.rank(after);
         // In a contiguous run, the rank grows as fast as the number. Bisection finds where that ends.
         let (mut low, mut high) = (after, after.saturating_add(self.0.len().saturating_sub(rank)));

@@ -18,7 +18,8 @@ use tracing::warn;
 
 use super::{
     DynamoFacts,
-    item::{Attribute, Count, Item, number, read},
+    decode::read,
+    item::{Attribute, Count, Item, number},
     schema::{self, CounterItem},
     write::{Cancelled, Write, absent, at_most},
 };

@@ -20,8 +20,9 @@ use tracing::{error, warn};
 
 use super::{
     DynamoFacts,
-    item::{Item, encode, number, read},
-    posts::seen_head,
+    decode::read,
+    heads::seen_head,
+    item::{Item, encode, number},
     schema::{self, DraftItem},
     write::{Cancelled, Write, absent, at_most, is},
 };

@@ -18,9 +18,10 @@ use tracing::debug;
 use super::{
     DynamoFacts, attempts,
     counters::{FollowerShard, HeldUp},
+    decode::read,
     distinct,
-    item::{Attribute, Item, Stored, number, read, string},
-    posts::read_head_of,
+    heads::read_head_of,
+    item::{Attribute, Item, Stored, number, string},
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
@@ -245,22 +246,10 @@ impl DynamoFacts {
                 break;
             }
             if kind == Kind::Made {
-                let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
-                let keys = distinct(&authors).into_iter().map(schema::head).collect();
-                let heads = self.get("heads", &self.tables.posts, keys).await?;
-                let erased = |head: &Item| HeadItem::erased.of(head).is_some();
-                for head in heads.iter().filter(|head| erased(head)) {
-                    let author = HeadItem::author.user(head)?;
-                    outcomes.insert(author, Followed::Erased);
-                }
-                missing.retain(|follow| !outcomes.contains_key(&follow.author));
+                let erased = self.begin_at_heads(&mut missing, now).await?;
+                outcomes.extend(erased.into_iter().map(|author| (author, Followed::Erased)));
                 if missing.is_empty() {
                     break;
-                }
-                let heads: HashMap<UserId, AuthorHead> = heads.into_iter().map(read_head_of).collect::<Result<_, _>>()?;
-                for follow in &mut missing {
-                    let head = heads.get(&follow.author).cloned().unwrap_or_default();
-                    *follow = NewFollow::from_now(follow.author, &head, now);
                 }
             }
             for chunk in missing[..missing.len().min(room)].chunks(together) {
@@ -301,6 +290,25 @@ impl DynamoFacts {
         }
         let outcome = |follow: &NewFollow| outcomes.get(&follow.author).cloned().unwrap_or(Followed::LimitReached);
         Ok(follows.iter().map(outcome).collect())
+    }
+
+    /// Makes follows begin at their authors' heads. Removes those of authors who have left, and returns these authors.
+    async fn begin_at_heads(&self, follows: &mut Vec<NewFollow>, now: Timestamp) -> Result<Vec<UserId>, StoreError> {
+        let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
+        let keys = distinct(&authors).into_iter().map(schema::head).collect();
+        let heads = self.get("heads", &self.tables.posts, keys).await?;
+        let erased = heads.iter().filter(|head| HeadItem::erased.of(head).is_some()).map(|head| HeadItem::author.user(head));
+        let erased: Vec<UserId> = erased.collect::<Result<_, _>>()?;
+        follows.retain(|follow| !erased.contains(&follow.author));
+        if follows.is_empty() {
+            return Ok(erased);
+        }
+        let heads: HashMap<UserId, AuthorHead> = heads.into_iter().map(read_head_of).collect::<Result<_, _>>()?;
+        for follow in follows {
+            let head = heads.get(&follow.author).cloned().unwrap_or_default();
+            *follow = NewFollow::from_now(follow.author, &head, now);
+        }
+        Ok(erased)
     }
 
     /// Returns the two flags of each block (user, other): the other user may not react to the user, and the reverse.

@@ -9,8 +9,10 @@ use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles, StoreEr
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, attempts, distinct,
-    item::{Attribute, Item, Stored as _, encode, flag, number, read, string},
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
+    item::{Attribute, Item, Stored as _, encode, flag, number, string},
     reactions::read_reactions,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,

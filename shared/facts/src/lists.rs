@@ -6,7 +6,8 @@ use tidemark_domain::{UserId, UserLists};
 
 use super::{
     DynamoFacts,
-    item::{Item, encode, read},
+    decode::read,
+    item::{Item, encode},
     schema::{self, ListsItem},
     write::{Write, still_number},
 };

@@ -9,11 +9,12 @@ use tidemark_domain::{
 };
 
 use super::{
-    DynamoFacts, attempts, distinct,
-    item::{Attribute, Bits, Item, encode, read},
-    new_record,
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
+    item::{Attribute, Bits, Item, encode},
+    records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
-    valid_record,
     write::{Cancelled, Condition, Write, absent, present, still_number},
 };
 

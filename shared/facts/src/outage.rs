@@ -6,7 +6,8 @@ use tidemark_domain::Timestamp;
 
 use super::{
     DynamoFacts,
-    item::{number, read},
+    decode::read,
+    item::number,
     schema::{self, OutageItem},
     write::{Write, absent, below},
 };

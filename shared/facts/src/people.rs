@@ -7,8 +7,10 @@ use tidemark_app::ports::{Identities, ProfileSet, Profiles, StoreError};
 use tidemark_domain::{Card, Handle, Profile, ProfileContent, Timestamp, UserId, profile::HANDLE_REST_SECONDS};
 
 use super::{
-    DynamoFacts, attempts, distinct,
-    item::{Item, encode, number, read},
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
+    item::{Item, encode, number},
     schema::{self, HandleItem, IdentityItem, ProfileItem},
     write::{Cancelled, Write, absent, at_most, is, still_number},
 };

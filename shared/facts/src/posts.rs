@@ -9,18 +9,17 @@ use std::{
 
 use async_trait::async_trait;
 use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published, StoreError};
-use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryState, Modes, NewPost, Post, PostId, PostText, Seq, SeqSet, Step, Timestamp, UserId,
-};
+use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId};
 use tracing::error;
 
 use super::{
     DynamoFacts, attempts, distinct,
     draft::{self, Draft},
-    item::{Attribute, Count, Item, encode, flag, number, read, string, variant},
-    new_record,
-    schema::{self, BodyItem, HeadItem, PostItem, RecordItem},
-    valid_record,
+    heads::{SeenHead, read_head, read_head_of, seen_head, with_modes},
+    item::{Item, encode, flag, number, string, variant},
+    post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
+    records::{new_record, valid_record},
+    schema::{self, HeadItem, PostItem, RecordItem},
     windows::Layout,
     write::{Cancelled, Write, absent, below, between, is, present, queried, still, still_number, unchanged},
 };
@@ -437,202 +436,5 @@ impl DynamoFacts {
 /// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
-/// The time that an author counts as contended after a transaction that wrote several posts: longer than a slow
-/// request.
-const CONTENDED_MS: u64 = 5_000;
-
 /// The number of posts in one step of [`DynamoFacts::catch_up`].
 const CATCH_UP: u64 = 4;
-
-/// An author's partition of the index of unfinished fan-outs.
-fn index_shard(author: UserId) -> u64 {
-    u64::from(author.bucket()) % schema::UNFINISHED_SHARDS
-}
-
-pub fn unfinished_shard(author: UserId) -> String {
-    schema::unfinished_shard(index_shard(author))
-}
-
-/// Sets the latest post and the modes of a head.
-pub fn with_modes(head: Write, after: &AuthorHead) -> Write {
-    head.set(HeadItem::latest_seq, number(after.latest_seq))
-        .set(HeadItem::latest_at, number(after.latest_at.ms()))
-        .set(HeadItem::mode_changes, number(after.modes.changes))
-        .set(HeadItem::pulled, number(after.modes.pulled))
-}
-
-/// The item of a new post. `order` decides its place among its author's posts. It is the post's own time unless the
-/// post is archived.
-pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
-    let &Delivery { mode, state, followers, pages, finished_at, .. } = &post.delivery;
-    PostItem {
-        author: post.id.author.into(),
-        item: schema::post_sort_key(post.id.seq),
-        at: post.created_at.ms(),
-        mode,
-        state,
-        followers,
-        title: Some(post.title.clone()),
-        time: Some(schema::post_time(order, post.id.seq)),
-        tombstone: None,
-        pages: Some(pages.into()),
-        retract_pages: None,
-        delivered: None,
-        attempts: None,
-        seen_pages: None,
-        sent_at: None,
-        sent_by: None,
-        sending: None,
-        finished_at: finished_at.map(Timestamp::ms),
-        unfinished: (state == DeliveryState::Pending).then(|| unfinished_shard(post.id.author)),
-        archived: post.archived.then_some(true),
-        write_token: None,
-        revision: None,
-        edited_at: None,
-        weight: (post.weight != 0).then_some(post.weight),
-        step: None,
-        step_changes: None,
-        step_by: None,
-    }
-}
-
-fn text_item(post: PostId, text: &PostText, revision: Option<u32>) -> BodyItem {
-    let PostText { body, data } = text.clone();
-    BodyItem { author: post.author.into(), item: schema::body_sort_key(post.seq), body, data, revision }
-}
-
-/// Returns a text and its revision.
-fn read_text(item: Item) -> Result<(u32, PostText), StoreError> {
-    read(item, |BodyItem { body, data, revision, .. }| Ok((revision.unwrap_or(1), PostText { body, data })))
-}
-
-impl From<HeadItem> for AuthorHead {
-    fn from(head: HeadItem) -> Self {
-        let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{} {}", head.author, head.item));
-        let (posts, archived) = (count(head.posts, HeadItem::posts), count(head.archived, HeadItem::archived));
-        let deleted = head.deleted.unwrap_or_default().0;
-        // A head from before `archived_seqs` existed: any of its deleted posts may be archived.
-        let unknown = || if archived > 0 { deleted.clone() } else { SeqSet::default() };
-        Self {
-            latest_seq: head.latest_seq,
-            latest_at: Timestamp::from_ms(head.latest_at),
-            posts,
-            archive: head.archived_seqs.map_or_else(unknown, |archive| archive.0),
-            deleted,
-            archived,
-            modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
-        }
-    }
-}
-
-/// A head, and when posts last had to wait for it.
-pub(crate) struct SeenHead {
-    pub fact: AuthorHead,
-    contended_at: Option<u64>,
-}
-
-impl SeenHead {
-    /// Whether a publish should not even try to write the head alone.
-    fn is_contended(&self, now: Timestamp) -> bool {
-        self.contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS))
-    }
-}
-
-pub(crate) fn seen_head(items: Vec<Item>) -> Result<SeenHead, StoreError> {
-    let contended_at = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
-    let fact = items.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-    Ok(SeenHead { fact, contended_at })
-}
-
-pub fn read_head(item: Item) -> Result<AuthorHead, StoreError> {
-    read_head_of(item).map(|(_, head)| head)
-}
-
-/// The author and the head.
-pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead), StoreError> {
-    read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
-}
-
-impl TryFrom<PostItem> for Post {
-    type Error = Attribute;
-
-    fn try_from(post: PostItem) -> Result<Self, Attribute> {
-        let deleted = post.tombstone.unwrap_or(false);
-        let pages = |pages: Option<u64>| u16::try_from(pages.unwrap_or(0)).unwrap_or(u16::MAX);
-        let created_at = Timestamp::from_ms(post.at);
-        Ok(Self {
-            id: PostId::new(post.author.into(), schema::post_seq(&post.item).ok_or(PostItem::item)?),
-            title: if deleted { String::new() } else { post.title.ok_or(PostItem::title)? },
-            created_at,
-            revision: post.revision.unwrap_or(1),
-            edited_at: post.edited_at.map(Timestamp::from_ms),
-            weight: post.weight.unwrap_or(0),
-            step: Step { level: post.step.unwrap_or(0), changes: post.step_changes.unwrap_or(0) },
-            deleted,
-            archived: post.archived.unwrap_or(false),
-            delivery: Delivery {
-                mode: post.mode,
-                state: post.state,
-                followers: post.followers,
-                delivered: post.delivered.unwrap_or(0),
-                pages: pages(post.pages),
-                retraction_pages: pages(post.retract_pages),
-                attempts: post.attempts.unwrap_or(0),
-                seen_pages: post.seen_pages.unwrap_or(0),
-                sent_at: post.sent_at.map(Timestamp::from_ms),
-                sending: post.sending.unwrap_or(false),
-                started_at: created_at,
-                finished_at: post.finished_at.map(Timestamp::from_ms),
-            },
-        })
-    }
-}
-
-pub fn read_post(item: Item) -> Result<Post, StoreError> {
-    read(item, |post: PostItem| post.try_into())
-}
-
-/// The post in the key of a body's item.
-pub fn body_of(item: &Item) -> Result<PostId, StoreError> {
-    let seq = schema::body_seq(&BodyItem::item.read::<String>(item)?).ok_or_else(|| BodyItem::item.damaged(item))?;
-    Ok(PostId::new(BodyItem::author.user(item)?, seq))
-}
-
-/// The post in the key of an item.
-pub fn post_of(item: &Item) -> Result<PostId, StoreError> {
-    let seq = schema::post_seq(&PostItem::item.read::<String>(item)?).ok_or_else(|| PostItem::item.damaged(item))?;
-    Ok(PostId::new(PostItem::author.user(item)?, seq))
-}
-
-#[cfg(test)]
-mod tests {
-    use tidemark_domain::DeliveryMode;
-
-    use super::*;
-
-    #[test]
-    fn a_post_has_the_stored_names_of_its_mode_and_state_and_decodes_to_itself() {
-        let (author, at) = (UserId::new(6).unwrap(), Timestamp::from_ms(5_000));
-        let delivery = Delivery::planned(DeliveryMode::Push, 3, at);
-        let id = PostId::new(author, 9);
-        let title = "one".to_owned();
-        let (revision, edited_at, weight, step) = (1, None, 0, Step::default());
-        let post =
-            Post { id, title, created_at: at, revision, edited_at, weight, step, deleted: false, archived: false, delivery };
-        let item = encode(&post_item(&post, at));
-        let mut names: Vec<&str> = item.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(names.join(" "), "at author followers item mode pages state time title unfinished");
-        let text = |attribute: Attribute| attribute.of(&item).unwrap().as_s().unwrap().as_str();
-        assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), ["push", "pending", "23"]);
-        assert_eq!([PostItem::item, PostItem::time].map(text), ["post#0000000000000009", "000000000005000#0000000000000009"]);
-        assert_eq!(read_post(item).unwrap(), post);
-        let delivery = Delivery { state: DeliveryState::Done, finished_at: Some(at), mode: DeliveryMode::Pull, ..post.delivery };
-        let archived = Post { archived: true, delivery, ..post };
-        let item = encode(&post_item(&archived, at));
-        let text = |attribute: Attribute| attribute.of(&item).and_then(|value| value.as_s().ok()).map(String::as_str);
-        assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), [Some("pull"), Some("done"), None]);
-        assert_eq!(variant(DeliveryState::Cancelled), string("cancelled"));
-        assert_eq!(read_post(item).unwrap(), archived);
-    }
-}

@@ -7,9 +7,11 @@ use tidemark_app::ports::{CountsVersion, Reacted, Reactions, StoreError};
 use tidemark_domain::{FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, attempts, distinct,
-    item::{Attribute, Bits, Count, Item, encode, read, string},
-    posts::read_post,
+    DynamoFacts, attempts,
+    decode::read,
+    distinct,
+    item::{Attribute, Bits, Count, Item, encode, string},
+    post_items::read_post,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
     write::{Write, absent, below, is, present, queried, still_number},
 };

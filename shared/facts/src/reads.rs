@@ -11,8 +11,10 @@ use tidemark_app::ports::{Reads, StoreError};
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
-    DynamoFacts, distinct,
-    item::{Attribute, Bits, Item, number, numbers, read, string},
+    DynamoFacts,
+    decode::read,
+    distinct,
+    item::{Attribute, Bits, Item, number, numbers, string},
     schema::{self, ReadsItem},
     windows::{Layout, MOST_WINDOWS},
     write::{Write, absent, between, is, queried, still_number},

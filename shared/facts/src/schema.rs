@@ -75,10 +75,10 @@ pub const KEPT: &str = "kept";
 
 /// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the
 /// followers.
-pub const NAMED: &str = "named";
+pub(crate) const NAMED: &str = "named";
 
 /// Index of read states by author and shard of the user.
-pub const BY_AUTHOR: &str = "by-author";
+pub(crate) const BY_AUTHOR: &str = "by-author";
 
 /// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `63`.
 /// Those that were given up are in partitions `given-up#0` to `given-up#63`.

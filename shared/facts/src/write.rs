@@ -11,9 +11,8 @@ use tidemark_app::ports::StoreError;
 use tidemark_domain::SeqSet;
 
 use super::{
-    DynamoFacts, attempts,
+    dynamo::{DynamoFacts, attempts, unavailable},
     item::{Attribute, Item, bits, number, string},
-    unavailable,
 };
 
 /// The reason why a write or a transaction was not done.

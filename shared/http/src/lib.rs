@@ -1,6 +1,7 @@
 //! The HTTP edge of the functions: API Gateway v2 events in, JSON and problem details out.
 
 pub mod bodies;
+mod body;
 pub mod live;
 mod operation;
 mod page;
@@ -11,7 +12,6 @@ mod routes;
 
 use std::pin::pin;
 
-pub use lambda_runtime::Error;
 pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
 pub use problem::{FieldError, Kind, Problem};

@@ -208,8 +208,8 @@ macro_rules! routes {
             vec![$($operation.at($key)),*]
         }
 
-        /// Handles one request. It never returns an error: a failure is a response.
-        pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::Response, $crate::Error> {
+        /// Handles one request. A failure is a response.
+        pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::Response, std::convert::Infallible> {
             Ok($crate::serve(&$app.edge, &$app.stores.recorder, event, async |$request| match $request.route() {
                 $($key => $call.await,)*
                 route => Err($crate::Problem::not_found(format!("another function has the route {route}"))),

@@ -269,7 +269,7 @@ impl Problem {
     }
 
     /// The underlying error, for the log.
-    pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+    pub(crate) fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as _)
     }
 

@@ -22,9 +22,12 @@ use tracing::{debug, warn};
 
 use crate::{
     LinkError,
-    connection::{Age, Bundle, RedisOptions, scan_node, work_of},
+    bundle::{Age, Bundle, work_of},
     epoch::Epoch,
-    node::{Node, Reply, is_unknown_function, link_error, server_error},
+    error::{is_unknown_function, link_error, server_error},
+    node::Node,
+    options::{RedisOptions, open},
+    reply::Reply,
     topology::{Address, Member, Topology, slot_of},
 };
 
@@ -225,7 +228,7 @@ impl Cluster {
         let (place, of_node) = (cursor >> NODE, cursor & ((1 << NODE) - 1));
         let primaries = self.topology(operation).await?.primaries();
         let Some(member) = primaries.get(place as usize) else { return Ok((0, Vec::new())) };
-        let (next, found) = scan_node(&member.node, operation, of_node, options).await?;
+        let (next, found) = member.node.scan(operation, of_node, options).await?;
         let is_last = place as usize + 1 == primaries.len();
         let next = match next {
             0 if is_last => 0,
@@ -503,14 +506,6 @@ fn client(template: &ConnectionInfo, address: &Address, certificates: Option<&Tl
         false => ConnectionAddr::Tcp(host, port),
     };
     open(template.clone().set_addr(addr), certificates)
-}
-
-/// A client that trusts these certificates, or those of the system if there are none.
-pub(crate) fn open(address: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
-    match (certificates, address.addr()) {
-        (Some(certificates), ConnectionAddr::TcpTls { .. }) => Client::build_with_tls(address, certificates.clone()),
-        _ => Client::open(address),
-    }
 }
 
 fn unavailable(operation: &'static str, detail: &str) -> LinkError {

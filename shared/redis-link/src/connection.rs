@@ -1,88 +1,21 @@
 //! Access to Redis for the views: function calls, commands and reads, on one node or on a cluster.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisError, TlsCertificates, Value, from_redis_value,
-};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, Value};
 use tracing::warn;
 
 use crate::{
     LinkError,
-    cluster::{self, Cluster},
+    bundle::{Age, Bundle, work_of},
+    cluster::Cluster,
     epoch::Epoch,
-    node::{Node, Reply, is_unknown_function, link_error},
-    pace::CALL,
+    error::{is_unknown_function, link_error},
+    node::Node,
+    options::RedisOptions,
+    reply::{Reply, read},
     topology::slot,
 };
-
-/// Connection settings of Redis.
-#[derive(Clone)]
-pub struct RedisOptions {
-    /// `redis://` or `rediss://`, with user and password if the server requires them. For a cluster: the URL of any
-    /// node, or several URLs separated by commas.
-    pub url: String,
-    /// Whether `url` names a cluster.
-    pub cluster: bool,
-    /// A file of certificates (PEM) that replace the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Whether reads with [`Age::MomentOld`] use the replicas of a cluster.
-    pub replica_reads: bool,
-    /// The longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// The longest wait for a response.
-    pub response_timeout: Duration,
-    /// Whether bulk work is sent at a pace that leaves the server to readers. Only measurements send it without.
-    pub paced: bool,
-}
-
-impl RedisOptions {
-    /// One node at `url`, with timeouts of 300 ms for a connection and 500 ms for a response.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            cluster: false,
-            ca_file: None,
-            replica_reads: false,
-            connect_timeout: Duration::from_millis(300),
-            response_timeout: Duration::from_millis(500),
-            paced: true,
-        }
-    }
-
-    /// Clients for the URL, or for each URL of a cluster.
-    ///
-    /// # Errors
-    /// A URL or the certificate file cannot be read.
-    pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
-        // The `redis` crate uses rustls without a crypto provider. A second installation is refused, and the first one
-        // remains.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let certificates = self.certificates()?;
-        let urls = if self.cluster { self.url.split(',').collect() } else { vec![self.url.as_str()] };
-        urls.into_iter().map(|url| cluster::open(url.trim().into_connection_info()?, certificates.as_ref())).collect()
-    }
-
-    fn certificates(&self) -> Result<Option<TlsCertificates>, RedisError> {
-        let root_cert = self.ca_file.as_ref().map(std::fs::read).transpose()?;
-        Ok(root_cert.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) }))
-    }
-}
-
-impl fmt::Debug for RedisOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may contain a password.
-        let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout, paced } = self;
-        f.debug_struct("RedisOptions")
-            .field("cluster", cluster)
-            .field("ca_file", ca_file)
-            .field("replica_reads", replica_reads)
-            .field("connect_timeout", connect_timeout)
-            .field("response_timeout", response_timeout)
-            .field("paced", paced)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A connection to one node, or to each node of a cluster. Clones share it. Every operation must be idempotent, because
 /// it is repeated after a broken connection.
@@ -99,43 +32,6 @@ enum Servers {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").finish_non_exhaustive()
-    }
-}
-
-/// The most that a response may be stale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Age {
-    /// The response contains every change that was made before the request.
-    Now,
-    /// A moment. The response need not contain recent changes, so the caller must not depend on its own.
-    MomentOld,
-}
-
-/// Commands on keys of one slot. They go to the slot's node together, in this order.
-#[derive(Debug, Clone)]
-pub struct Bundle {
-    pub commands: Vec<Cmd>,
-    pub age: Age,
-    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that
-    /// other commands wait for little of it. `None` for any other commands.
-    pub bulk: Option<usize>,
-}
-
-/// The work of a trip with these bundles; `None` if none is bulk work.
-pub(crate) fn work_of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Option<usize> {
-    bundles.into_iter().filter_map(|bundle| Some(bundle.bulk? + CALL)).reduce(|sum, work| sum + work)
-}
-
-impl From<Cmd> for Bundle {
-    fn from(command: Cmd) -> Self {
-        Self { commands: vec![command], age: Age::Now, bulk: None }
-    }
-}
-
-impl Bundle {
-    /// The same commands, with a response of this age.
-    pub fn aged(self, age: Age) -> Self {
-        Self { age, ..self }
     }
 }
 
@@ -172,8 +68,8 @@ impl Link {
         operation: &'static str,
         command: impl Into<Bundle>,
     ) -> Result<(T, Epoch), LinkError> {
-        let mut reply = self.one(operation, command.into()).await?;
-        Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
+        let (value, epoch) = self.one(operation, command.into()).await?.last();
+        Ok((read(operation, value)?, epoch))
     }
 
     /// Runs commands on keys of one slot in one round trip. Returns the responses in order, and the epoch of the
@@ -222,8 +118,8 @@ impl Link {
     ) -> Vec<Result<(T, Epoch), LinkError>> {
         let replies = self.run(operation, commands.into_iter().map(Into::into).collect()).await;
         let one = |reply: Result<Reply, LinkError>| {
-            let mut reply = reply?;
-            Ok((read(operation, reply.values.pop().unwrap_or(Value::Nil))?, reply.epoch))
+            let (value, epoch) = reply?.last();
+            Ok((read(operation, value)?, epoch))
         };
         replies.into_iter().map(one).collect()
     }
@@ -259,14 +155,13 @@ impl Link {
         });
         let has_other = other.is_some();
         let mut replies = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
-        let last = |reply: Reply| (reply.values.into_iter().last().unwrap_or(Value::Nil), reply.epoch);
-        let other = if has_other { replies.pop().transpose()?.map(last) } else { None };
+        let other = if has_other { replies.pop().transpose()?.map(Reply::last) } else { None };
         let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
         for (part, reply) in parts.into_iter().zip(replies) {
             match reply {
                 Ok(reply) => {
                     answered = true;
-                    let (values, epoch) = last(reply);
+                    let (values, epoch) = reply.last();
                     let values: Vec<Option<Vec<u8>>> = read(operation, values)?;
                     part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value.map(|value| (value, epoch)));
                 }
@@ -312,7 +207,7 @@ impl Link {
     /// The cursor 0 begins the walk and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
         match &*self.servers {
-            Servers::Node(node) => scan_node(node, operation, cursor, options).await,
+            Servers::Node(node) => node.scan(operation, cursor, options).await,
             Servers::Cluster(cluster) => cluster.scan(operation, cursor, options).await,
         }
     }
@@ -353,18 +248,6 @@ impl Link {
     }
 }
 
-/// One step of a walk over the keys of one node.
-pub(crate) async fn scan_node(
-    node: &Node,
-    operation: &'static str,
-    cursor: u64,
-    options: &[&str],
-) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
-    let mut reply = node.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?;
-    let found = reply.values.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| link_error(operation, error))?;
-    read(operation, found)
-}
-
 async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, LinkError> {
     let work = work_of(&bundles);
     let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
@@ -379,8 +262,4 @@ async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> 
 /// The values, or the first error among them.
 fn checked(operation: &'static str, values: Vec<Value>) -> Result<Vec<Value>, LinkError> {
     values.into_iter().map(Value::extract_error).collect::<Result<_, _>>().map_err(|error| link_error(operation, error))
-}
-
-fn read<T: FromRedisValue>(operation: &'static str, answer: Value) -> Result<T, LinkError> {
-    from_redis_value(answer).map_err(|error| link_error(operation, error.into()))
 }

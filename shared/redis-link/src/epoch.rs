@@ -7,7 +7,7 @@
 
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, aio::MultiplexedConnection};
 
-use crate::node::unknown_function;
+use crate::error::unknown_function;
 
 pub const BYTES: usize = 4;
 

@@ -5,29 +5,19 @@
 //! recognizes a value from an older dump or a promoted replica.
 
 mod breaker;
+mod bundle;
 mod cluster;
 mod connection;
 mod epoch;
+mod error;
 mod node;
+mod options;
 mod pace;
+mod reply;
 mod topology;
 
-pub use connection::{Age, Bundle, Link, RedisOptions};
+pub use bundle::{Age, Bundle};
+pub use connection::Link;
 pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
-
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// The server is unreachable, did not respond in time, or cannot take commands now.
-    #[error("Redis is unavailable ({operation})")]
-    Unavailable {
-        operation: &'static str,
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The server refused the command, or its response has another shape. A repetition fails in the same way.
-    #[error("unexpected response from Redis: {detail}")]
-    Unexpected {
-        /// The operation, and the error or the shape of the response.
-        detail: String,
-    },
-}
+pub use error::LinkError;
+pub use options::RedisOptions;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 use arc_swap::ArcSwapOption;
 use futures::FutureExt;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::sync::Mutex;
@@ -15,7 +15,9 @@ use crate::{
     LinkError,
     breaker::{Breaker, While},
     epoch::Epoch,
+    error::{link_error, server_error},
     pace::Pace,
+    reply::{Reply, read},
 };
 
 /// The connection to one node, made at its first use. Clones share it.
@@ -43,14 +45,6 @@ struct Inner {
 struct Live {
     connection: MultiplexedConnection,
     epoch: Epoch,
-}
-
-#[derive(Debug)]
-pub(crate) struct Reply {
-    /// One value for each command. A value may be an error.
-    pub(crate) values: Vec<Value>,
-    /// The epoch of the server that returned the values.
-    pub(crate) epoch: Epoch,
 }
 
 impl Node {
@@ -96,6 +90,17 @@ impl Node {
             value.extract_error().map_err(|error| link_error(OPERATION, error))?;
         }
         Ok(())
+    }
+
+    /// One step of a walk over the node's keys.
+    pub(crate) async fn scan(
+        &self,
+        operation: &'static str,
+        cursor: u64,
+        options: &[&str],
+    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+        let (found, _) = self.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?.last();
+        read(operation, found.extract_error().map_err(|error| link_error(operation, error))?)
     }
 
     /// Drops the connection, so that the next call learns the epoch again. The node may have become master on the same
@@ -194,39 +199,9 @@ fn changes(commands: &[Cmd]) -> bool {
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))
 }
 
-/// The kind of the error, if the response is an error.
-pub(crate) fn server_error(answer: &Value) -> Option<ServerErrorKind> {
-    match answer {
-        Value::ServerError(error) => error.kind(),
-        _ => None,
-    }
-}
-
 fn kind(error: &RedisError) -> Option<ServerErrorKind> {
     match error.kind() {
         ErrorKind::Server(kind) => Some(kind),
         _ => None,
-    }
-}
-
-const UNKNOWN_FUNCTION: &str = "Function not found";
-
-/// Whether a response says that the node does not know a function.
-pub(crate) fn is_unknown_function(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.details().is_some_and(|details| details.contains(UNKNOWN_FUNCTION)))
-}
-
-/// Whether an error says that the node does not know a function.
-pub(crate) fn unknown_function(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| detail.contains(UNKNOWN_FUNCTION))
-}
-
-pub(crate) fn link_error(operation: &'static str, error: RedisError) -> LinkError {
-    match error.kind() {
-        // A script error, an unknown function, or a response of another shape: a repetition fails in the same way.
-        ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::UnexpectedReturnType | ErrorKind::Parse => {
-            LinkError::Unexpected { detail: format!("{operation}: {error}") }
-        }
-        _ => LinkError::Unavailable { operation, source: error.into() },
     }
 }

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{LinkError, node::Reply};
+use crate::{LinkError, reply::Reply};
 
 /// The time of a trip for 70 users after which the rest is as long as the trip, in seconds. On an idle node a trip for 35
 /// users takes some 0.3 ms.

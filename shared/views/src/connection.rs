@@ -177,3 +177,7 @@ pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
 pub(crate) fn ms(duration: Duration) -> Arg {
     Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
+
+pub(crate) fn token_arg(token: u64) -> Arg {
+    Arg::Bytes(token.to_le_bytes().to_vec())
+}

@@ -12,10 +12,9 @@ use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 use super::{
     keys,
     library::Function,
-    readers::token_arg,
     record::{self, VERSION},
 };
-use crate::connection::{Arg, Redis, fcall, ms};
+use crate::connection::{Arg, Redis, fcall, ms, token_arg};
 
 /// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
 /// deleted posts follows them.

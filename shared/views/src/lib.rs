@@ -18,6 +18,8 @@ mod reactions;
 pub mod readers;
 pub mod record;
 pub mod relations;
+mod sets;
+mod users;
 
 pub use connection::Redis;
 pub use redis_link::RedisOptions;

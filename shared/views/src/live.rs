@@ -9,12 +9,12 @@ use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 use super::{
     keys,
     library::Function,
-    readers::{USERS_PER_CALL, at_positions},
+    users::{USERS_PER_CALL, at_positions},
 };
 use crate::connection::{Arg, Redis, fcall, ms};
 
 /// The connections of one reader. A further one takes the place of the one that expires first.
-pub const MOST_CONNECTIONS: u64 = 20;
+pub(crate) const MOST_CONNECTIONS: u64 = 20;
 
 /// The least time between two messages to a reader's connections, in ms.
 pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;

@@ -7,20 +7,15 @@ use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Age, Epoch};
 use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, StoreError};
-use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Slot, Timestamp, UserId, bitmap::Bitmap};
+use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestamp, UserId};
 
 use super::{
     keys,
     library::Function,
-    readers::token_arg,
     record::{self, VERSION},
+    sets::{decode_set, encode_set},
 };
-use crate::connection::{Arg, Redis, fcall, ms};
-
-/// The first byte of a read state after its version: an offset and a bitmap, or a roaring bitmap. The shorter form is
-/// used.
-const BITS: u8 = 0;
-const ROARING: u8 = 1;
+use crate::connection::{Arg, Redis, fcall, ms, token_arg};
 
 #[async_trait]
 impl NoticeViews for Redis {
@@ -89,7 +84,7 @@ impl NoticeViews for Redis {
 fn encode(view: &NoticeView) -> (u64, Arg, Arg) {
     let (version, rest, lifetime) = match view {
         NoticeView::Head(_, head) => (head.version, encode_head(head), keys::HEAD_LIFETIME),
-        NoticeView::Reads(_, _, reads) => (reads.version, encode_reads(&reads.read), keys::NOTICE_READS_LIFETIME),
+        NoticeView::Reads(_, _, reads) => (reads.version, encode_set(&reads.read), keys::NOTICE_READS_LIFETIME),
     };
     let record = [record::start(version), rest].concat();
     (version, record.into(), ms(lifetime))
@@ -113,38 +108,8 @@ pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
     PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest).ok()
 }
 
-pub(crate) fn encode_reads(read: &SeqSet) -> Vec<u8> {
-    let (first, last) = read.bounds().unwrap_or_default();
-    let (base, roaring) = (first / 8, read.to_bytes());
-    if last / 8 - base >= roaring.len() as u64 {
-        return [&[ROARING], roaring.as_slice()].concat();
-    }
-    let mut bits = Bitmap::default();
-    for slot in read.iter() {
-        bits.set(slot - base * 8);
-    }
-    [&[BITS], base.encode_var_vec().as_slice(), bits.as_bytes()].concat()
-}
-
 pub fn decode_reads(record: &[u8]) -> Option<SeqSet> {
     decode_set(record.get(VERSION..)?)
-}
-
-/// Decodes what [`encode_reads`] returns.
-pub(crate) fn decode_set(bytes: &[u8]) -> Option<SeqSet> {
-    let (&kind, rest) = bytes.split_first()?;
-    match kind {
-        ROARING => SeqSet::from_bytes(rest).ok(),
-        BITS => {
-            let (base, length) = u64::decode_var(rest)?;
-            let base: Slot = base.checked_mul(8)?;
-            let bits = Bitmap::from_bytes(&rest[length..]);
-            let end = bits.end().unwrap_or(0);
-            base.checked_add(end)?;
-            Some((0..end).filter(|&bit| bits.get(bit)).map(|bit| base + bit).collect())
-        }
-        _ => None,
-    }
 }
 
 pub fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
@@ -171,25 +136,5 @@ mod tests {
         assert_eq!(decode_head(&record[..record.len() - 1]), None);
         assert_eq!(decode_head(&record[..9]), None);
         assert_eq!(decode_head(b""), None);
-    }
-
-    #[test]
-    fn read_states_round_trip_in_the_shorter_form() {
-        let sets: [(SeqSet, u8, usize); 5] = [
-            (SeqSet::default(), BITS, 2),
-            ((1..=300).collect(), ROARING, 28),
-            ((1..=300).filter(|slot| slot % 7 != 0).collect(), BITS, 40),
-            ((100_000..=100_300).step_by(2).collect(), BITS, 42),
-            ([5, 8_000_000].into_iter().collect(), ROARING, 60),
-        ];
-        for (set, kind, most) in sets {
-            let rest = encode_reads(&set);
-            assert!(rest[0] == kind && rest.len() <= most, "{} bytes: {set:?}", rest.len());
-            let record = [&[0; VERSION], rest.as_slice()].concat();
-            assert_eq!(decode_reads(&record), Some(set));
-        }
-        for damaged in [&b""[..], b"\0\0\0\0\0\0", b"\0\0\0\0\0\0\x02", b"\0\0\0\0\0\0\x01x", b"\0\0\0\0\0\0\0\xff"] {
-            assert_eq!(decode_reads(damaged), None);
-        }
     }
 }

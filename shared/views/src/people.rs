@@ -9,8 +9,8 @@ use redis_link::{Age, Epoch};
 use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
 use tidemark_domain::{Card, UserId};
 
-use super::{keys, library::Function, readers::token_arg, record};
-use crate::connection::{Redis, fcall, ms};
+use super::{keys, library::Function, record};
+use crate::connection::{Redis, fcall, ms, token_arg};
 
 #[async_trait]
 impl CardViews for Redis {

@@ -14,14 +14,8 @@ use tidemark_domain::{
     reader_state::META_FIELD,
 };
 
-use super::{
-    heads, keys,
-    library::Function,
-    people, reactions,
-    readers::{decode_marks, token_arg},
-    record,
-};
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
+use super::{heads, keys, library::Function, people, reactions, readers::decode_marks, record};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms, token_arg};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked

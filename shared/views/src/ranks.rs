@@ -11,11 +11,7 @@ use tidemark_domain::{
     reader_state::{META_FIELD, RECENT_FIELDS},
 };
 
-use super::{
-    keys,
-    library::Function,
-    readers::{USERS_PER_CALL, all_keys},
-};
+use super::{keys, library::Function, readers::all_keys, users::USERS_PER_CALL};
 use crate::connection::{Arg, Redis, ms};
 
 /// Posts in one script call. Each takes about 5 µs for one user.

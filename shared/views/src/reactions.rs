@@ -8,8 +8,8 @@ use redis_link::Epoch;
 use tidemark_app::ports::{KnownReactions, ReactionViews, StoreError};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
-use super::{keys, library::Function, readers::token_arg};
-use crate::connection::{Arg, Redis, ms};
+use super::{keys, library::Function};
+use crate::connection::{Arg, Redis, ms, token_arg};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.
 const MOST_AUTHORS: u64 = 1_000;

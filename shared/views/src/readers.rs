@@ -1,7 +1,6 @@
 //! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
 
 use async_trait::async_trait;
-use redis::FromRedisValue;
 use redis_link::{Age, Bundle, Epoch};
 use tidemark_app::ports::{Admitted, Begun, Delivered, Marks, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
@@ -13,14 +12,11 @@ use super::{
     keys,
     library::Function,
     live::LEAST_BETWEEN_MS,
-    notices::{decode_set, encode_reads},
     record,
+    sets::{decode_set, encode_set},
+    users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms};
-
-/// Users in one script call. A reader waits for the call in progress, so fewer users delay readers less, and cost the fixed
-/// part of a call more often: a delivery to 35 takes 3 % more time of the server for each user than one to 70.
-pub(crate) const USERS_PER_CALL: usize = 35;
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, ms, token_arg};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
@@ -178,7 +174,7 @@ impl ReaderViews for Redis {
 
     async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError> {
         let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
-        let record = [record::start(marks.version.into()), vec![blocked], encode_reads(&marks.read)].concat();
+        let record = [record::start(marks.version.into()), vec![blocked], encode_set(&marks.read)].concat();
         let args = [token_arg(token), record.into(), ms(keys::NOTICE_READS_LIFETIME)];
         self.call::<u8>(Function::Store, &keys::marks(user, author), &args).await.map(drop)
     }
@@ -246,47 +242,6 @@ impl ReaderViews for Redis {
     }
 }
 
-impl Redis {
-    /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers
-    /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
-    ///
-    /// For one user it is no bulk work, because that user may wait for it.
-    pub(crate) async fn for_users<'a, T: FromRedisValue>(
-        &self,
-        function: Function,
-        (users, per_call): (&'a [UserId], usize),
-        keys_of: impl Fn(UserId) -> Vec<String>,
-        args: &[Arg],
-    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
-        let is_bulk = users.len() > 1;
-        let call = |users: &[UserId]| {
-            let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
-            // Any full call is as much work as a full delivery.
-            let bulk = is_bulk.then_some((users.len() * USERS_PER_CALL).div_ceil(per_call));
-            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk }
-        };
-        if self.is_one_node() {
-            let mut answers = Vec::new();
-            for users in users.chunks(per_call) {
-                answers.push((users, self.query(function.source_name(), call(users)).await?));
-            }
-            return Ok(answers);
-        }
-        // One call serves users of one bucket, because they share a slot. The nodes run their calls in parallel, each
-        // some at a time.
-        let parts: Vec<&[UserId]> =
-            users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect();
-        let calls = parts.iter().map(|users| call(users));
-        let answers = self.each(function.source_name(), calls.collect()).await?;
-        Ok(parts.into_iter().zip(answers).collect())
-    }
-}
-
-/// The users at positions, which begin at 1, of a call's users.
-pub(crate) fn at_positions(users: &[UserId], positions: Vec<usize>) -> impl Iterator<Item = UserId> {
-    positions.into_iter().filter_map(|position| users.get(position.checked_sub(1)?).copied())
-}
-
 /// State and feed: the keys of one user for a delivery.
 fn user_keys(user: UserId) -> Vec<String> {
     vec![keys::reader_state(user), keys::feed(user)]
@@ -302,7 +257,7 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::notices). Returns
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::sets). Returns
 /// `None` if it does not say whether the author blocks the user, as records of earlier versions.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
@@ -320,17 +275,13 @@ fn part<T>(all: &[T], call: usize, size: usize) -> &[T] {
     all.chunks(size).nth(call).unwrap_or_default()
 }
 
-pub(crate) fn token_arg(token: u64) -> Arg {
-    Arg::Bytes(token.to_le_bytes().to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn marks_without_a_flag_of_the_block_are_no_record() {
-        let read = encode_reads(&[3, 5].into_iter().collect());
+        let read = encode_set(&[3, 5].into_iter().collect());
         let record = |flag: &[u8]| [record::start(7).as_slice(), flag, &read].concat();
         for (flag, blocked) in [(b"b", true), (b"-", false)] {
             let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), blocked };

@@ -9,8 +9,8 @@ use tidemark_app::{
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
-use super::{keys, library::Function, readers::token_arg};
-use crate::connection::{Arg, Redis, fcall, ms};
+use super::{keys, library::Function};
+use crate::connection::{Arg, Redis, fcall, ms, token_arg};
 
 /// The first byte of a list's marker; the epoch follows. The score of the marker is the time from which the list is
 /// complete. A marker of another epoch does not count. The marker sorts before every user.

@@ -171,9 +171,9 @@ async fn repeated_calls_and_looks_leave_one_chain_of_tasks() {
         tasks.sort_by_key(|task| matches!(task, Task::Erase { chain: 1, .. }));
         assert_eq!(tasks, [task(0), task(1)], "the second look finds that it was resumed");
         // The task of the first chain does nothing.
-        let fan_outs = world.stack.app("fan-out").unwrap().fan_outs.clone();
+        let worker = world.stack.app("fan-out").unwrap().worker.clone();
         let before = item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await;
-        fan_outs.run(&task(0), &|| false).await.unwrap();
+        worker.run(&task(0), &|| false).await.unwrap();
         assert_eq!(item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await, before);
         world.stack.resume("fan-out").unwrap();
         erased(world).await;
@@ -258,7 +258,7 @@ async fn a_page_that_comes_after_the_erasure_writes_nothing() {
             deletions: 2,
             modes: Default::default(),
         };
-        let fan_outs = world.stack.app("fan-out").unwrap().fan_outs.clone();
+        let worker = world.stack.app("fan-out").unwrap().worker.clone();
         for (kind, seq) in [(FanOutKind::Deliver, 1), (FanOutKind::Retract, 2)] {
             let fan_out = fan_out(kind, seq);
             for task in [
@@ -266,7 +266,7 @@ async fn a_page_that_comes_after_the_erasure_writes_nothing() {
                 Task::Batch { fan_out, page: 0, followers: vec![], tries: 0 },
                 Task::Tell { fan_out, tries: 0 },
             ] {
-                fan_outs.run(&task, &|| false).await.unwrap();
+                worker.run(&task, &|| false).await.unwrap();
             }
         }
         assert_eq!(keys().await, before);
@@ -331,7 +331,7 @@ async fn what_is_removed_is_counted_over_several_slices() {
         let receipt = async || item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await.unwrap();
         let task = Task::Erase { user: id(LEAVING), chain: 0, closes: false, tries: 0 };
         for slice in 1..=4 {
-            app.fan_outs.run(&task, &|| true).await.unwrap();
+            app.worker.run(&task, &|| true).await.unwrap();
             let receipt = receipt().await;
             assert_eq!([receipt.contains_key("counting"), receipt.contains_key("removed")], [slice < 4, slice == 4], "{slice}");
         }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde::Serialize;
 use tidemark_domain::{
-    AuthorHead, DeliveryState, Edge, Handle, NoticeId, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState,
-    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants,
+    AuthorHead, DeliveryState, Edge, Handle, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq,
+    Timestamp, UserId, ids::SHARDS, invariants,
 };
 
-use super::{Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, Recount, Remedy, Subject};
+use super::{
+    Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedReaction, Recount, Remedy, StoredRecord, Subject,
+};
 
 /// A post, and whether it is in the index of unfinished fan-outs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct StoredPost {
 
 impl StoredPost {
     /// Whether its delivery or retraction is in progress.
-    pub fn is_moving(&self) -> bool {
+    pub(crate) fn is_moving(&self) -> bool {
         self.unfinished || self.post.delivery.state == DeliveryState::Pending
     }
 }
@@ -56,14 +57,6 @@ pub struct StoredHead {
     pub posts: StoredCount,
     /// The number of deletions; `None` if it is not stored.
     pub deletions: Option<u64>,
-}
-
-/// An entry in the list of a user's likes or favorites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ListedReaction {
-    pub user: UserId,
-    pub post: PostId,
-    pub reaction: Reaction,
 }
 
 /// The handle in a profile.
@@ -231,7 +224,7 @@ pub fn missing(facts: &UserFacts) -> impl Iterator<Item = (UserId, UserId)> + '_
 }
 
 /// A post that the index of unfinished fan-outs lists, but must not, or the reverse.
-pub fn wrongly_indexed(kind: Kind, post: PostId) -> Difference {
+pub(crate) fn wrongly_indexed(kind: Kind, post: PostId) -> Difference {
     let unfinished = kind == Kind::UnfinishedMissing;
     Difference::new(kind, Subject::Post { post }, Correction::SetUnfinished { post, unfinished })
 }
@@ -341,33 +334,7 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
     found
 }
 
-/// An idempotency record as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StoredRecord {
-    pub key: String,
-    /// The content; `None` if it cannot be read.
-    pub says: Option<RecordSays>,
-}
-
-/// The posts or notices of a request with an idempotency key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Answered {
-    Post(PostId),
-    /// One for each platform.
-    Notices(Vec<NoticeId>),
-}
-
-/// The content of an idempotency record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordSays {
-    pub answered: Answered,
-    /// Unix seconds.
-    pub expires_at: u64,
-    /// Whether the post or the notices exist, or existed.
-    pub exists: bool,
-}
-
-pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
+pub(crate) fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
     let kind = match &record.says {
         None => Kind::RecordDamaged,
         Some(says) if says.expires_at + GRACE_SECONDS < now.seconds() => Kind::RecordExpired,
@@ -379,7 +346,7 @@ pub fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {
 }
 
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
-pub fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
+pub(crate) fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
     let Edge { user, author, rev, .. } = *edge;
     let expired = edge.expires_at().is_some_and(|at| at + GRACE_SECONDS < now.seconds());
     let delete = Correction::DeleteTombstone { user, author, rev };

@@ -31,7 +31,6 @@ use tidemark_domain::{
 };
 use tidemark_views::keys::View;
 
-use crate::diff::facts::{ListedReaction, StoredRecord};
 pub use kinds::Kind;
 
 /// A difference. Two looks found the same difference if all of it is equal. A report shows the kind and the subject.
@@ -54,7 +53,7 @@ impl Difference {
     }
 
     #[must_use]
-    pub fn in_version(self, version: u64) -> Self {
+    pub(crate) fn in_version(self, version: u64) -> Self {
         Self { version, ..self }
     }
 }
@@ -229,6 +228,40 @@ pub struct Recount {
     /// The change number that was read before the items were listed; `None` if it is not a number.
     #[serde(skip)]
     pub changes: Option<u64>,
+}
+
+/// An entry in the list of a user's likes or favorites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ListedReaction {
+    pub user: UserId,
+    pub post: PostId,
+    pub reaction: Reaction,
+}
+
+/// An idempotency record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredRecord {
+    pub key: String,
+    /// The content; `None` if it cannot be read.
+    pub says: Option<RecordSays>,
+}
+
+/// The posts or notices of a request with an idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Answered {
+    Post(PostId),
+    /// One for each platform.
+    Notices(Vec<NoticeId>),
+}
+
+/// The content of an idempotency record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordSays {
+    pub answered: Answered,
+    /// Unix seconds.
+    pub expires_at: u64,
+    /// Whether the post or the notices exist, or existed.
+    pub exists: bool,
 }
 
 /// The time that reconcile leaves an expired item to the table's own expiry, which takes up to two days.

@@ -14,7 +14,7 @@ use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject
 
 /// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
 /// never given.
-pub const MOST_ABOVE: usize = 4_096;
+pub(crate) const MOST_ABOVE: usize = 4_096;
 
 /// The fields of a notice that its head must agree with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,13 @@ pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
 
 /// Compares a read state with the head. `counted` are the slots [`above`] the head's latest slot that the numbers of
 /// readers count.
-pub fn of_reads(user: UserId, platform: Platform, head: &PlatformHead, reads: &NoticeReads, counted: &SeqSet) -> Vec<Difference> {
+pub(crate) fn of_reads(
+    user: UserId,
+    platform: Platform,
+    head: &PlatformHead,
+    reads: &NoticeReads,
+    counted: &SeqSet,
+) -> Vec<Difference> {
     let given = counted.bounds().map_or(head.latest_slot, |(_, last)| last.max(head.latest_slot));
     let behind = (given > head.latest_slot).then(|| {
         let subject = Subject::Slots { platform, seen: head.latest_slot, right: given };
@@ -64,7 +70,7 @@ pub fn of_reads(user: UserId, platform: Platform, head: &PlatformHead, reads: &N
 
 /// A read state in a view.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StoredSlots {
+pub(crate) struct StoredSlots {
     /// The version of the fact.
     pub version: u64,
     pub read: SeqSet,
@@ -72,7 +78,7 @@ pub struct StoredSlots {
 
 /// Compares the view of a read state with the fact. Slots without a live notice make no difference, because each write
 /// may leave them out.
-pub fn of_slots(
+pub(crate) fn of_slots(
     user: UserId,
     platform: Platform,
     stored: &Stored<StoredSlots>,
@@ -96,7 +102,7 @@ pub fn of_slots(
     wrong.then(|| differs(Kind::NoticeReadsWrong, forget).in_version(version))
 }
 
-pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<Difference> {
+pub(crate) fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<Difference> {
     let is_right = *stored == Stored::Absent || stored.present() == Some(right);
     let forget = Remedy::Forget(View::Platform(platform));
     let wrong = || Difference::new(Kind::PlatformHeadWrong, Subject::Platform { platform }, forget);
@@ -104,11 +110,11 @@ pub fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &Platfo
 }
 
 /// The title of a notice, and when it was published.
-pub type StoredTitle = (String, Timestamp);
+pub(crate) type StoredTitle = (String, Timestamp);
 
 /// Compares the title of a notice in one revision. A title of an earlier revision, or of a deleted notice, is never
 /// read and makes no difference. A title of a revision that does not exist yet would be used as the notice's own.
-pub fn of_title(
+pub(crate) fn of_title(
     notice: NoticeId,
     revision: u64,
     stored: &Stored<StoredTitle>,

@@ -11,7 +11,7 @@ use tidemark_views::keys::View;
 use super::{Difference, Ghost, Kind, Remedy, Stored, Subject, facts::StoredPost};
 
 /// More missing entries than this are one difference.
-pub const MOST_ENTRIES: usize = 20;
+pub(crate) const MOST_ENTRIES: usize = 20;
 
 /// A reader's view as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,7 +59,7 @@ pub struct ReaderFacts {
 }
 
 /// The posts whose fan-outs decide whether they are missing. The caller loads them into [`ReaderFacts::posts`].
-pub fn undecided(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Timestamp) -> Vec<PostId> {
+pub(crate) fn undecided(user: UserId, stored: &StoredReader, facts: &ReaderFacts, now: Timestamp) -> Vec<PostId> {
     let mut posts = Vec::new();
     for Difference { kind, subject, .. } in differences(user, stored, facts, now) {
         match subject {

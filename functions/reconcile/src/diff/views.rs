@@ -80,7 +80,7 @@ pub fn of_list(list: List, stored: &Stored<StoredList>, relations: &[Relation], 
     found
 }
 
-pub fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<Difference> {
+pub(crate) fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<Difference> {
     let kind = match stored {
         Stored::Damaged => Kind::CountersDamaged,
         Stored::Present(counters) if *counters != right => Kind::CountersWrong,
@@ -90,7 +90,7 @@ pub fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> 
 }
 
 /// Compares a reader's reactions to every author in the view.
-pub fn of_reactions(
+pub(crate) fn of_reactions(
     user: UserId,
     stored: &Stored<HashMap<UserId, ReactionState>>,
     right: &HashMap<UserId, ReactionState>,
@@ -117,13 +117,13 @@ pub fn of_reactions(
     differs.collect()
 }
 
-pub fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
+pub(crate) fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
     let difference = Difference::new(Kind::HeadWrong, Subject::Author { author }, Remedy::Forget(View::Head(author)));
     let version = right.latest_seq + u64::from(right.deletions());
     is_wrong(stored, &right.for_views()).then(|| difference.in_version(version))
 }
 
-pub fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
+pub(crate) fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
     let difference = Difference::new(Kind::CardWrong, Subject::User { user }, Remedy::Forget(View::Card(user)));
     is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
 }
@@ -133,13 +133,13 @@ pub fn of_marks(user: UserId, author: UserId, stored: &Stored<Marks>, right: &Ma
     is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
 }
 
-pub fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
+pub(crate) fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
     let difference = Difference::new(Kind::CountsWrong, Subject::Post { post }, Remedy::Forget(View::Counts(post)));
     is_wrong(stored, right).then(|| difference.in_version(right.version))
 }
 
 /// Compares a text. An earlier revision is never shown, so it is no difference.
-pub fn of_text(post: PostId, stored: &Stored<(u32, PostText)>, right: Option<&(Post, PostText)>) -> Option<Difference> {
+pub(crate) fn of_text(post: PostId, stored: &Stored<(u32, PostText)>, right: Option<&(Post, PostText)>) -> Option<Difference> {
     let is_right = match (stored, right.filter(|(right, _)| !right.deleted)) {
         (Stored::Absent, _) => true,
         (Stored::Present((revision, text)), Some((right, of_right))) => {
@@ -156,7 +156,7 @@ fn is_wrong<T: PartialEq>(stored: &Stored<T>, right: &T) -> bool {
 }
 
 /// Compares a summary. If the retraction of the post is in progress, its summary is not a difference.
-pub fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&StoredPost>) -> Option<Difference> {
+pub(crate) fn of_summary(post: PostId, stored: &Stored<PostSummary>, right: Option<&StoredPost>) -> Option<Difference> {
     let forget = Remedy::Forget(View::Summary(post));
     let (kind, remedy) = match (stored, right) {
         (Stored::Absent, _) => return None,

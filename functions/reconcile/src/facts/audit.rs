@@ -9,13 +9,14 @@ use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId, ids::MAX_SEQ};
 use tidemark_facts::{
+    decode::read,
     distinct,
     edges::read_edge,
     followers::read_follower,
-    item::{Attribute, Count, Item, read, string},
+    item::{Attribute, Count, Item, string},
     notices::noticed,
     people::{read_handle, read_profile},
-    posts::{body_of, post_of},
+    post_items::{body_of, post_of},
     reactions::read_reactions,
     reads::read_reads,
     schema::{
@@ -30,11 +31,8 @@ use tracing::warn;
 use super::StoredFacts;
 use crate::{
     diff::{
-        DamagedItem,
-        facts::{
-            Answered, ListedReaction, ReactionShard, RecordSays, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead,
-            StoredPost, StoredRecord,
-        },
+        Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
+        facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
     },
     job::Segment,
     stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
@@ -51,7 +49,10 @@ impl StoredFacts {
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.
-    pub async fn stored_heads(&self, authors: &[UserId]) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
+    pub(crate) async fn stored_heads(
+        &self,
+        authors: &[UserId],
+    ) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
         let items = self.get("stored_heads", &self.tables.posts, keys).await?;
@@ -65,7 +66,7 @@ impl StoredFacts {
     }
 
     /// All edges of one user, tombstones included.
-    pub async fn edges_of(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
+    pub(crate) async fn edges_of(&self, user: UserId) -> Result<Decoded<Vec<Edge>>, StoreError> {
         listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
     }
 
@@ -88,13 +89,13 @@ impl StoredFacts {
     }
 
     /// All read states of a user, by author.
-    pub async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
+    pub(crate) async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
         let Decoded { found, damaged } = listing(self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
     }
 
     /// The followers that one shard of an author lists; `None` if there are more than `most`.
-    pub async fn listed_followers(
+    pub(crate) async fn listed_followers(
         &self,
         author: UserId,
         shard: u16,
@@ -106,7 +107,7 @@ impl StoredFacts {
     }
 
     /// Since when these authors list the user. Authors who do not are left out.
-    pub async fn listed_by(
+    pub(crate) async fn listed_by(
         &self,
         user: UserId,
         authors: &[UserId],
@@ -119,7 +120,11 @@ impl StoredFacts {
     }
 
     /// The users among these who follow the author.
-    pub async fn live_followers(&self, author: UserId, users: &[UserId]) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
+    pub(crate) async fn live_followers(
+        &self,
+        author: UserId,
+        users: &[UserId],
+    ) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
         let items = self.get("live_followers", &self.tables.following, keys).await?;
         let Decoded { found, damaged } = by_key(items, |item| EdgeItem::user.user(item), read_edge)?;
@@ -128,7 +133,7 @@ impl StoredFacts {
     }
 
     /// The reactions of the users of one shard to an author; `None` if there are more than `most` items.
-    pub async fn reactions_in(
+    pub(crate) async fn reactions_in(
         &self,
         author: UserId,
         shard: u16,
@@ -165,7 +170,7 @@ impl StoredFacts {
     }
 
     /// Those of these entries that the users' lists have.
-    pub async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
+    pub(crate) async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
         let keys = entries.iter().map(|&ListedReaction { user, post, reaction }| schema::reacted(user, reaction, post));
         let items = self.get("listed_reactions", &self.tables.reacted, keys.collect()).await?;
         let found: HashSet<(String, String)> = items
@@ -196,7 +201,7 @@ impl StoredFacts {
     }
 
     /// A user's reactions to these authors.
-    pub async fn given_to(
+    pub(crate) async fn given_to(
         &self,
         user: UserId,
         authors: &[UserId],
@@ -209,7 +214,7 @@ impl StoredFacts {
     }
 
     /// The handle in a user's profile, if there is one.
-    pub async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
+    pub(crate) async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
         let profiles = listing(self.get("handle_of", &self.tables.profiles, vec![schema::profile(user)]).await?, read_profile)?;
         let mut handles = Decoded { found: Vec::new(), damaged: profiles.damaged };
         for profile in profiles.found {
@@ -226,7 +231,10 @@ impl StoredFacts {
     }
 
     /// The posts with these ids. Unknown posts are left out.
-    pub async fn stored_posts(&self, posts: &[PostId]) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
+    pub(crate) async fn stored_posts(
+        &self,
+        posts: &[PostId],
+    ) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         by_key(self.get("stored_posts", &self.tables.posts, keys).await?, post_of, stored_post)
     }
@@ -291,7 +299,7 @@ impl StoredFacts {
     }
 
     /// A part of all edges by follower, tombstones included. The edges of one user are consecutive.
-    pub async fn some_edges(
+    pub(crate) async fn some_edges(
         &self,
         after: Option<(String, String)>,
         limit: usize,
@@ -308,7 +316,7 @@ impl StoredFacts {
     }
 
     /// The keys of a part of all idempotency records, without posts that wait for a number.
-    pub async fn some_records(
+    pub(crate) async fn some_records(
         &self,
         after: Option<String>,
         limit: usize,
@@ -351,7 +359,7 @@ impl StoredFacts {
     }
 
     /// Stores the position of a walk, on condition that it was at `from`; false if it was not.
-    pub async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
+    pub(crate) async fn note_walk(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<bool, StoreError> {
         let table = &self.tables.counters;
         let write = match to {
             Some(to) => Write::put(table, schema::walk_item(name, to)),

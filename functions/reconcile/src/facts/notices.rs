@@ -16,7 +16,7 @@ const OPERATION: &str = "repair_notices";
 
 impl StoredFacts {
     /// The notices of a platform: also those that its head does not list, and expired ones.
-    pub async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
+    pub(crate) async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
         let [first, last] = [0, MAX_SEQ].map(|seq| string(schema::notice_sort_key(seq)));
         let notices = [is(NoticeItem::platform, number(platform.get())), between(NoticeItem::item, first, last)];
         let query = self.query(&self.tables.notices, notices).consistent_read(true);
@@ -35,7 +35,7 @@ impl StoredFacts {
     }
 
     /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
-    pub async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
+    pub(crate) async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
         let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
         blocks.dedup();
         let counter = |block| schema::notice_readers(platform, schema::reader_shard(user), block);

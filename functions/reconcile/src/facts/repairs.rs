@@ -4,8 +4,10 @@
 use tidemark_app::ports::{Posts, Reads, StoreError};
 use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, Timestamp, UserId, invariants};
 use tidemark_facts::{
-    item::{Attribute, Count, Item, flag, number, read, string},
-    posts::{read_head, unfinished_shard},
+    decode::read,
+    heads::read_head,
+    item::{Attribute, Count, Item, flag, number, string},
+    post_items::unfinished_shard,
     reactions::counted,
     schema::{
         self, CounterItem, EdgeItem, HeadItem, PostItem, ProfileItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
@@ -16,10 +18,7 @@ use tidemark_facts::{
 
 use super::StoredFacts;
 use crate::{
-    diff::{
-        Correction, Counter, Recount,
-        facts::{ListedReaction, StoredRecord},
-    },
+    diff::{Correction, Counter, ListedReaction, Recount, StoredRecord},
     facts::audit::{count_of_parts, said},
 };
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use futures::{FutureExt, StreamExt, future::try_join_all, stream};
-use serde::Serialize;
 use tidemark_app::{
     Resumed,
     fan_out::{Due, Inspected, LookPlan},
@@ -13,7 +12,7 @@ use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId
 use tidemark_facts::schema::UNFINISHED_SHARDS;
 use tracing::{error, info, warn};
 
-use super::{Plan, Reconcile, ReconcileError, Report};
+use super::{Plan, Reconcile, ReconcileError, Report, report::FlowReport};
 use crate::{
     diff::{Difference, Kind, Remedy, Subject, facts::wrongly_indexed},
     stored::{Decoded, Unfinished, UnfinishedAt},
@@ -37,22 +36,6 @@ pub struct FlowPlan {
     pub most_attempts: u32,
     /// Whether fan-outs that were given up are resumed, if they have fewer than `most_attempts`.
     pub given_up_too: bool,
-}
-
-/// The result of a run over unfinished fan-outs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(super) struct FlowReport {
-    /// Fan-outs that are older than `overdue_ms`.
-    pub unfinished: usize,
-    /// Finished, or sent again.
-    pub resumed: usize,
-    pub pages_sent: usize,
-    /// Left to their workers: they move, wait in the queue, or were sent recently.
-    pub moving: usize,
-    /// Resumed as often as allowed, in this run or before.
-    pub given_up: u64,
-    /// Stream records in the projector's failure queue; `None` if their number is unknown.
-    pub stuck_records: Option<u64>,
 }
 
 /// The state of one run.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures::future::try_join_all;
 
 use tidemark_app::ports::{CardVersion, List};
-use tidemark_domain::{PostId, Reaction, Relation, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{Post, PostId, Reaction, Relation, Timestamp, UserId, ids::SHARDS};
 use tidemark_facts::{
     item::Stored as _,
     schema::{self, BodyItem},
@@ -13,13 +13,13 @@ use tidemark_facts::{
 use tidemark_views::keys::View;
 
 use super::{
-    Reconcile, ReconcileError, Target,
+    context::{Reconcile, ReconcileError, Target},
     walk::{DAY, in_sample},
 };
 use crate::{
     diff::{
-        DamagedItem, Difference, Stored,
-        facts::{self, ListedReaction, ListedShard, UserFacts},
+        DamagedItem, Difference, ListedReaction, Stored,
+        facts::{self, ListedShard, ReactionShard, UserFacts},
         notices,
         reader::{self, Followed, ReaderFacts, StoredReader},
         views::{self, StoredKey, StoredList},
@@ -81,16 +81,15 @@ impl Reconcile {
         for (shard, count) in followers.iter().zip(&counts.followers) {
             let Some(shard) = shard else { continue };
             let all = is_due(user) || count.count != Some(shard.found.len() as u64);
-            let (these, rest): (Vec<UserId>, Vec<UserId>) =
-                shard.found.iter().map(|relation| relation.user).partition(|follower| all || is_due(*follower));
-            due.extend(these);
-            others.extend(rest);
+            for Relation { user: follower, .. } in &shard.found {
+                if all || is_due(*follower) { due.push(*follower) } else { others.push(*follower) }
+            }
         }
         let read: Vec<UserId> = reads.found.keys().copied().collect();
-        let tombstones: Vec<PostId> =
-            posts.found.iter().filter(|stored| stored.post.deleted).map(|stored| stored.post.id).collect();
-        let mut with_text: Vec<PostId> =
-            posts.found.iter().filter(|stored| !stored.post.deleted).map(|stored| stored.post.id).collect();
+        let (tombstones, live_posts): (Vec<&Post>, Vec<&Post>) =
+            posts.found.iter().map(|stored| &stored.post).partition(|post| post.deleted);
+        let tombstones: Vec<PostId> = tombstones.into_iter().map(|post| post.id).collect();
+        let mut with_text: Vec<PostId> = live_posts.into_iter().map(|post| post.id).collect();
         self.only_todays(&mut with_text, MOST_TEXTS);
         let (listed, mut live, read_heads, bodies, texts, blocks) = futures::try_join!(
             audit.listed_by(user, compared),
@@ -102,12 +101,7 @@ impl Reconcile {
         )?;
         let unsure: HashSet<UserId> = live.damaged.iter().map(|(follower, _)| *follower).collect();
         for shard in reactions.iter_mut().flatten() {
-            let mut entries = shard.found.entries(user);
-            self.only_todays(&mut entries, MOST_LISTED);
-            let wanted: Vec<ListedReaction> = entries.iter().map(|(entry, _)| *entry).collect();
-            let listed = audit.listed_reactions(&wanted).await?;
-            entries.retain(|(entry, _)| !listed.contains(entry));
-            shard.found.unlisted = entries;
+            shard.found.unlisted = self.unlisted(shard.found.entries(user)).await?;
         }
         let mut damaged =
             texts.values().filter(|(_, text)| text.is_none()).map(|(post, _)| damaged_text(post.id)).collect::<BTreeSet<_>>();
@@ -117,13 +111,7 @@ impl Reconcile {
         let given = audit.given_to(user, &authors).await?;
         reacted.retain(|entry| given.damaged.iter().all(|(author, _)| *author != entry.post.author));
         let followers = followers.into_iter().map(|shard| listed_shard(shard, &unsure, &mut damaged)).collect();
-        let reactions = reactions.into_iter().map(|shard| {
-            let shard = shard?;
-            let whole = shard.damaged.is_empty();
-            let found = readable(shard, &mut damaged);
-            whole.then_some(found)
-        });
-        let reactions = reactions.collect();
+        let reactions = reactions.into_iter().map(|shard| whole_shard(shard?, &mut damaged)).collect();
         live.found.extend(others);
         let mut unlisted: Vec<UserId> = listed.damaged.iter().map(|(author, _)| *author).collect();
         unlisted.extend(followed.iter().filter(|_| compared.is_empty()));
@@ -154,6 +142,15 @@ impl Reconcile {
             handle: readable(handle, &mut damaged).pop(),
             damaged,
         })
+    }
+
+    /// Those of these reactions, as many as are looked at today, that the users' lists lack.
+    async fn unlisted(&self, mut entries: Vec<(ListedReaction, u32)>) -> Result<Vec<(ListedReaction, u32)>, ReconcileError> {
+        self.only_todays(&mut entries, MOST_LISTED);
+        let wanted: Vec<ListedReaction> = entries.iter().map(|(entry, _)| *entry).collect();
+        let listed = self.facts.listed_reactions(&wanted).await?;
+        entries.retain(|(entry, _)| !listed.contains(entry));
+        Ok(entries)
     }
 
     /// Leaves the entries that are looked at today, at most `most`. Every day these are others, until all were.
@@ -314,6 +311,13 @@ fn damaged_text(post: PostId) -> DamagedItem {
 fn readable<T, K>(decoded: Decoded<T, K>, damaged: &mut BTreeSet<DamagedItem>) -> T {
     damaged.extend(decoded.damaged.into_iter().map(|(_, item)| item));
     decoded.found
+}
+
+/// The reactions of a shard, if all of them can be read.
+fn whole_shard(shard: Decoded<ReactionShard>, damaged: &mut BTreeSet<DamagedItem>) -> Option<ReactionShard> {
+    let whole = shard.damaged.is_empty();
+    let found = readable(shard, damaged);
+    whole.then_some(found)
 }
 
 /// A shard without the followers whose edges cannot be read.

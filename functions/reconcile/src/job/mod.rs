@@ -5,120 +5,30 @@
 //! differences. A repair counts if a third look does not find the difference any more. Facts come before views, so that
 //! views are compared with, and made from, facts that agree with each other.
 
+mod context;
 mod flow;
 mod load;
 mod repair;
 mod report;
+mod segment;
 mod walk;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use tidemark::App;
+use futures::{FutureExt, StreamExt, stream};
 use tidemark_app::ports::StoreError;
-use tidemark_domain::{NoticeId, Platform, PostId, UserId};
-use tidemark_views::keys::Owner;
+use tidemark_domain::UserId;
 use tracing::warn;
 
+pub use context::{Plan, Reconcile, ReconcileError};
 pub use flow::FlowPlan;
 pub use report::Report;
-pub use walk::{MOST_SEGMENTS, ParsePositionError, ParseSegmentError, Position, Segment};
+pub use segment::{MOST_SEGMENTS, ParseSegmentError, Segment};
+pub use walk::{ParsePositionError, Position};
 
-use crate::{
-    diff::{DamagedItem, Difference, Kind, Subject, facts},
-    facts::StoredFacts,
-    views::StoredViews,
-};
+use crate::diff::{DamagedItem, Difference, Kind, Subject, facts};
+use context::Target;
 use load::Loaded;
-
-/// A look or a repair failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("another run has moved the walk meanwhile")]
-    Overtaken,
-}
-
-/// The settings of a run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
-    /// Lists differences and repairs nothing.
-    pub dry_run: bool,
-    /// The share of users, 0 to 1, whose views are compared. Of the users without views, the same share has its facts
-    /// compared.
-    pub share: f64,
-    /// The least time that a difference lasts before it is repaired.
-    pub settle: Duration,
-    /// Keys or items in one step of a walk.
-    pub slice: usize,
-    /// The users of a walk.
-    pub segment: Segment,
-}
-
-#[derive(Clone)]
-pub struct Reconcile {
-    /// Computes the right views from the facts, and writes them.
-    pub app: App,
-    pub facts: StoredFacts,
-    pub views: StoredViews,
-    /// Waits between two looks.
-    pub wait: fn(Duration) -> BoxFuture<'static, ()>,
-}
-
-impl Reconcile {
-    pub fn new(app: &App) -> Self {
-        let (facts, views) = (StoredFacts(app.facts.clone()), StoredViews(app.redis.clone()));
-        Self { app: app.clone(), facts, views, wait: |time| tokio::time::sleep(time).boxed() }
-    }
-}
-
-/// The unit of a look.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Target {
-    /// A user's facts, compared with each other.
-    Facts(UserId),
-    /// An idempotency record, by its key.
-    Record(String),
-    /// The tombstone of an unfollow.
-    Tombstone(UserId, UserId),
-    /// All that Redis has of a user.
-    Views(UserId),
-    /// A user's marks of an author whom the user does not follow.
-    Marks(UserId, UserId),
-    /// All that Redis has of a post.
-    Post(PostId),
-    /// A platform's head and its notices.
-    Platform(Platform),
-    /// A user's read state on a platform.
-    NoticeReads(UserId, Platform),
-    PlatformView(Platform),
-    NoticeReadsView(UserId, Platform),
-    /// The title of a notice in a revision.
-    Title(NoticeId, u64),
-    /// A key in a bucket where no request looks.
-    Astray(String),
-}
-
-impl Target {
-    /// The target's name in the log. It leaves out an idempotency key.
-    fn name(&self) -> String {
-        match self {
-            Self::Facts(user) => format!("facts of {user}"),
-            Self::Record(_) => "an idempotency record".to_owned(),
-            Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
-            Self::Views(user) => format!("views of {user}"),
-            Self::Marks(user, author) => format!("marks of {user} on {author}"),
-            Self::Post(post) => format!("views of {post}"),
-            Self::Platform(platform) => format!("facts of platform {platform}"),
-            Self::NoticeReads(user, platform) => format!("read state of {user} on platform {platform}"),
-            Self::PlatformView(platform) => format!("view of platform {platform}"),
-            Self::NoticeReadsView(user, platform) => format!("view of the read state of {user} on platform {platform}"),
-            Self::Title(notice, revision) => format!("title of notice {notice} in revision {revision}"),
-            Self::Astray(key) => format!("key {key}"),
-        }
-    }
-}
 
 /// The result of a look.
 #[derive(Default)]
@@ -207,42 +117,6 @@ impl Reconcile {
         report.failed += looked.failed.len() as u64;
         looked
     }
-}
-
-/// The targets of these owners of keys: facts and views.
-fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
-    let sampled = |user: UserId, target: Target| walk::in_sample(user, plan.share, day).then_some(target);
-    let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
-    for owner in owners {
-        match owner {
-            Owner::User(user) => {
-                facts.insert(Target::Facts(user));
-                views.extend(sampled(user, Target::Views(user)));
-            }
-            Owner::Marks(user, author) => {
-                facts.insert(Target::Facts(user));
-                views.extend(sampled(user, Target::Marks(user, author)));
-            }
-            Owner::Post(post) => {
-                facts.insert(Target::Facts(post.author));
-                views.extend(sampled(post.author, Target::Post(post)));
-            }
-            Owner::Platform(platform) => {
-                facts.insert(Target::Platform(platform));
-                views.insert(Target::PlatformView(platform));
-            }
-            Owner::NoticeReads(user, platform) => {
-                facts.extend([Target::Platform(platform), Target::NoticeReads(user, platform)]);
-                views.extend(sampled(user, Target::NoticeReadsView(user, platform)));
-            }
-            Owner::Title(notice, revision) => {
-                facts.insert(Target::Platform(notice.platform));
-                views.insert(Target::Title(notice, revision));
-            }
-            Owner::Astray(key) => drop(views.insert(Target::Astray(key))),
-        }
-    }
-    (facts.into_iter().collect(), views.into_iter().collect())
 }
 
 impl Looked {

@@ -12,7 +12,6 @@ use tidemark_app::{
 };
 use tracing::warn;
 
-use super::flow::FlowReport;
 use crate::diff::{Difference, Kind, Subject};
 
 /// The most differences that are listed. The others are only counted.
@@ -40,6 +39,22 @@ pub struct Report {
     /// A hash of each difference that is counted: a run may find more differences than it can list.
     #[serde(skip)]
     counted: HashSet<u64>,
+}
+
+/// The result of a run over unfinished fan-outs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(super) struct FlowReport {
+    /// Fan-outs that are older than `overdue_ms`.
+    pub unfinished: usize,
+    /// Finished, or sent again.
+    pub resumed: usize,
+    pub pages_sent: usize,
+    /// Left to their workers: they move, wait in the queue, or were sent recently.
+    pub moving: usize,
+    /// Resumed as often as allowed, in this run or before.
+    pub given_up: u64,
+    /// Stream records in the projector's failure queue; `None` if their number is unknown.
+    pub stuck_records: Option<u64>,
 }
 
 impl Report {
@@ -72,7 +87,7 @@ impl Report {
 
     /// Writes the counts of all kinds together, and of each kind. A line has one value of each dimension, so these are
     /// lines of their own.
-    pub fn emit(&self, recorder: &Recorder, job: &str) {
+    pub(crate) fn emit(&self, recorder: &Recorder, job: &str) {
         let write = |kind: Option<Kind>, counts: &[(Metric, u64)]| {
             let named = [("Job", Some(job)), ("Kind", kind.map(Kind::id))];
             let properties = named.into_iter().filter_map(|(name, value)| Some((name, Property::Text(value?.to_owned()))));

@@ -5,88 +5,25 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use futures::future::try_join_all;
-use serde::{Deserialize, Serialize};
 use tidemark_app::ports::StoreError;
 use tidemark_domain::{UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
-use super::{Plan, Reconcile, ReconcileError, Report, Target, targets_of};
+use super::{
+    context::{Plan, Reconcile, ReconcileError, Target},
+    report::Report,
+    segment::{Segment, USERS},
+};
 use crate::{
     diff::{Difference, facts},
     plan::SHARE,
 };
 
-/// The name of the stored position of the walk over users.
-const USERS: &str = "users";
-
 /// The name of the stored position of the walk over the flags of rebuilds.
 const MARKS: &str = "marks";
 
-/// The most segments of a walk.
-pub const MOST_SEGMENTS: u32 = 32;
-
 /// Milliseconds of a day. Each day has another sample.
 pub(super) const DAY: u64 = 24 * 3600 * 1000;
-
-/// A part of the users: number `number` of `of` parts. Its text is `3/16`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Segment {
-    pub(crate) number: u32,
-    pub(crate) of: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a segment, such as 0/4 to 3/4")]
-pub struct ParseSegmentError;
-
-impl Segment {
-    /// All users.
-    pub const WHOLE: Self = Self { number: 0, of: 1 };
-
-    pub fn all(of: u32) -> impl Iterator<Item = Self> {
-        (0..of).map(move |number| Self { number, of })
-    }
-
-    /// The name of its stored position.
-    pub fn name(self) -> String {
-        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {self}") }
-    }
-
-    /// Whether the owner of a key is in this part.
-    fn has(self, owner: &Owner) -> bool {
-        let key = match owner {
-            Owner::User(user) | Owner::NoticeReads(user, _) | Owner::Marks(user, _) => u64::from(user.bucket()),
-            Owner::Post(post) => u64::from(post.author.bucket()),
-            Owner::Platform(platform) => platform.get().into(),
-            Owner::Title(notice, _) => notice.platform.get().into(),
-            Owner::Astray(_) => 0,
-        };
-        key % u64::from(self.of) == u64::from(self.number)
-    }
-}
-
-impl fmt::Display for Segment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
-impl From<Segment> for String {
-    fn from(segment: Segment) -> Self {
-        segment.to_string()
-    }
-}
-
-impl TryFrom<String> for Segment {
-    type Error = ParseSegmentError;
-
-    fn try_from(text: String) -> Result<Self, ParseSegmentError> {
-        let (number, of) = text.split_once('/').ok_or(ParseSegmentError)?;
-        let (number, of) = number.parse().ok().zip(of.parse().ok()).ok_or(ParseSegmentError)?;
-        if number < of && of <= MOST_SEGMENTS { Ok(Self { number, of }) } else { Err(ParseSegmentError) }
-    }
-}
 
 /// The position of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,6 +218,42 @@ pub(super) fn in_sample(user: UserId, share: f64, day: u64) -> bool {
     let (size, first) = ((share * buckets).ceil(), (day as f64 * share * buckets) % buckets);
     let offset = (f64::from(user.bucket()) - first.floor()).rem_euclid(buckets);
     offset < size
+}
+
+/// The targets of these owners of keys: facts and views.
+fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
+    let sampled = |user: UserId, target: Target| in_sample(user, plan.share, day).then_some(target);
+    let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
+    for owner in owners {
+        match owner {
+            Owner::User(user) => {
+                facts.insert(Target::Facts(user));
+                views.extend(sampled(user, Target::Views(user)));
+            }
+            Owner::Marks(user, author) => {
+                facts.insert(Target::Facts(user));
+                views.extend(sampled(user, Target::Marks(user, author)));
+            }
+            Owner::Post(post) => {
+                facts.insert(Target::Facts(post.author));
+                views.extend(sampled(post.author, Target::Post(post)));
+            }
+            Owner::Platform(platform) => {
+                facts.insert(Target::Platform(platform));
+                views.insert(Target::PlatformView(platform));
+            }
+            Owner::NoticeReads(user, platform) => {
+                facts.extend([Target::Platform(platform), Target::NoticeReads(user, platform)]);
+                views.extend(sampled(user, Target::NoticeReadsView(user, platform)));
+            }
+            Owner::Title(notice, revision) => {
+                facts.insert(Target::Platform(notice.platform));
+                views.insert(Target::Title(notice, revision));
+            }
+            Owner::Astray(key) => drop(views.insert(Target::Astray(key))),
+        }
+    }
+    (facts.into_iter().collect(), views.into_iter().collect())
 }
 
 #[cfg(test)]

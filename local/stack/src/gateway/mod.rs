@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{core::Core, sqs::new_id};
 use event::Caller;
-pub(crate) use live::Connections;
 use refusal::Refusal;
 use routes::Route;
 pub(crate) use routes::Routes;

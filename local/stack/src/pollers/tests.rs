@@ -185,7 +185,7 @@ impl Bench {
             retry_delay: Duration::from_millis(5),
             dynamodb_endpoint: String::new(),
             sqs_endpoint: String::new(),
-            connections: crate::gateway::Connections::default(),
+            connections: crate::connections::Connections::default(),
             redis_url: String::new(),
             own_redis: Vec::new(),
             template,

@@ -130,13 +130,6 @@ impl Redis {
         Ok(())
     }
 
-    /// Closes the connections of all clients. Returns their number.
-    pub(crate) async fn drop_connections(&self) -> Result<u64> {
-        let servers = self.own()?.servers.iter().filter(|server| server.is_running());
-        let dropped = servers.map(|server| async move { drop_connections(&server.options()).await });
-        Ok(try_join_all(dropped).await?.into_iter().sum())
-    }
-
     /// Saves a snapshot of every server.
     pub(crate) async fn dump(&self) -> Result<()> {
         try_join_all(self.own()?.servers.iter().map(dump)).await?;

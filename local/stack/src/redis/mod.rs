@@ -24,17 +24,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use certificates::Certificates;
 pub(crate) use disturb::{flush, storms};
 use futures::future::{join_all, try_join_all};
-use server::{Clustered, Missing, Server};
+pub use server::RedisData;
+use server::{Clustered, Missing, Server, command};
 use tidemark::views::RedisOptions;
-
-/// The fate of the data when the child stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RedisData {
-    /// The next start loads the data.
-    Keep,
-    /// The next start is empty, as after a crash.
-    Lose,
-}
 
 /// The Redis that a stack starts if there is no `REDIS_URL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,24 +243,4 @@ fn free_ports<const N: usize>() -> Result<[u16; N]> {
 fn subfolders(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect()
-}
-
-/// Sends a command to one node. If the options name several nodes, uses the first that responds.
-async fn command<T: redis::FromRedisValue>(options: &RedisOptions, command: &redis::Cmd) -> Result<T> {
-    let work = async {
-        let mut last = None;
-        for client in options.clients()? {
-            let answer = async {
-                let mut connection = client.get_multiplexed_async_connection().await?;
-                command.query_async::<T>(&mut connection).await
-            };
-            match answer.await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => last = Some(error),
-            }
-        }
-        // Its text includes its source, which would follow a second time.
-        Err(last.map_or_else(|| anyhow!("no address"), |error| anyhow!(error.to_string())))
-    };
-    tokio::time::timeout(Duration::from_secs(5), work).await?
 }

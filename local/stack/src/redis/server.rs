@@ -10,7 +10,16 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use tidemark::views::RedisOptions;
 use tokio::process::{Child, Command};
 
-use super::{RedisData, certificates::Certificates, command};
+use super::certificates::Certificates;
+
+/// The fate of the data when the child stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisData {
+    /// The next start loads the data.
+    Keep,
+    /// The next start is empty, as after a crash.
+    Lose,
+}
 
 /// The file that a server loads at its start.
 pub(super) const DUMP: &str = "dump.rdb";
@@ -130,10 +139,6 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn is_running(&self) -> bool {
-        self.child.is_some()
-    }
-
     /// Moves the server to another port and another folder.
     pub(super) async fn move_to(&mut self, port: u16, folder: &Path) -> Result<()> {
         let set = |name: &str, value: String| redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();
@@ -173,4 +178,24 @@ pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificat
         let _ = command::<()>(&options, redis::cmd("SHUTDOWN").arg("NOSAVE").arg("NOW")).await;
     }
     let _ = std::fs::remove_file(note);
+}
+
+/// Sends a command to one node. If the options name several nodes, uses the first that responds.
+pub(super) async fn command<T: redis::FromRedisValue>(options: &RedisOptions, command: &redis::Cmd) -> Result<T> {
+    let work = async {
+        let mut last = None;
+        for client in options.clients()? {
+            let answer = async {
+                let mut connection = client.get_multiplexed_async_connection().await?;
+                command.query_async::<T>(&mut connection).await
+            };
+            match answer.await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => last = Some(error),
+            }
+        }
+        // Its text includes its source, which would follow a second time.
+        Err(last.map_or_else(|| anyhow!("no address"), |error| anyhow!(error.to_string())))
+    };
+    tokio::time::timeout(Duration::from_secs(5), work).await?
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
-use lambda_runtime::{Config, Context, Error, LambdaEvent};
+use lambda_runtime::{Config, Context, LambdaEvent};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tidemark::{App, AuthorizerSettings, SenderSettings, Settings, SystemClock, telemetry::EmbeddedMetrics};
@@ -60,7 +60,7 @@ fn read<E: DeserializeOwned>(payload: Value, context: Context) -> Result<LambdaE
     Ok(LambdaEvent::new(event, context))
 }
 
-fn written<R: Serialize>(answer: Result<R, Error>) -> Result<Value, InvokeError> {
+fn written<R: Serialize>(answer: Result<R, impl std::fmt::Display>) -> Result<Value, InvokeError> {
     let answer = answer.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
     serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
 }

@@ -217,7 +217,7 @@ async fn ask_on<T: ::redis::FromRedisValue>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_can_hang_drop_connections_and_restart_with_older_data() {
+async fn redis_can_hang_and_restart_with_older_data() {
     let folder = tempfile::tempdir().unwrap();
     let stack = Stack::start(options(folder.path())).await.unwrap();
     let client = ::redis::Client::open(stack.redis_url()).unwrap();
@@ -233,10 +233,6 @@ async fn redis_can_hang_drop_connections_and_restart_with_older_data() {
         "Redis runs the command at the end of the hang: {:?}",
         started.elapsed()
     );
-
-    assert!(stack.drop_redis_connections().await.unwrap() > 0);
-    assert!(ask_on::<()>(&mut kept, &["PING"]).await.is_err(), "the connection is closed");
-    assert_eq!(ask::<u64>(&stack, &["EXISTS", "late"]).await.unwrap(), 1, "the server is the same");
 
     let error = stack.restart_redis_from_dump().await.unwrap_err();
     assert!(format!("{error:#}").contains("no snapshot"), "{error:#}");

@@ -22,9 +22,9 @@ pub use resources::{Index, Queue, Redrive, Table};
 use values::{Scope, normalise, scalar};
 
 /// The account in all local ARNs.
-pub const ACCOUNT: &str = "000000000000";
+pub(crate) const ACCOUNT: &str = "000000000000";
 /// The region in all local ARNs.
-pub const REGION: &str = "us-east-1";
+pub(crate) const REGION: &str = "us-east-1";
 
 /// Values of the machine for which the template is resolved.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ impl Screen {
     }
 
     /// A style for secondary text.
-    pub fn dim(&self, text: impl Display) -> String {
+    pub(crate) fn dim(&self, text: impl Display) -> String {
         self.paint("2", text)
     }
 
@@ -47,7 +47,7 @@ impl Screen {
 }
 
 /// `done` of `total` as a bar of `width` characters.
-pub fn bar(done: u64, total: u64, width: usize) -> String {
+pub(crate) fn bar(done: u64, total: u64, width: usize) -> String {
     let share = (done.min(total) * width as u64).checked_div(total);
     let filled = share.map_or(width, |filled| filled as usize);
     format!("{}{}", "█".repeat(filled), "░".repeat(width - filled))

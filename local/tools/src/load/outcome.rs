@@ -22,7 +22,7 @@ pub enum Outcome {
 
 /// Returns one outcome for each requested author, in the same order. A result with `created: false` means that the
 /// edge existed; a result without `created` counts as made.
-pub fn read_results(asked: &[u64], body: &Value) -> Vec<Outcome> {
+pub(crate) fn read_results(asked: &[u64], body: &Value) -> Vec<Outcome> {
     let results = body["results"].as_array().map(Vec::as_slice).unwrap_or_default();
     let by_author: HashMap<u64, &Value> =
         results.iter().filter_map(|result| Some((result["author"].as_str()?.parse().ok()?, result))).collect();

@@ -59,11 +59,11 @@ impl Report {
         }
     }
 
-    pub fn refused_total(&self) -> u64 {
+    pub(crate) fn refused_total(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    pub fn failed_total(&self) -> u64 {
+    pub(crate) fn failed_total(&self) -> u64 {
         self.failed.values().sum()
     }
 

@@ -18,7 +18,7 @@ pub struct Batch {
 
 /// Edges that were read and not yet sent.
 #[derive(Debug)]
-pub struct Window {
+pub(crate) struct Window {
     capacity: usize,
     edges: usize,
     waiting: HashMap<u64, VecDeque<Vec<u64>>>,
@@ -29,28 +29,23 @@ pub struct Window {
 
 impl Window {
     /// An empty window for this number of edges.
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let (waiting, ready, in_flight) = (HashMap::new(), VecDeque::new(), HashSet::new());
         Self { capacity, edges: 0, waiting, ready, in_flight }
     }
 
     /// The number of waiting edges.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.edges
     }
 
-    /// Returns true if no edge waits.
-    pub fn is_empty(&self) -> bool {
-        self.edges == 0
-    }
-
     /// Returns true if the window is full.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.edges >= self.capacity
     }
 
     /// Adds an edge to its follower's last batch. Returns false and drops the edge if this batch has it already.
-    pub fn push(&mut self, edge: Edge) -> bool {
+    pub(crate) fn push(&mut self, edge: Edge) -> bool {
         let batches = self.waiting.entry(edge.follower).or_default();
         if batches.is_empty() && !self.in_flight.contains(&edge.follower) {
             self.ready.push_back(edge.follower);
@@ -65,7 +60,7 @@ impl Window {
     }
 
     /// Takes the next batch of a follower that has none in flight. [`Window::release`] frees the follower again.
-    pub fn take(&mut self) -> Option<Batch> {
+    pub(crate) fn take(&mut self) -> Option<Batch> {
         let follower = self.ready.pop_front()?;
         let batches = self.waiting.get_mut(&follower)?;
         let authors = batches.pop_front()?;
@@ -78,7 +73,7 @@ impl Window {
     }
 
     /// Frees a follower after the response to its batch.
-    pub fn release(&mut self, follower: u64) {
+    pub(crate) fn release(&mut self, follower: u64) {
         if self.in_flight.remove(&follower) && self.waiting.contains_key(&follower) {
             self.ready.push_back(follower);
         }
@@ -105,7 +100,7 @@ mod tests {
             assert_eq!(window.take(), batch(9_000, expected));
             window.release(9_000);
         }
-        assert!(window.is_empty());
+        assert_eq!(window.len(), 0);
         assert_eq!(window.take(), None);
     }
 

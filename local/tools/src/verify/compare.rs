@@ -70,7 +70,7 @@ pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &E
 }
 
 /// Compares `status=unread`: exactly the posts that count in the total.
-pub fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
+pub(crate) fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
     order(checks, "unread feed", &walk.items);
     let wanted: BTreeSet<PostId> = reader.posts().filter(|(_, read)| !read).map(|(post, _)| post.id).collect();
     unread_items(checks, "unread feed", wanted, walk);
@@ -78,7 +78,7 @@ pub fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
 }
 
 /// Compares the unread posts of one author's timeline.
-pub fn unread_timeline(checks: &mut Checks, reader: &Reader, author: u64, walk: &Walk) {
+pub(crate) fn unread_timeline(checks: &mut Checks, reader: &Reader, author: u64, walk: &Walk) {
     let name = format!("unread timeline of {author}");
     order(checks, &name, &walk.items);
     let of_author = reader.posts().filter(|(post, read)| !read && post.id.author == author);

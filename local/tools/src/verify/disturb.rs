@@ -95,7 +95,7 @@ fn client(endpoint: &str) -> aws_sdk_sqs::Client {
 }
 
 /// Fails unless fan-out runs as processes, which can be killed.
-pub async fn require_processes(api: &Api) -> anyhow::Result<()> {
+pub(crate) async fn require_processes(api: &Api) -> anyhow::Result<()> {
     if workers(&Status::of(api).await?).is_empty() {
         bail!(
             "this stack has no fan-out process to kill; start it with \
@@ -110,7 +110,7 @@ fn workers(status: &Status) -> &[u32] {
 }
 
 /// Kills at most `most` fan-out processes, one by one, while the fan-out runs. Returns their number.
-pub async fn kill_workers(api: &Api, most: u32, limit: Duration, random: &mut StdRng) -> anyhow::Result<u32> {
+pub(crate) async fn kill_workers(api: &Api, most: u32, limit: Duration, random: &mut StdRng) -> anyhow::Result<u32> {
     let started = Instant::now();
     let mut killed = 0;
     while killed < most && started.elapsed() < limit {
@@ -145,7 +145,7 @@ async fn kill(pid: u32) -> anyhow::Result<bool> {
 }
 
 /// Waits until at least half of the fan-out queue is done. Returns the remaining and the total number of messages.
-pub async fn middle_of_fan_out(api: &Api, limit: Duration) -> anyhow::Result<(u64, u64)> {
+pub(crate) async fn middle_of_fan_out(api: &Api, limit: Duration) -> anyhow::Result<(u64, u64)> {
     let started = Instant::now();
     let mut most = 0;
     loop {

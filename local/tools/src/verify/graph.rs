@@ -62,7 +62,7 @@ impl Graph {
     }
 
     /// The most followed accounts, most followers first, equal counts by id.
-    pub fn most_followed(&self, count: usize) -> Vec<u64> {
+    pub(crate) fn most_followed(&self, count: usize) -> Vec<u64> {
         let mut authors: Vec<(u64, u64)> = self.followers.iter().map(|(author, count)| (*author, *count)).collect();
         authors.sort_by_key(|&(author, count)| (std::cmp::Reverse(count), author));
         authors.into_iter().take(count).map(|(author, _)| author).collect()
@@ -73,7 +73,7 @@ impl Graph {
     }
 
     /// The number of lines beyond the limit.
-    pub fn over_limit(&self) -> u64 {
+    pub(crate) fn over_limit(&self) -> u64 {
         self.over_limit
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The smallest of the new ids.
-pub const FRESH_IDS: u64 = 1_000_000_000;
+pub(crate) const FRESH_IDS: u64 = 1_000_000_000;
 const WARM_UP: u32 = 5;
 const FOLLOWS_SIDE_BY_SIDE: usize = 8;
 

@@ -90,7 +90,7 @@ impl Reader {
     }
 
     /// Authors with unread posts, and their numbers.
-    pub fn unread_by_author(&self) -> BTreeMap<u64, u64> {
+    pub(crate) fn unread_by_author(&self) -> BTreeMap<u64, u64> {
         let mut counts = BTreeMap::new();
         for entry in self.entries.iter().filter(|entry| !entry.read) {
             *counts.entry(entry.post.id.author).or_default() += 1;
@@ -99,7 +99,7 @@ impl Reader {
     }
 
     /// The time of an author's newest post, of all or of the unread ones.
-    pub fn newest_of(&self, author: u64, unread_only: bool) -> Option<i64> {
+    pub(crate) fn newest_of(&self, author: u64, unread_only: bool) -> Option<i64> {
         let of_author = |entry: &&Entry| entry.post.id.author == author && !(unread_only && entry.read);
         self.entries.iter().find(of_author).map(|entry| entry.post.at)
     }

@@ -91,7 +91,7 @@ impl FanOuts {
 
     /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends
     /// them again, which does no harm.
-    pub(super) async fn rescore(&self, author: UserId) -> Result<(), StoreError> {
+    pub(crate) async fn rescore(&self, author: UserId) -> Result<(), StoreError> {
         let moved = self.stores.post_views.moved(author).await?;
         if moved.whole && moved.posts.is_empty() {
             return Ok(());
@@ -133,7 +133,7 @@ impl FanOuts {
 
     /// Moves posts in the ranked feeds of these pages. A step that is known to be older changes nothing, so late pages
     /// do no harm.
-    pub(super) async fn move_posts(
+    pub(crate) async fn move_posts(
         &self,
         author: UserId,
         posts: &[MovedPost],

@@ -1,20 +1,9 @@
 //! Port of the erasure of a user's facts.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId};
 
 use crate::error::StoreError;
-
-/// The result of one request at the edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
-    /// The time that the user must wait, if the bucket is empty.
-    pub wait: Option<Duration>,
-    /// Whether the user may call; `None` if only the facts know.
-    pub access: Option<bool>,
-}
 
 /// Views of users who leave.
 #[async_trait]

@@ -7,7 +7,7 @@ use tidemark_domain::{
     Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
-use super::IdempotencyKey;
+use super::facts::IdempotencyKey;
 use crate::error::StoreError;
 
 /// The outcome of a publish of notices.

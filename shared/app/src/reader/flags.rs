@@ -29,7 +29,7 @@ impl Flags {
     }
 
     /// Returns whether the caller follows the author.
-    pub fn is_following(&self) -> bool {
+    pub(crate) fn is_following(&self) -> bool {
         self.state.is_some()
     }
 
@@ -49,7 +49,7 @@ impl Flags {
     }
 
     /// Returns how many posts up to `seq` count as unread.
-    pub fn unread_upto(&self, seq: Seq) -> u64 {
+    pub(crate) fn unread_upto(&self, seq: Seq) -> u64 {
         self.unread_seqs().filter(|unread| *unread <= seq).count() as u64
     }
 
@@ -61,7 +61,7 @@ impl Flags {
         &self.facts.reads
     }
 
-    pub fn into_facts(self) -> PairFacts {
+    pub(crate) fn into_facts(self) -> PairFacts {
         self.facts
     }
 }

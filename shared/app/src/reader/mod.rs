@@ -149,7 +149,7 @@ impl Readers {
     }
 
     /// Returns the snapshot that the facts imply.
-    pub async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
+    pub(crate) async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
         let edges = self.stores.edges.following(user).await?;
         self.implied_by(user, edges, origin).await
     }

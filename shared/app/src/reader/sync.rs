@@ -82,7 +82,7 @@ impl Readers {
 
     /// Updates the view from the read states of these facts, which were just read or written. They are facts already,
     /// so the update may be repeated after an error.
-    pub async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
+    pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;

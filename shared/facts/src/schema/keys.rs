@@ -226,7 +226,7 @@ pub(crate) fn body_sort_key(seq: Seq) -> String {
 }
 
 /// posts: the sequence number in a body's sort key.
-pub fn body_seq(sort_key: &str) -> Option<Seq> {
+pub(crate) fn body_seq(sort_key: &str) -> Option<Seq> {
     sort_key.strip_prefix("body#")?.parse().ok()
 }
 
@@ -384,7 +384,7 @@ pub fn handle(handle: &Handle) -> Item {
 }
 
 /// identities: the user id of a claim.
-pub fn identity_key(claim: &str) -> String {
+pub(crate) fn identity_key(claim: &str) -> String {
     format!("claim#{claim}")
 }
 
@@ -393,7 +393,7 @@ pub fn identity(claim: &str) -> Item {
 }
 
 /// identities: that a user id is given to a claim.
-pub fn given_key(user: UserId) -> String {
+pub(crate) fn given_key(user: UserId) -> String {
     format!("user#{user}")
 }
 
@@ -453,7 +453,7 @@ pub fn reacted_item(user: UserId, reaction: Reaction, key: FeedKey) -> Item {
 }
 
 /// reacted: the sort key of the index by time.
-pub fn reacted_at(at: Timestamp, post: PostId) -> String {
+pub(crate) fn reacted_at(at: Timestamp, post: PostId) -> String {
     format!("{:015}#{}", at.ms(), reacted_post(post))
 }
 

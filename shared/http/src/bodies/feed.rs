@@ -6,7 +6,7 @@ use tidemark_domain::{PostId, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::{FirstCursor, NextCursor, Profiles, RequestBody, values::Through};
-use crate::{Problem, request::Body};
+use crate::{Problem, body::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PostItem {

@@ -19,7 +19,7 @@ pub use posts::*;
 pub use relations::*;
 pub use values::{FirstCursor, NextCursor, raw};
 
-use crate::{Problem, request::Body};
+use crate::{Problem, body::Body};
 
 /// The body of a request, which is read field by field, so that a refusal names the field.
 pub trait RequestBody: Sized {

@@ -8,7 +8,7 @@ use super::{
     NextCursor, RequestBody,
     values::{PlatformGiven, Through},
 };
-use crate::{Problem, request::Body};
+use crate::{Problem, body::Body};
 
 #[derive(Debug, ToSchema)]
 #[schema(examples(json!({

@@ -9,7 +9,7 @@ use tidemark_domain::{self as domain, Handle, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::{Counters, RequestBody, values::raw};
-use crate::{Problem, request::Body};
+use crate::{Problem, body::Body};
 
 /// The part of a profile that pages show.
 #[derive(Debug, Serialize, ToSchema)]

@@ -6,7 +6,7 @@ use tidemark_domain::{DeliveryMode, DeliveryState, PostId, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::{Profiles, RequestBody};
-use crate::{Problem, request::Body};
+use crate::{Problem, body::Body};
 
 #[derive(Debug, ToSchema)]
 #[schema(examples(json!({ "title": "Hello", "body": "The first post." }), json!({ "title": "Hello" })))]

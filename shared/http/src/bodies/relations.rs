@@ -5,7 +5,7 @@ use tidemark_domain::{self as domain, ListId, Timestamp, UserId, rank::PREFERENC
 use utoipa::ToSchema;
 
 use super::{NextCursor, Profiles, RequestBody};
-use crate::{Problem, problem::ItemProblem, request::Body};
+use crate::{Problem, body::Body, problem::ItemProblem};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true, "preference": 0 })))]

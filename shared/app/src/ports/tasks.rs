@@ -1,0 +1,291 @@
+//! Ports of fan-outs: tasks, their queues, and the progress in pages.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tidemark_domain::{FeedKey, Modes, Platform, Post, PostId, Rank, Seq, Step, Timestamp, UserId};
+
+use crate::error::StoreError;
+
+/// The two kinds of fan-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FanOutKind {
+    Deliver,
+    /// Removes the deleted post.
+    Retract,
+}
+
+/// The post of a fan-out, with everything that a worker needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FanOut {
+    pub kind: FanOutKind,
+    pub post: PostId,
+    /// When it was published.
+    pub at: Timestamp,
+    /// Number of pages of the whole fan-out.
+    pub pages: u16,
+    /// The author's number of deletions, for a retraction.
+    #[serde(default)]
+    pub deletions: u32,
+    /// The author's modes after this post.
+    #[serde(default, skip_serializing_if = "Modes::is_push_alone")]
+    pub modes: Modes,
+}
+
+/// A post of a [`Task::Move`], with what it adds to its scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedPost {
+    pub seq: Seq,
+    pub at: Timestamp,
+    pub weight: i8,
+    pub step: u8,
+    /// The number of times that the step has changed.
+    pub changes: u32,
+}
+
+impl MovedPost {
+    pub fn new(post: &Post) -> Self {
+        let Rank { weight, step } = post.rank();
+        Self { seq: post.id.seq, at: post.created_at, weight, step: step.level, changes: step.changes }
+    }
+
+    /// Returns the entry of the post in feeds, and its part of the score.
+    pub fn ranked(&self, author: UserId) -> (FeedKey, Rank) {
+        let &Self { seq, at, weight, step: level, changes } = self;
+        (FeedKey { at, post: PostId::new(author, seq) }, Rank { weight, step: Step { level, changes } })
+    }
+}
+
+/// A message of the fan-out queue. `tries` is how often it has failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Task {
+    /// One page with its followers.
+    Batch {
+        fan_out: FanOut,
+        page: u16,
+        /// In bucket order.
+        followers: Vec<u64>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// Pages to list and to send as batches.
+    List {
+        fan_out: FanOut,
+        from: u16,
+        /// The page after the last.
+        to: u16,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// The author's counters and head, or the summary of a deleted post, could not be updated when the fan-out began.
+    Tell {
+        fan_out: FanOut,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// A change of this pair did not reach its view: update the views of the pair from the facts.
+    Sync {
+        user: UserId,
+        author: UserId,
+        /// The post whose counts changed, after a reaction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reacted: Option<Seq>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// Reactions to a post: change its step if they imply another, and tell ranked feeds.
+    Rank {
+        post: PostId,
+        /// Names this task, so that its repetition knows a change that it has made.
+        token: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// Steps of an author's posts have changed: move them in the ranked feeds of all followers.
+    Rescore {
+        author: UserId,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// Move these posts in the ranked feeds of these pages of followers.
+    Move {
+        author: UserId,
+        posts: Vec<MovedPost>,
+        /// Number of pages of the whole fan-out.
+        pages: u16,
+        from: u16,
+        /// The page after the last.
+        to: u16,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// Many changes of one reader did not reach the view: rebuild it.
+    Rebuild {
+        user: UserId,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// A user has asked to leave: continue the erasure.
+    Erase {
+        user: UserId,
+        /// The chain of tasks that it belongs to. A task of an older chain than the receipt's does nothing.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        chain: u64,
+        /// Whether Redis may still say that the user may call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        closes: bool,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// A changed profile did not reach its view: replace the user's card.
+    Card {
+        user: UserId,
+        /// Whether the task was left before the change, whose request updates the view itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_advance: bool,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// An edit did not reach its view: store the post and its text.
+    Post {
+        post: PostId,
+        /// Whether the task was left before the change, whose request updates the view itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_advance: bool,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+    /// A change of a notice or of a read state did not reach its view: replace the platform's head, or the user's read
+    /// state on the platform.
+    Notices {
+        platform: Platform,
+        /// `None` for the head.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<UserId>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tries: u8,
+    },
+}
+
+/// Up to this many read states of one reader are updated by one `sync` task each. More are updated by one rebuild.
+const MOST_SYNCS: usize = 8;
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
+impl Task {
+    /// Creates the task that updates all views of one pair.
+    pub fn sync(user: UserId, author: UserId) -> Self {
+        Self::Sync { user, author, reacted: None, tries: 0 }
+    }
+
+    /// Creates the tasks that update a view after changes of read states. Many changes become one rebuild: it costs
+    /// less, and a repeated request adds only one more.
+    pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
+        match authors.len() {
+            0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),
+            _ => vec![Self::Rebuild { user, tries: 0 }],
+        }
+    }
+
+    /// Returns the task after one more failure, with its number of failures.
+    pub fn tried_once_more(&self) -> (Self, u8) {
+        let mut task = self.clone();
+        let (Self::Batch { tries, .. }
+        | Self::List { tries, .. }
+        | Self::Tell { tries, .. }
+        | Self::Sync { tries, .. }
+        | Self::Rank { tries, .. }
+        | Self::Rescore { tries, .. }
+        | Self::Move { tries, .. }
+        | Self::Rebuild { tries, .. }
+        | Self::Erase { tries, .. }
+        | Self::Card { tries, .. }
+        | Self::Post { tries, .. }
+        | Self::Notices { tries, .. }) = &mut task;
+        *tries = tries.saturating_add(1);
+        let tries = *tries;
+        (task, tries)
+    }
+
+    /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
+    /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
+    pub fn is_missed_by_views(&self) -> bool {
+        match self {
+            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } | Self::Move { .. } => false,
+            Self::Erase { closes, .. } => *closes,
+            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
+            Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
+        }
+    }
+
+    /// Returns the message group: an author, a reader or a platform. The queue is fair between groups, so a task of one
+    /// group does not wait for the backlog of another.
+    pub fn group(&self) -> String {
+        match self {
+            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
+                fan_out.post.author.to_string()
+            }
+            Self::Post { post, .. } | Self::Rank { post, .. } => post.author.to_string(),
+            Self::Rescore { author, .. } | Self::Move { author, .. } => author.to_string(),
+            Self::Sync { user, .. }
+            | Self::Rebuild { user, .. }
+            | Self::Card { user, .. }
+            | Self::Erase { user, .. }
+            | Self::Notices { user: Some(user), .. } => user.to_string(),
+            Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
+        }
+    }
+}
+
+/// The approximate size of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Messages that no worker has received.
+    pub waiting: u64,
+    /// Messages that a worker holds, or that failed and are not visible yet.
+    pub in_flight: u64,
+}
+
+/// The queue of tasks for the workers.
+#[async_trait]
+pub trait TaskQueue: Send + Sync {
+    /// Returns the backlog. SQS updates these numbers within about a minute.
+    async fn backlog(&self) -> Result<Backlog, StoreError>;
+    /// Enqueues all tasks, with a delay in whole seconds. After an error some of them may be missing.
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
+    /// Enqueues all tasks without a delay.
+    async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {
+        self.send_after(tasks, Duration::ZERO).await
+    }
+    /// Checks that the queue responds.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// The queue of dead letters.
+#[async_trait]
+pub trait Failures: Send + Sync {
+    /// Returns the approximate number of messages.
+    async fn waiting(&self) -> Result<u64, StoreError>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub pages_done: u64,
+    /// Followers handled in these pages.
+    pub handled: u64,
+}
+
+#[async_trait]
+pub trait ProgressViews: Send + Sync {
+    /// Stores that a page is done. A page counts once. Returns the progress after it.
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError>;
+    /// Returns the progress, and which of the first `pages` pages are not done.
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError>;
+    /// Checks that Redis responds.
+    async fn ping(&self) -> Result<(), StoreError>;
+}

@@ -1,0 +1,68 @@
+//! [`Worker`]: runs the tasks of the queue.
+
+use tidemark_domain::PostId;
+
+use crate::{
+    Leaving, People,
+    error::{Store, StoreError},
+    fan_out::FanOuts,
+    notices::NoticeBoard,
+    outage::{FEW_TRIES, MOST_TRIES},
+    ports::Task,
+};
+
+/// The use cases that have tasks. Clones share the stores.
+#[derive(Clone)]
+pub struct Worker {
+    pub fan_outs: FanOuts,
+    pub notices: NoticeBoard,
+    pub people: People,
+}
+
+impl Worker {
+    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, the task stops
+    /// and sends its rest as a new task.
+    ///
+    /// After an error the task is not done, and the caller has to give it back to the queue.
+    pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
+        let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
+        match task {
+            Task::Batch { fan_out, page, followers, .. } => fan_outs.page(*fan_out, *page, followers).await,
+            Task::List { fan_out, from, to, .. } => fan_outs.list(*fan_out, *from..*to, out_of_time).await,
+            Task::Tell { fan_out, .. } => fan_outs.late_start(*fan_out).await,
+            Task::Rank { post, token, .. } => fan_outs.rank(*post, *token).await,
+            Task::Rescore { author, .. } => fan_outs.rescore(*author).await,
+            Task::Move { author, posts, pages, from, to, .. } => {
+                fan_outs.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
+            }
+            Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
+            Task::Post { post, .. } => sync.post(*post).await,
+            Task::Card { user, .. } => self.people.sync(*user).await,
+            Task::Erase { user, chain, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, *chain, out_of_time).await,
+            Task::Rebuild { user, .. } => sync.readers.rebuild(*user, true).await.map(|_| ()),
+            Task::Sync { user, author, reacted, .. } => {
+                sync.pair(*user, *author).await?;
+                match reacted {
+                    Some(seq) => {
+                        let post = PostId::new(*author, *seq);
+                        fan_outs.stores.post_views.forget_counts(post).await?;
+                        sync.reacted(*user, post).await
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
+    /// queue allows remain. The result is 0 if the task itself may be the cause.
+    pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
+        match task {
+            _ if !error.is_retryable() => 0,
+            // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
+            // fan-out.
+            Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
+            _ => MOST_TRIES,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! [`DynamoFacts`], and what every operation on it needs.
+
+use aws_sdk_dynamodb::Client;
+use futures::FutureExt;
+use tidemark_app::{
+    ports::{Store, StoreError},
+    retry::Attempts,
+};
+
+#[derive(Debug, Clone)]
+pub struct Tables {
+    pub following: String,
+    pub followers: String,
+    /// Counts of edges and of readers of notices, positions of jobs, and the outage note.
+    pub counters: String,
+    /// Heads, posts, bodies, and windows of heads.
+    pub posts: String,
+    /// Read states and their windows.
+    pub reads: String,
+    /// Heads of platforms, and notices.
+    pub notices: String,
+    pub notice_reads: String,
+    /// Reactions and their counts.
+    pub reactions: String,
+    pub idempotency: String,
+    /// Mappings and records of migration.
+    pub migration: String,
+    pub profiles: String,
+    /// The users who have handles.
+    pub handles: String,
+    /// The user ids of claims, and receipts of erasures.
+    pub identities: String,
+    /// The posts that users have reacted to, by time.
+    pub reacted: String,
+}
+
+/// The fact stores, on one DynamoDB client.
+#[derive(Debug, Clone)]
+pub struct DynamoFacts {
+    pub client: Client,
+    pub tables: Tables,
+    pub limits: Limits,
+}
+
+/// Limits that affect what is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The maximum number of authors that a user may follow.
+    pub following: u64,
+    /// An author with this many followers or more is pulled.
+    pub pull_threshold: u64,
+}
+
+impl DynamoFacts {
+    pub fn new(client: Client, tables: Tables, limits: Limits) -> Self {
+        Self { client, tables, limits }
+    }
+}
+
+/// Starts the attempts of an optimistic change.
+pub fn attempts(operation: &'static str) -> Attempts {
+    Attempts::begin(operation, |time| tokio::time::sleep(time).boxed(), rand::random)
+}
+
+/// Sorts and removes duplicates. BatchGetItem refuses duplicate keys.
+pub fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+pub fn unavailable(operation: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Unavailable { store: Store::Facts, operation, source: Box::new(error) }
+}

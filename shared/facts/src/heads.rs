@@ -1,0 +1,70 @@
+//! Heads of authors: how they are read and written.
+
+use tidemark_app::ports::StoreError;
+use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
+
+use super::{
+    decode::read,
+    item::{Count, Item, number},
+    schema::HeadItem,
+    write::Write,
+};
+
+/// The time that an author counts as contended after a transaction that wrote several posts: longer than a slow
+/// request.
+const CONTENDED_MS: u64 = 5_000;
+
+/// Sets the latest post and the modes of a head.
+pub fn with_modes(head: Write, after: &AuthorHead) -> Write {
+    head.set(HeadItem::latest_seq, number(after.latest_seq))
+        .set(HeadItem::latest_at, number(after.latest_at.ms()))
+        .set(HeadItem::mode_changes, number(after.modes.changes))
+        .set(HeadItem::pulled, number(after.modes.pulled))
+}
+
+impl From<HeadItem> for AuthorHead {
+    fn from(head: HeadItem) -> Self {
+        let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{} {}", head.author, head.item));
+        let (posts, archived) = (count(head.posts, HeadItem::posts), count(head.archived, HeadItem::archived));
+        let deleted = head.deleted.unwrap_or_default().0;
+        // A head from before `archived_seqs` existed: any of its deleted posts may be archived.
+        let unknown = || if archived > 0 { deleted.clone() } else { SeqSet::default() };
+        Self {
+            latest_seq: head.latest_seq,
+            latest_at: Timestamp::from_ms(head.latest_at),
+            posts,
+            archive: head.archived_seqs.map_or_else(unknown, |archive| archive.0),
+            deleted,
+            archived,
+            modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
+        }
+    }
+}
+
+/// A head, and when posts last had to wait for it.
+pub(crate) struct SeenHead {
+    pub fact: AuthorHead,
+    contended_at: Option<u64>,
+}
+
+impl SeenHead {
+    /// Whether a publish should not even try to write the head alone.
+    pub(crate) fn is_contended(&self, now: Timestamp) -> bool {
+        self.contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS))
+    }
+}
+
+pub(crate) fn seen_head(items: Vec<Item>) -> Result<SeenHead, StoreError> {
+    let contended_at = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
+    let fact = items.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
+    Ok(SeenHead { fact, contended_at })
+}
+
+pub fn read_head(item: Item) -> Result<AuthorHead, StoreError> {
+    read_head_of(item).map(|(_, head)| head)
+}
+
+/// The author and the head.
+pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead), StoreError> {
+    read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
+}

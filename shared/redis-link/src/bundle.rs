@@ -1,0 +1,42 @@
+//! [`Bundle`]: commands that go to a node together.
+
+use redis::Cmd;
+
+use crate::pace::CALL;
+
+/// The most that a response may be stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// The response contains every change that was made before the request.
+    Now,
+    /// A moment. The response need not contain recent changes, so the caller must not depend on its own.
+    MomentOld,
+}
+
+/// Commands on keys of one slot. They go to the slot's node together, in this order.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub commands: Vec<Cmd>,
+    pub age: Age,
+    /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that
+    /// other commands wait for little of it. `None` for any other commands.
+    pub bulk: Option<usize>,
+}
+
+/// The work of a trip with these bundles; `None` if none is bulk work.
+pub(crate) fn work_of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Option<usize> {
+    bundles.into_iter().filter_map(|bundle| Some(bundle.bulk? + CALL)).reduce(|sum, work| sum + work)
+}
+
+impl From<Cmd> for Bundle {
+    fn from(command: Cmd) -> Self {
+        Self { commands: vec![command], age: Age::Now, bulk: None }
+    }
+}
+
+impl Bundle {
+    /// The same commands, with a response of this age.
+    pub fn aged(self, age: Age) -> Self {
+        Self { age, ..self }
+    }
+}
