@@ -23,3 +23,4 @@ mod users;
 
 pub use connection::Redis;
 pub use redis_link::RedisOptions;
+pub use users::USERS_PER_CALL;

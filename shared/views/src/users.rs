@@ -12,7 +12,7 @@ use crate::{
 
 /// Users in one script call. A reader waits for the call in progress, so fewer users delay readers less, and cost the fixed
 /// part of a call more often: a delivery to 35 takes 3 % more time of the server for each user than one to 70.
-pub(crate) const USERS_PER_CALL: usize = 35;
+pub const USERS_PER_CALL: usize = 35;
 
 impl Redis {
     /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers

@@ -85,6 +85,7 @@ pub fn benchmarks(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
         let own = Measured { runs: vec![*run], ..measured.clone() };
         let readers = Background { rate: 100.0, seconds: 0.0 };
         let mut plan = Plan { readers, ..machine(inputs, &own, 1.0, run.followers, 1) };
+        plan.server.trip_users = own.call;
         // The benchmark has its pages at hand.
         (plan.inputs.dynamodb_query_ms, plan.inputs.sqs_ms, plan.inputs.request_ms) = (1e-3, 1e-3, 1e-3);
         plan.inputs.worker_us = 1e-3;

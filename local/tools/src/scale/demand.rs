@@ -69,18 +69,16 @@ pub struct Server {
     pub follower: f64,
     pub trip: f64,
     pub shards: f64,
+    /// Followers in one trip.
+    pub trip_users: f64,
 }
 
 impl Server {
     pub fn new(inputs: &Inputs, measured: &Measured, shards: u32) -> Self {
         let (live_us, trip_us) = (measured.live_us(), measured.trip_us);
-        let follower = (live_us - trip_us / CALL) * (inputs.live + (1.0 - inputs.live) * SILENT);
-        Self { follower: follower / 1e6, trip: trip_us / 1e6, shards: f64::from(shards) }
-    }
-
-    /// Followers in one trip.
-    pub fn trip_users(&self) -> f64 {
-        if self.shards > 1.0 { CLUSTER_TRIP } else { CALL }
+        let follower = (live_us - trip_us / measured.call) * (inputs.live + (1.0 - inputs.live) * SILENT);
+        let trip_users = if shards > 1 { CLUSTER_TRIP } else { CALL };
+        Self { follower: follower / 1e6, trip: trip_us / 1e6, shards: f64::from(shards), trip_users }
     }
 
     /// The number of calls in a trip for `users` of an author with `followers`: one for each bucket on a cluster.
@@ -100,7 +98,7 @@ impl Server {
             return 0.0;
         }
         let page = publish.followers / publish.pages;
-        let trips = (page / self.trip_users()).ceil().max(1.0);
+        let trips = (page / self.trip_users).ceil().max(1.0);
         let calls = self.calls(page / trips, publish.followers);
         let masters = self.shards * (1.0 - (1.0 - 1.0 / self.shards).powf(calls));
         publish.pages * (trips * (calls * self.call(page / trips / calls) + masters * self.trip) + self.trip)
@@ -214,7 +212,7 @@ impl Demand {
                 return 0.0;
             }
             let page = publish.followers / publish.pages;
-            let trips = (page / server.trip_users()).ceil().max(1.0) + 1.0;
+            let trips = (page / server.trip_users).ceil().max(1.0) + 1.0;
             let batch = inputs.dynamodb_read_ms + trips * inputs.redis_trip_ms + page * inputs.worker_us / 1e3;
             let list = inputs.dynamodb_read_ms + inputs.dynamodb_query_ms + inputs.sqs_ms;
             let listed = if publish.lists > 0.0 { list } else { 0.0 };
@@ -252,7 +250,7 @@ mod tests {
         let publish = Publish::new(70_000.0, 1e9, 1.0);
         let expected = 70_000.0 * measured.live_us() / 1e6;
         assert!((server.fan_out(&publish) / expected - 1.0).abs() < 0.1, "the rest of a page is a shorter call");
-        assert!((server.call(CALL) + server.trip - CALL * measured.live_us() / 1e6).abs() < 1e-12);
+        assert!((server.call(measured.call) + server.trip - measured.call * measured.live_us() / 1e6).abs() < 1e-12);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub const REBUILD_RRU: f64 = 463_158.0 / 10_000.0 / 20.0;
 pub const WALK_RRU: [f64; 2] = [56.0, 0.3];
 /// Commands of Redis in a rebuild for each followed author: 1,261,789 for the same readers.
 pub const REBUILD_COMMANDS: f64 = 1_261_789.0 / 10_000.0 / 20.0;
-/// Followers in a call of deliver, in the measurement and on one node (docs/fan-out.md).
+/// Followers in a call of deliver on one node (docs/fan-out.md).
 pub const CALL: f64 = 35.0;
 
 /// A measured value for 10 and for 500 followed authors.
@@ -52,6 +52,8 @@ pub struct FanOutRun {
 #[derive(Debug, Clone)]
 pub struct Measured {
     pub runs: Vec<FanOutRun>,
+    /// Followers in a call of deliver in these runs.
+    pub call: f64,
     pub first_page_us: ByAuthors,
     pub unread_us: ByAuthors,
     /// The server's time for a trip, without its commands.
@@ -88,6 +90,7 @@ impl Measured {
             trip_us: read("unread_total", "main_thread_us")?.few - read("unread_total", "server_us")?.few,
             page_bytes: read("first_page", "answer_bytes")?,
             view_bytes: ByAuthors { few: bytes(10)?, many: bytes(500)? },
+            call: number(&fan_out, "/users_per_call")?,
             runs,
         })
     }

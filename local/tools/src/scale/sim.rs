@@ -328,7 +328,7 @@ impl Simulation<'_> {
         let inputs = &self.plan.inputs;
         match run.message.work {
             Work::Page(left) if left >= 0.5 => {
-                let users = left.min(self.plan.server.trip_users());
+                let users = left.min(self.plan.server.trip_users);
                 run.message.work = Work::Page(left - users);
                 let compute = self.compute(users * inputs.worker_us / 1e6);
                 self.after(compute + inputs.redis_trip_ms / 2e3, Step::Trip(run, users));

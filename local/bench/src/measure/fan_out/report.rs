@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use tidemark::views::USERS_PER_CALL;
 use tidemark_tools::text::thousands;
 
 use super::{
@@ -79,6 +80,7 @@ pub(super) struct Row {
 pub(in crate::measure) struct FanOutReport {
     redis_version: String,
     rounds: u32,
+    users_per_call: usize,
     pub(super) populations: Vec<Population>,
 }
 
@@ -111,7 +113,7 @@ impl Population {
 
 impl FanOutReport {
     pub(super) fn new(redis_version: String, rounds: u32, populations: Vec<Population>) -> Self {
-        Self { redis_version, rounds, populations }
+        Self { redis_version, rounds, users_per_call: USERS_PER_CALL, populations }
     }
 
     /// The rows as a chart.
