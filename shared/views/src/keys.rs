@@ -398,7 +398,11 @@ pub fn owner(key: &str) -> Option<Owner> {
     };
     match name {
         "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
-        "following" | "fans" | "counters" | "u" | "k" | "h" | "t" => {
+        "h" | "t" => {
+            let user = rest.strip_suffix(":lease").unwrap_or(rest).parse().ok()?;
+            Some(in_bucket(user, Owner::User(user)))
+        }
+        "following" | "fans" | "counters" | "u" | "k" => {
             let user = rest.split(':').next()?.parse().ok()?;
             Some(in_bucket(user, Owner::User(user)))
         }

@@ -464,9 +464,9 @@ mod tests {
         let redis = 500_000.0 * Measured::read().unwrap().live_us() / 1e6;
         let flat_out = seconds(live.clone(), 40);
         assert!(flat_out > redis && flat_out < redis * 1.15, "one thread of Redis: {flat_out} s for {redis} s");
-        let slow = Inputs { redis_trip_ms: 50.0, ..live.clone() };
+        let slow = Inputs { redis_trip_ms: 25.0, ..live.clone() };
         // Two workers hold six pages. A page waits for 30 trips.
-        let waiting = 500.0 / 6.0 * 30.0 * 0.05;
+        let waiting = 500.0 / 6.0 * 30.0 * 0.025;
         assert!(seconds(slow.clone(), 2) > waiting, "two workers wait for the network");
         assert!(seconds(slow, 40) < waiting / 4.0, "more workers lift that limit");
         let shared = Inputs { cores: Some(1), worker_us: 50.0, ..live };
