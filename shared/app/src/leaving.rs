@@ -1,6 +1,6 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in [slices](slice) of a
+//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in [slices](mod@slice) of a
 //! second. When nothing is left, the worker waits until every request from before the erasure has ended, looks again, and
 //! finishes the receipt. The receipt stays.
 //!

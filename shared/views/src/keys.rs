@@ -2,7 +2,7 @@
 //!
 //! | key | type | content | lifetime | written by | rebuilt from |
 //! |---|---|---|---|---|---|
-//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::author_state), `+1` to `+8` → recent entries of the feed | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch, rank, watch, unwatch, notify, claim | edges, heads, read facts |
+//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::AuthorState), `+1` to `+8` → recent entries of the feed | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch, rank, watch, unwatch, notify, claim | edges, heads, read facts |
 //! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, at most 1,128 without the recent ones | an hour longer than the state | deliver, retract, begin, seed, drop, touch, rank | posts |
 //! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, admit, retract, begin, seed, drop, touch | feed, posts, state |
 //! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, admit, retract, begin, seed, drop, touch | posts; moves are not rebuilt |

@@ -6,7 +6,7 @@
 //!
 //! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such a
 //! head then: a post is delivered only after Redis has the head that contains it, or the outage is noted
-//! ([`FanOuts::start`](crate::FanOuts::start)). So a post that this head lacks will pass the open gate.
+//! ([`FanOuts::start`](crate::fan_out::FanOuts::start)). So a post that this head lacks will pass the open gate.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
