@@ -45,12 +45,7 @@ impl HeadViews for Redis {
     }
 
     async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
-        let lease = |&author: &UserId| {
-            let [_, lease] = keys::head(author);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
-        };
-        let taken: Vec<bool> = self.each("lease_heads", authors.iter().map(lease).collect()).await?;
-        Ok(authors.iter().zip(taken).filter_map(|(&author, taken)| taken.then_some(author)).collect())
+        self.free_leases("lease_heads", authors, keys::head, token).await
     }
 
     async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError> {
@@ -69,8 +64,7 @@ impl HeadViews for Redis {
     }
 
     async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError> {
-        let [_, lease] = keys::times(author);
-        self.call(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()]).await
+        Ok(!self.free_leases("lease_times", &[author], keys::times, token).await?.is_empty())
     }
 
     async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError> {

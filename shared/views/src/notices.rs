@@ -38,12 +38,7 @@ impl NoticeViews for Redis {
     }
 
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError> {
-        let lease = |&record: &NoticeRecord| {
-            let [_, lease] = keys::notice_record(record);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
-        };
-        let taken: Vec<bool> = self.each("lease_notices", records.iter().map(lease).collect()).await?;
-        Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
+        self.free_leases("lease_notices", records, keys::notice_record, token).await
     }
 
     async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError> {

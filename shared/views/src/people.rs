@@ -23,12 +23,7 @@ impl CardViews for Redis {
     }
 
     async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
-        let lease = |&user: &UserId| {
-            let [_, lease] = keys::card(user);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
-        };
-        let taken: Vec<bool> = self.each("lease_cards", users.iter().map(lease).collect()).await?;
-        Ok(users.iter().zip(taken).filter_map(|(&user, taken)| taken.then_some(user)).collect())
+        self.free_leases("lease_cards", users, keys::card, token).await
     }
 
     async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError> {

@@ -1,4 +1,12 @@
-//! Records that begin with a version. The scripts `store` and `replace` write them.
+//! Records that begin with a version, and the leases for storing records. The scripts `store` and `replace` write them.
+
+use tidemark_app::ports::StoreError;
+
+use crate::{
+    connection::{Redis, fcall, ms, token_arg},
+    keys,
+    library::Function,
+};
 
 /// Bytes of the little-endian version at the start. The scripts read it too.
 pub(crate) const VERSION: usize = 6;
@@ -12,4 +20,23 @@ pub(crate) fn start(version: u64) -> Vec<u8> {
 pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     let (version, rest) = record.split_at_checked(VERSION)?;
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
+}
+
+impl Redis {
+    /// Takes the leases for storing these records, unless other callers have them. `keys_of` returns a record's key and
+    /// that of its lease. Returns the records whose lease was taken.
+    pub(crate) async fn free_leases<T: Copy>(
+        &self,
+        operation: &'static str,
+        records: &[T],
+        keys_of: impl Fn(T) -> [String; 2],
+        token: u64,
+    ) -> Result<Vec<T>, StoreError> {
+        let lease = |&record: &T| {
+            let [_, lease] = keys_of(record);
+            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
+        };
+        let taken: Vec<bool> = self.each(operation, records.iter().map(lease).collect()).await?;
+        Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())
+    }
 }

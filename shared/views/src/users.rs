@@ -10,8 +10,8 @@ use crate::{
     library::Function,
 };
 
-/// Users in one script call. A reader waits for the call in progress, so fewer users delay readers less, and cost the fixed
-/// part of a call more often: a delivery to 35 takes 3 % more time of the server for each user than one to 70.
+/// Users in one script call. A reader waits for the call in progress, so fewer users delay readers less, and cost the
+/// fixed part of a call more often.
 pub const USERS_PER_CALL: usize = 35;
 
 impl Redis {

@@ -131,8 +131,8 @@ impl Readers {
         let (outage, known) = futures::join!(self.outage.check(), self.summaries(ids));
         match outage.and(known) {
             Err(error) if error.store() == Store::Views => {
-                let posts = self.stores.posts.posts(ids).await?;
-                Ok(posts.into_values().filter(|post| !post.deleted).map(|post| post.id).collect())
+                let posts = self.posts_of_facts(ids).await?;
+                Ok(posts.into_iter().filter(|post| !post.deleted).map(|post| post.id).collect())
             }
             known => Ok(known?.0.into_iter().map(|post| post.id).collect()),
         }
