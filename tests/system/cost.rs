@@ -8,9 +8,10 @@ use std::{
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use aws_sdk_sqs::types::QueueAttributeName;
 use futures::FutureExt;
+use tidemark_local::Options;
 use tidemark_tests::{World, world};
 
-use crate::damage::proxy::{Fate, world_behind_a_proxy};
+use crate::damage::proxy::{Fate, world_behind_a_proxy, world_behind_a_proxy_with};
 
 const FOLLOWERS: u64 = 1_200;
 
@@ -29,12 +30,16 @@ async fn queued(world: &World) -> (usize, usize) {
     (count, received.messages().iter().map(|message| message.body().unwrap().len()).sum())
 }
 
+/// From the first request on, Redis knows for an hour that the author may call.
 #[tokio::test]
-async fn a_small_authors_publish_reads_counters_head_and_each_shard_once() {
-    world_behind_a_proxy(async |world, proxy| {
-        world.follow(1..=3, 10).await;
-        // From the first request on, Redis knows for an hour that the author may call.
+async fn a_publish_reads_counters_and_head_once_and_each_shard_once_if_it_is_pushed() {
+    let threshold = |options: &mut Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
+    world_behind_a_proxy_with(threshold, async |world, proxy| {
+        world.follow(1..=2, 10).await;
+        world.follow(1..=3, 11).await;
         world.user(10).unread_total().await;
+        world.user(11).publish("pushed, and the last one").await;
+        world.idle().await;
         let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
         let seen = Arc::clone(&asked);
         proxy.rule(move |request| {
@@ -44,10 +49,14 @@ async fn a_small_authors_publish_reads_counters_head_and_each_shard_once() {
             }
             async { Fate::Forwarded }.boxed()
         });
-        world.user(10).publish("counted").await;
-        let asked = std::mem::take(&mut *asked.lock().unwrap());
-        let expected = [("BatchGetItem", 2), ("Query", 16), ("TransactWriteItems", 1)];
-        assert_eq!(asked, BTreeMap::from(expected.map(|(operation, count)| (operation.to_owned(), count))));
+        // A pulled post is delivered when it is published.
+        for (author, then) in [(10, ("Query", 16)), (11, ("UpdateItem", 1))] {
+            world.user(author).publish("counted").await;
+            world.idle().await;
+            let expected = [("BatchGetItem", 2), ("TransactWriteItems", 1), then];
+            let expected = expected.map(|(operation, count)| (operation.to_owned(), count)).into();
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected, "author {author}");
+        }
     })
     .await;
 }

@@ -1,5 +1,7 @@
 //! Requests for one author by many users at once, in the weather of AWS, and counters that are split.
 
+mod minute;
+
 use std::{
     collections::HashMap,
     sync::{

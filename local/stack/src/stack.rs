@@ -312,6 +312,13 @@ impl Stack {
         self.core.set_weather(weather, seed);
     }
 
+    /// Lets DynamoDB run in slow motion: in other weather than calm, each latency is `slowdown` times as long, and each
+    /// limit of a partition that many times as low. Requests at a rate that is as much lower meet each other as often.
+    pub fn slow_down(&self, slowdown: u32) {
+        self.must_own_stores();
+        self.core.surroundings.conditions.slow_down(slowdown);
+    }
+
     /// The planted faults of requests to DynamoDB and SQS.
     #[must_use]
     pub fn faults(&self) -> &Faults {

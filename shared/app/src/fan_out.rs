@@ -377,6 +377,9 @@ impl FanOuts {
     async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
         // Publish does this too, but may have been interrupted before.
         self.tell(fan_out).await?;
+        if !fan_out.modes.is_push_alone() {
+            self.refresh_head(fan_out.post.author).await?;
+        }
         self.complete(fan_out, handled).await
     }
 
@@ -395,15 +398,15 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Updates Redis after a change of an author's posts: removes the author's counters, stores that a deleted post is
-    /// deleted, and updates the head if the author was ever pulled.
+    /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and stores
+    /// that a deleted post is deleted.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.sync.relations.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)], None).await?;
         }
-        if fan_out.modes.is_push_alone() { Ok(()) } else { self.refresh_head(author).await }
+        Ok(())
     }
 
     async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {

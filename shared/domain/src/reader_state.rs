@@ -13,7 +13,8 @@ use super::{
 /// or an author's id.
 pub const META_FIELD: &str = "@";
 
-/// The fields with the newest entries of the feed, oldest first, which are not in its list yet.
+/// The fields with the newest entries of the feed, oldest first, which are not in its list yet. The meta has their number.
+/// A field beyond it has an entry that is in the list too.
 pub const RECENT_FIELDS: [&str; 8] = ["+1", "+2", "+3", "+4", "+5", "+6", "+7", "+8"];
 
 const META_HEADER: usize = 27;
@@ -23,6 +24,7 @@ const BUILDING: u8 = 1;
 const FEED: u8 = 2;
 const RANKED: u8 = 4;
 const WATCHED: u8 = 8;
+const RECENT: u8 = 16;
 
 /// The part of a reader's view that concerns the whole view. Little-endian, shared with
 /// `shared/views/src/lua/codec.lua`: flags (1 byte: 1 building, 2 feed, 4 ranked, 8 watched, and 16 times the number of
@@ -38,6 +40,8 @@ pub struct ReaderMeta {
     pub ranked: bool,
     /// The reader has a live connection, or had one that has expired.
     pub watched: bool,
+    /// The number of recent entries.
+    pub recent: u8,
     /// When the lifetimes were last extended.
     pub touched: Timestamp,
     /// During a rebuild, when another process may take it over. Later, from when the last message to the reader's
@@ -81,6 +85,7 @@ impl ReaderMeta {
             feed: header[0] & FEED != 0,
             ranked: header[0] & RANKED != 0,
             watched: header[0] & WATCHED != 0,
+            recent: header[0] / RECENT,
             touched: Timestamp::from_ms(number(1..7)),
             deadline: Timestamp::from_ms(number(7..13)),
             token: number(13..21),
@@ -94,15 +99,15 @@ impl ReaderMeta {
 impl ReaderState {
     /// Decodes a whole hash; `None` if there is no meta field, and thus no view.
     pub fn decode(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Option<Self>, DecodeReaderStateError> {
-        let (mut meta, mut authors, mut recent) = (None, HashMap::new(), Vec::new());
+        let (mut meta, mut authors, mut known) = (None, HashMap::new(), HashMap::new());
         for (field, value) in fields {
             let damaged = || DecodeReaderStateError(String::from_utf8_lossy(&field).into_owned());
             if field == META_FIELD.as_bytes() {
                 meta = Some(ReaderMeta::decode(&value).ok_or_else(damaged)?);
                 continue;
             }
-            if RECENT_FIELDS.iter().any(|name| field == name.as_bytes()) {
-                recent.push(FeedKey::from_entry(&value).ok_or_else(damaged)?);
+            if let Some(name) = RECENT_FIELDS.iter().find(|name| field == name.as_bytes()) {
+                known.insert(*name, FeedKey::from_entry(&value).ok_or_else(damaged)?);
                 continue;
             }
             let author = std::str::from_utf8(&field).ok().and_then(|text| text.parse::<UserId>().ok()).ok_or_else(damaged)?;
@@ -111,8 +116,10 @@ impl ReaderState {
                 authors.insert(author, state);
             }
         }
-        recent.sort_unstable();
-        Ok(meta.map(|meta| Self { meta, authors, recent }))
+        let Some(meta): Option<ReaderMeta> = meta else { return Ok(None) };
+        let recent = RECENT_FIELDS.iter().take(meta.recent.into());
+        let recent = recent.map(|name| known.remove(name).ok_or_else(|| DecodeReaderStateError((*name).to_owned())));
+        Ok(Some(Self { recent: recent.collect::<Result<_, _>>()?, meta, authors }))
     }
 
     /// Returns whether counts and feed are complete.
@@ -212,5 +219,14 @@ mod tests {
         assert!(ReaderState::decode([field("@", meta_bytes(&[])), field("7", vec![1, 2])]).is_err());
         assert!(ReaderState::decode([field("@", vec![1])]).is_err());
         assert!(ReaderState::decode([field("x", AuthorState::default().encode())]).is_err());
+        let entry = |seq: u64| FeedKey { at: Timestamp::from_ms(seq), post: format!("7-{seq}").parse().unwrap() };
+        let recent = |count: u8, fields: &[u64]| {
+            let meta = [&[3 + 16 * count], &meta_bytes(&[])[1..]].concat();
+            let fields = fields.iter().map(|seq| field(&format!("+{seq}"), entry(*seq).entry()));
+            ReaderState::decode(fields.chain([field("@", meta)])).map(|state| state.unwrap().recent)
+        };
+        assert_eq!(recent(2, &[3, 2, 1]), Ok(vec![entry(1), entry(2)]), "the third is in the list");
+        assert_eq!(recent(0, &[1]), Ok(Vec::new()));
+        assert_eq!(recent(2, &[1, 3]), Err(DecodeReaderStateError("+2".to_owned())));
     }
 }

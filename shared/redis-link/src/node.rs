@@ -64,7 +64,13 @@ impl Node {
         match self.0.pace.as_ref().zip(work) {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
-            Some((pace, work)) => pace.run(work, self.send(operation, commands)).boxed().await,
+            Some((pace, work)) => {
+                let trip = async |more: &[Cmd]| match more {
+                    [] => self.send(operation, commands).await,
+                    more => self.send(operation, &[commands, more].concat()).await,
+                };
+                pace.run(work, trip).boxed().await
+            }
         }
     }
 

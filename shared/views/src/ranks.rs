@@ -8,7 +8,7 @@ use tidemark_app::ports::{Ranked, StoreError, View};
 use tidemark_domain::{
     FeedKey, HalfLife, Rank, RankedPlace, ReaderState, Score, UserId,
     feed::FEED_CAP,
-    reader_state::{META_FIELD, RECENT_FIELDS},
+    reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
 
 use super::{keys, library::Function, readers::all_keys, users::USERS_PER_CALL};
@@ -121,7 +121,7 @@ impl Redis {
         let commands = vec![
             redis::cmd("MULTI"),
             redis::cmd("LRANGE").arg(keys::feed(user)).arg(0).arg(-1).clone(),
-            redis::cmd("HMGET").arg(keys::reader_state(user)).arg(&RECENT_FIELDS).clone(),
+            redis::cmd("HMGET").arg(keys::reader_state(user)).arg(META_FIELD).arg(&RECENT_FIELDS).clone(),
             redis::cmd("ZRANGE").arg(ranked).arg(0).arg(-1).clone(),
             redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
             redis::cmd("EXEC"),
@@ -129,7 +129,9 @@ impl Redis {
         type All = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>, std::collections::HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
         let ((mut entries, recent, mut known, [marker]), _): (All, Epoch) =
             self.query_in_epoch("unranked", Bundle { commands, age: Age::Now, bulk: None }).await?;
-        entries.extend(recent.into_iter().flatten());
+        let mut recent = recent.into_iter();
+        let meta = recent.next().flatten().and_then(|meta| ReaderMeta::decode(&meta));
+        entries.extend(recent.take(meta.map_or(0, |meta| meta.recent.into())).flatten());
         let moves = Moves::decode(marker.map(|marker| (META_FIELD.as_bytes().to_vec(), marker)));
         let marker = moves.and_then(|moves| moves.marker);
         if marker.is_none_or(|(of, _)| of != half_life.ms()) {

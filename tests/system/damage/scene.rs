@@ -213,8 +213,8 @@ impl<'w> Scene<'w> {
         let lifetime: i64 = self.redis().pttl(&feed).await.unwrap();
         let mut entries: Vec<Vec<u8>> = self.redis().lrange(&feed, 0, -1).await.unwrap();
         let recent: Vec<Option<Vec<u8>>> = self.redis().hmget(&state, &RECENT_FIELDS).await.unwrap();
-        entries.extend(recent.into_iter().flatten());
         let mut meta: Vec<u8> = self.redis().hget(&state, META_FIELD).await.unwrap();
+        entries.extend(recent.into_iter().take(usize::from(meta[0] / 16)).flatten());
         meta[0] %= 16;
         self.redis().hset::<_, _, _, ()>(&state, META_FIELD, meta).await.unwrap();
         self.redis().hdel::<_, _, ()>(&state, &RECENT_FIELDS).await.unwrap();

@@ -11,7 +11,6 @@ use dynoxide::Database;
 use http::request::Parts;
 use serde_json::{Value, json};
 use tidemark::facts::{item::Attribute, schema::PostItem};
-use tokio::time::Instant;
 
 use super::{
     access::{Access, Kind, Schema, part},
@@ -170,7 +169,7 @@ impl Service {
     /// Otherwise its unprocessed items are removed from the request and returned.
     fn throttle(&self, access: &Access, request: &mut Value) -> Result<Value, Response> {
         let (conditions, write) = (&self.surroundings.conditions, access.kind.writes());
-        let exhausted = |partition: &str| self.partitions.is_exhausted(partition, write, Instant::now());
+        let exhausted = |partition: &str| self.partitions.is_exhausted(partition, write, conditions.now());
         if access.kind.is_batch() {
             let schema = self.schema.read().unwrap_or_else(PoisonError::into_inner);
             let (doing, left) = part(&schema, request, |touched| {
@@ -201,7 +200,8 @@ impl Service {
         }
         let mut response = self.perform(operation, &request.to_string());
         let mut body: Value = serde_json::from_str(&response.body).unwrap_or_default();
-        self.partitions.charge(access, &consumed(&body), Instant::now(), &mut self.surroundings.conditions.consumption());
+        let conditions = &self.surroundings.conditions;
+        self.partitions.charge(access, &consumed(&body), conditions.now(), &mut conditions.consumption());
         if !response.is_ok() {
             return response;
         }
@@ -221,7 +221,7 @@ impl Service {
 
 fn latency(conditions: &Conditions, kind: Kind) -> Duration {
     let (median, p99) = if kind.writes() { WRITE_LATENCY } else { READ_LATENCY };
-    conditions.log_normal(median, p99)
+    conditions.log_normal(median, p99) * conditions.slowdown()
 }
 
 /// The response to a request that conflicts with a transaction.

@@ -13,7 +13,7 @@ use std::{
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// The conditions in which the stores work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +104,21 @@ pub(crate) struct Conditions {
     /// The number of faults that storms have caused.
     faults: AtomicU64,
     consumption: Mutex<Consumption>,
+    motion: Mutex<Motion>,
+}
+
+/// The time in which limits are counted. It runs slower than the clock by a factor.
+#[derive(Clone, Copy, Debug)]
+struct Motion {
+    slowdown: u32,
+    since: Instant,
+    time: Instant,
+}
+
+impl Motion {
+    fn now(&self) -> Instant {
+        self.time + self.since.elapsed() / self.slowdown
+    }
 }
 
 impl Default for Conditions {
@@ -116,7 +131,28 @@ impl Conditions {
     pub(crate) fn new(weather: Weather, seed: u64) -> Self {
         let randomness = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
         let (weather, randomness) = (watch::Sender::new(weather), Mutex::new(randomness));
-        Self { weather, randomness, faults: AtomicU64::new(0), consumption: Mutex::default() }
+        let now = Instant::now();
+        let motion = Mutex::new(Motion { slowdown: 1, since: now, time: now });
+        Self { weather, randomness, faults: AtomicU64::new(0), consumption: Mutex::default(), motion }
+    }
+
+    fn motion(&self) -> MutexGuard<'_, Motion> {
+        self.motion.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time in which limits are counted.
+    pub(crate) fn now(&self) -> Instant {
+        self.motion().now()
+    }
+
+    /// The latency of DynamoDB is this many times as long, and its limits are this many times as low.
+    pub(crate) fn slow_down(&self, slowdown: u32) {
+        let mut motion = self.motion();
+        *motion = Motion { slowdown: slowdown.max(1), since: Instant::now(), time: motion.now() };
+    }
+
+    pub(crate) fn slowdown(&self) -> u32 {
+        self.motion().slowdown
     }
 
     fn lock(&self) -> MutexGuard<'_, Randomness> {
@@ -216,6 +252,20 @@ mod tests {
         let first: Vec<usize> = (0..9).map(|_| conditions.below(1_000)).collect();
         conditions.set(Weather::Aws, 1);
         assert_eq!((0..9).map(|_| conditions.below(1_000)).collect::<Vec<_>>(), first, "a seed restarts the sequence");
+    }
+
+    #[test]
+    fn limits_are_counted_in_slow_motion() {
+        let (conditions, real) = (Conditions::default(), Instant::now());
+        let before = conditions.now();
+        conditions.slow_down(1_000);
+        std::thread::sleep(Duration::from_millis(20));
+        let (slow, elapsed) = (conditions.now() - before, real.elapsed());
+        assert!(slow < elapsed / 10, "{slow:?} of {elapsed:?}");
+        conditions.slow_down(1);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!((conditions.now() - before - slow) >= Duration::from_millis(20));
+        assert_eq!(conditions.slowdown(), 1);
     }
 
     #[test]

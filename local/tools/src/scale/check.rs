@@ -74,12 +74,13 @@ fn machine(inputs: &Inputs, measured: &Measured, live: f64, followers: f64, work
         others: 0.0,
         followers: Followers::with_mean(inputs.following, inputs.exponent, followers),
         readers: Background { rate: 0.0, seconds: 0.0 },
+        paced: true,
         inputs,
     }
 }
 
-/// Compares with the runs that docs/benchmarks/fan-out.json records: one event at a time, all followers live, and one
-/// reader who opens first pages.
+/// Compares with the runs that docs/benchmarks/fan-out.json records, of one worker, with all followers live: followers a second
+/// without its pace, and the first pages of a reader beside it when it paces itself. A wait follows from the rate of deliveries.
 pub fn benchmarks(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
     let rows = |run: &FanOutRun| {
         let own = Measured { runs: vec![*run], ..measured.clone() };
@@ -89,20 +90,21 @@ pub fn benchmarks(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
         // The benchmark has its pages at hand.
         (plan.inputs.dynamodb_query_ms, plan.inputs.sqs_ms, plan.inputs.request_ms) = (1e-3, 1e-3, 1e-3);
         plan.inputs.worker_us = 1e-3;
-        let mut waits = Vec::new();
-        let mut per_second = 0.0;
         // A run takes less than a second. Several have enough reads.
-        for seed in 0..20 {
-            plan.inputs.seed = inputs.seed + seed;
-            let outcome = simulate(&plan);
-            per_second += run.followers / outcome.last_follower.unwrap_or(f64::INFINITY) / 20.0;
-            waits.extend(outcome.waits);
-        }
-        let page = page_us(run.idle_p50_us, &waits, inputs.seed);
+        let outcomes = |paced, redis_trip_ms| -> Vec<Outcome> {
+            let inputs = |seed| Inputs { seed: inputs.seed + seed, redis_trip_ms, ..plan.inputs.clone() };
+            (0..20).map(|seed| simulate(&Plan { inputs: inputs(seed), paced, ..plan.clone() })).collect()
+        };
+        let rate = |outcome: &Outcome| run.followers / outcome.last_follower.unwrap_or(f64::INFINITY);
+        let per_second = outcomes(false, LOCAL_TRIP_MS).iter().map(rate).sum::<f64>() / 20.0;
+        // The pace has one trip in flight. What a trip takes beside the work of the server follows from the rate of the run.
+        let between_ms = own.call / run.beside_per_second * 1e3 - (own.call * run.live_us + own.trip_us) / 1e3;
+        let waits: Vec<f64> =
+            outcomes(true, between_ms.max(LOCAL_TRIP_MS)).into_iter().flat_map(|outcome| outcome.waits).collect();
         let name = |what: &str| format!("{what}, {:.0} followers", run.followers);
         [
             Row::new(name("followers a second"), run.per_second, per_second),
-            Row::new(name("first page during it, p50, µs"), run.busy_p50_us, page),
+            Row::new(name("first page beside it, p50, µs"), run.beside_p50_us, page_us(run.idle_p50_us, &waits, inputs.seed)),
         ]
     };
     measured.runs.iter().flat_map(rows).collect()

@@ -3,6 +3,9 @@
 use rand::rngs::StdRng;
 use rand_distr::{Distribution, Exp};
 
+/// The share of its time that a master may be busy with bulk work (decision 24).
+pub const BUSY: f64 = 0.7;
+
 /// Requests of readers that reach a master at random moments.
 #[derive(Debug, Clone, Copy)]
 pub struct Background {
@@ -16,6 +19,8 @@ pub struct Background {
 #[derive(Debug, Clone)]
 pub struct Master {
     free_at: f64,
+    /// When the next bulk work may begin, as the processes pace themselves.
+    turn: f64,
     arrivals: Option<(Exp<f64>, f64)>,
     next: f64,
     /// Seconds of all calls until now.
@@ -26,7 +31,7 @@ impl Master {
     pub fn new(background: Background, random: &mut StdRng) -> Self {
         let arrivals = Exp::new(background.rate).ok().filter(|_| background.rate > 0.0).map(|gap| (gap, background.seconds));
         let next = arrivals.map_or(f64::INFINITY, |(gap, _)| gap.sample(random));
-        Self { free_at: 0.0, arrivals, next, work: 0.0 }
+        Self { free_at: 0.0, turn: 0.0, arrivals, next, work: 0.0 }
     }
 
     /// Runs the readers' requests that arrive until `now`, and notes how long each waits.
@@ -45,6 +50,12 @@ impl Master {
         self.free_at = self.free_at.max(now) + seconds;
         self.work += seconds;
         self.free_at
+    }
+
+    /// Notes that a call of bulk work arrives now. Returns until when its process rests.
+    pub fn take_turn(&mut self, now: f64, seconds: f64) -> f64 {
+        self.turn = self.turn.max(now) + seconds / BUSY;
+        self.turn
     }
 
     /// Seconds until `now` in which the thread was busy.
@@ -72,6 +83,21 @@ mod tests {
             assert!((mean / expected - 1.0).abs() < 0.05, "{load}: {mean} instead of {expected}");
             assert!((master.busy(2_000.0) / 2_000.0 / load - 1.0).abs() < 0.01);
         }
+    }
+
+    /// Eight processes, each of which begins a call when its rest ends.
+    #[test]
+    fn bulk_work_leaves_a_part_of_the_time_to_readers() {
+        let (mut random, mut waits, seconds) = (StdRng::seed_from_u64(1), Vec::new(), 2e-4);
+        let mut master = Master::new(Background { rate: 1_000.0, seconds: 1e-6 }, &mut random);
+        let mut next = [0.0_f64; 8];
+        while let Some(begin) = next.iter_mut().min_by(|a, b| a.total_cmp(&**b)).filter(|begin| **begin < 10.0) {
+            master.advance(*begin, &mut random, &mut waits);
+            *begin = master.run(*begin, seconds).max(master.take_turn(*begin, seconds));
+        }
+        assert!((master.busy(10.0) / 10.0 / BUSY - 1.0).abs() < 0.02, "{}", master.busy(10.0));
+        waits.sort_unstable_by(f64::total_cmp);
+        assert!(waits[waits.len() * 99 / 100] < 8.0 * seconds);
     }
 
     #[test]

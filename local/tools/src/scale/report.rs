@@ -47,6 +47,7 @@ impl Scenario {
             others: inputs.peak * demand.publishes,
             followers: demand.followers,
             readers,
+            paced: true,
         };
         let outcome = simulate(&plan);
         let events = outcome.events.max(1) as f64;

@@ -25,6 +25,8 @@ const FIRST_POLLERS: f64 = 5.0;
 const MORE_POLLERS: f64 = 5.0;
 /// From a message in the queue to the poller that receives it.
 const POLL_SECONDS: f64 = 1e-3;
+/// A time too short for the calendar, which counts nanoseconds.
+const MOMENT: f64 = 1e-8;
 /// A task that lists pages sends its rest as a new task after this time.
 const LIST_SECONDS: f64 = 1.0;
 /// The longest simulated time, and the least time in which other authors publish.
@@ -48,6 +50,8 @@ pub struct Plan {
     pub followers: Followers,
     /// Requests of readers at each master.
     pub readers: Background,
+    /// Whether workers pace themselves, one trip at a time.
+    pub paced: bool,
 }
 
 /// The result of a simulation.
@@ -132,6 +136,8 @@ struct Event {
     waiting: Vec<Message>,
     open: usize,
     started: f64,
+    /// When the worker may make its next trip, if it paces itself.
+    turn: f64,
 }
 
 /// An entry of the calendar: nanoseconds and a number that keeps the order of entries at the same time.
@@ -298,7 +304,7 @@ impl Simulation<'_> {
             self.busy += 1;
             self.outcome.events += 1;
             let open = waiting.len();
-            self.events.push(Event { waiting, open, started: self.now });
+            self.events.push(Event { waiting, open, started: self.now, turn: self.now });
             self.after(self.plan.inputs.invoke_ms / 1e3, Step::Start(self.events.len() - 1));
         }
     }
@@ -328,9 +334,15 @@ impl Simulation<'_> {
         let inputs = &self.plan.inputs;
         match run.message.work {
             Work::Page(left) if left >= 0.5 => {
+                let rest = self.events[run.event].turn - self.now;
+                if self.plan.paced && rest > MOMENT {
+                    return self.after(rest, Step::Ready(run));
+                }
                 let users = left.min(self.plan.server.trip_users);
                 run.message.work = Work::Page(left - users);
                 let compute = self.compute(users * inputs.worker_us / 1e6);
+                // One trip at a time. When this one has arrived, it is known when it ends.
+                self.events[run.event].turn = self.now + compute + inputs.redis_trip_ms / 1e3;
                 self.after(compute + inputs.redis_trip_ms / 2e3, Step::Trip(run, users));
             }
             Work::Page(_) => {
@@ -370,19 +382,28 @@ impl Simulation<'_> {
     /// A trip reaches the masters. It delivers to `users`, or stores the progress if there are none.
     fn trip(&mut self, run: Run, users: f64) {
         let (server, followers) = (self.plan.server, self.posts[run.message.post].publish.followers);
+        let paced = self.plan.paced && users > 0.0;
         let calls = if users > 0.0 { server.calls(users, followers) } else { 1.0 };
         let seconds = if users > 0.0 { server.call(users / calls) } else { 0.0 };
-        let mut back = self.now;
+        let (mut back, mut turn) = (self.now, self.now);
         let mut reached: Vec<usize> = (0..calls as usize).map(|_| self.random.random_range(0..self.masters.len())).collect();
         reached.sort_unstable();
         for same in reached.chunk_by(|a, b| a == b) {
             let master = &mut self.masters[same[0]];
             master.advance(self.now, &mut self.random, &mut self.outcome.waits);
-            back = back.max(master.run(self.now, seconds * same.len() as f64 + server.trip));
+            let seconds = seconds * same.len() as f64 + server.trip;
+            back = back.max(master.run(self.now, seconds));
+            if paced {
+                turn = turn.max(master.take_turn(self.now, seconds));
+            }
         }
         self.outcome.calls += calls as u64;
         self.outcome.delivered += users;
-        self.after(back - self.now + self.plan.inputs.redis_trip_ms / 2e3, Step::Ready(run));
+        let back = back + self.plan.inputs.redis_trip_ms / 2e3;
+        if paced {
+            self.events[run.event].turn = back.max(turn);
+        }
+        self.after(back - self.now, Step::Ready(run));
     }
 
     fn done(&mut self, run: Run) {
@@ -431,6 +452,7 @@ impl Simulation<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::redis::BUSY;
     use super::*;
     use crate::scale::measured::Measured;
 
@@ -438,7 +460,7 @@ mod tests {
         let server = Server::new(&inputs, &Measured::read().unwrap(), shards);
         let followers = Followers::with_mean(100.0, 2.276, 3e5);
         let readers = Background { rate: 0.0, seconds: 0.0 };
-        Plan { inputs, server, workers, warm: f64::from(workers), big, others: 0.0, followers, readers }
+        Plan { inputs, server, workers, warm: f64::from(workers), big, others: 0.0, followers, readers, paced: true }
     }
 
     #[test]
@@ -462,11 +484,11 @@ mod tests {
         let seconds = |inputs: Inputs, workers: u32| simulate(&plan(inputs, 1, workers, 500_000.0)).last_follower.unwrap();
         let live = Inputs { live: 1.0, ..Inputs::default() };
         let redis = 500_000.0 * Measured::read().unwrap().live_us() / 1e6;
-        let flat_out = seconds(live.clone(), 40);
-        assert!(flat_out > redis && flat_out < redis * 1.15, "one thread of Redis: {flat_out} s for {redis} s");
-        let slow = Inputs { redis_trip_ms: 25.0, ..live.clone() };
-        // Two workers hold six pages. A page waits for 30 trips.
-        let waiting = 500.0 / 6.0 * 30.0 * 0.025;
+        let (many, paced) = (seconds(live.clone(), 40), redis / BUSY);
+        assert!(many > paced && many < paced * 1.15, "a part of one thread of Redis: {many} s for {paced} s");
+        let slow = Inputs { redis_trip_ms: 10.0, ..live.clone() };
+        // Each of two workers makes the 29 trips of its pages one after another.
+        let waiting = 500.0 / 2.0 * 29.0 * 0.01;
         assert!(seconds(slow.clone(), 2) > waiting, "two workers wait for the network");
         assert!(seconds(slow, 40) < waiting / 4.0, "more workers lift that limit");
         let shared = Inputs { cores: Some(1), worker_us: 50.0, ..live };

@@ -3,7 +3,7 @@
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
 -- The newest entries of a feed may be in fields of the state hash, oldest first: a delivery writes to that hash anyway. The
--- flags from 16 on are their number. `flush` moves them to the feed's list.
+-- flags from 16 on are their number; a field beyond it has an entry that is in the list too. `append` moves them to the list.
 local RECENT, MOST_RECENT, RECENT_FIELDS = 16, 8, {}
 for i = 1, MOST_RECENT do RECENT_FIELDS[i] = '+' .. i end
 -- Positions in the meta: the deadline, the token, the newest entry's time, the epoch, and the end of the fixed part.
@@ -220,26 +220,33 @@ local function push_all(feed, entries)
   end
 end
 
--- Moves the recent entries of a feed to its list. Returns the meta; false if the list was lost, and with it the view.
-local function flush(state, feed, meta)
+-- Moves the recent entries of a feed to its list, and then `entry`, if there is one. Their fields stay, so that later entries
+-- replace them in place. Returns the meta and the length of the list; false if the list or an entry was lost, and with it the
+-- view.
+local function append(state, feed, meta, entry)
   local count = math.floor(string.byte(meta) / RECENT)
-  if count == 0 then return meta end
-  local newest, found, entries = redis.call('LINDEX', feed, '-1'), redis.call('HMGET', state, unpack(RECENT_FIELDS, 1, count)), {}
-  for i = 1, count do entries[#entries + 1] = found[i] or nil end
-  if not newest then
+  if count == 0 then return meta, entry and redis.call('RPUSH', feed, entry) end
+  local entries = redis.call('HMGET', state, unpack(RECENT_FIELDS, 1, count))
+  for i = 1, count do
+    if not entries[i] then return false end
+  end
+  entries[count + 1] = entry
+  local length = redis.call('RPUSHX', feed, unpack(entries))
+  if length == 0 then return false end
+  return string.char(string.byte(meta) % RECENT) .. string.sub(meta, 2), length
+end
+
+-- Moves the recent entries of a feed to its list, before a change of the list. Returns the meta; false if the view was lost.
+local function flush(state, feed, meta)
+  local after = append(state, feed, meta)
+  if not after then
     redis.call('DEL', state)
     return false
   end
-  redis.call('HDEL', state, unpack(RECENT_FIELDS, 1, count))
-  meta = string.char(string.byte(meta) % RECENT) .. string.sub(meta, 2)
-  redis.call('HSET', state, META, meta)
-  if entries[1] and less(newest, entries[1]) then
-    redis.call('RPUSH', feed, unpack(entries))
-  else
-    -- A delivery by the release before this one went past the recent entries.
-    for i = 1, #entries do insert(feed, entries[i]) end
-  end
-  return meta
+  if after ~= meta then redis.call('HSET', state, META, after) end
+  -- What the change removes from the list is then in no field either.
+  redis.call('HDEL', state, unpack(RECENT_FIELDS))
+  return after
 end
 
 -- Cuts a feed to its cap. Returns the meta with the entry from which the feed is complete.

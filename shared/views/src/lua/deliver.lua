@@ -49,7 +49,7 @@ end
 local function deliver_one(state, feed, known, meta, value, argv, cap)
   local after, shown = note(value, tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[8]), tonumber(argv[9]))
   if shown and not (#meta > META_BYTES and less(argv[7], low_of(meta))) then
-    meta = flush(state, feed, meta)
+    meta = append(state, feed, meta)
     meta = meta and stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
   end
   if not meta then
@@ -114,8 +114,9 @@ local function deliver(keys, argv, epoch)
           end
           call('HSET', state, META, meta, author, after, RECENT_FIELDS[(kind - kind % RECENT) / RECENT + 1], entry)
         else
-          meta = flush(state, feed, deadline and with_deadline(meta, deadline) or meta)
-          meta = meta and stored(state, feed, meta, call('RPUSH', feed, entry), argv, cap)
+          local length
+          meta, length = append(state, feed, deadline and with_deadline(meta, deadline) or meta, entry)
+          meta = meta and stored(state, feed, meta, length, argv, cap)
           if meta then call('HSET', state, META, meta, author, after) else call('DEL', state, feed) end
         end
       else

@@ -1,6 +1,7 @@
 //! The time of a reader's first page of the feed: without load, and beside fan-outs.
 
 use std::{
+    collections::VecDeque,
     ops::Range,
     sync::{
         Arc,
@@ -17,8 +18,9 @@ use tidemark::{
     domain::{PostId, UserId},
     ports::StoreError,
 };
+use tokio::sync::Mutex;
 
-use super::worker::Worker;
+use super::worker::{Event, Worker};
 use crate::measure::server::Server;
 
 const READS: usize = 2_000;
@@ -31,7 +33,7 @@ const SHOWN: usize = 20;
 /// A load beside the reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Load {
-    /// Processes that deliver, each the events of one post after another.
+    /// Processes that deliver the events of one post after another.
     pub(super) processes: usize,
     /// Whether they pace themselves.
     pub(super) paced: bool,
@@ -77,20 +79,13 @@ pub(super) async fn measure(server: &Server, worker: &Arc<Worker>, followers: &[
 
 async fn beside(worker: &Arc<Worker>, followers: &Arc<[UserId]>, load: Load) -> anyhow::Result<FirstPage> {
     let (over, delivered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    // As in a queue: the events of one post for all processes, then those of the next.
+    let queue: Arc<Mutex<VecDeque<Event>>> = Arc::default();
     let mut processes = Vec::new();
     for _ in 0..load.processes {
-        let app = worker.another(load.paced).await?;
-        let (worker, over, delivered) = (worker.clone(), over.clone(), delivered.clone());
-        processes.push(tokio::spawn(async move {
-            while !over.load(Ordering::Relaxed) {
-                for event in worker.events().await? {
-                    if !over.load(Ordering::Relaxed) {
-                        delivered.fetch_add(worker.work(&app, vec![event]).await? as u64, Ordering::Relaxed);
-                    }
-                }
-            }
-            anyhow::Ok(())
-        }));
+        let (worker, queue, over, delivered) = (worker.clone(), queue.clone(), over.clone(), delivered.clone());
+        let work = move || process(&worker, load.paced, &queue, &over, &delivered);
+        processes.push(tokio::task::spawn_blocking(work));
     }
     let read = read(worker.clone(), followers.clone(), delivered);
     let read = tokio::task::spawn_blocking(read).await;
@@ -99,6 +94,31 @@ async fn beside(worker: &Arc<Worker>, followers: &Arc<[UserId]>, load: Load) -> 
     let (times, delivered_per_second) = read??;
     let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0.0).round();
     Ok(FirstPage { load, p50_us: at(0.5), p99_us: at(0.99), delivered_per_second })
+}
+
+/// A process that delivers until it is `over`. It has a runtime of its own, whose timers do not fire at the same moments as
+/// those of others.
+fn process(
+    worker: &Worker,
+    paced: bool,
+    queue: &Mutex<VecDeque<Event>>,
+    over: &AtomicBool,
+    delivered: &AtomicU64,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let app = worker.another(paced).await?;
+        while !over.load(Ordering::Relaxed) {
+            let mut waiting = queue.lock().await;
+            if waiting.is_empty() {
+                waiting.extend(worker.events().await?);
+            }
+            let event = waiting.pop_front();
+            drop(waiting);
+            delivered.fetch_add(worker.work(&app, event).await? as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    })
 }
 
 /// The work of the reader's thread. Returns the times of its reads in µs, in ascending order, and the followers

@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use tidemark::views::RedisOptions;
 use tidemark::{
     App, Settings,
-    domain::{AuthorHead, AuthorState, Edge, FeedKey, NewPost, PostId, ReadState, Timestamp, UserId},
+    domain::{
+        AuthorHead, AuthorState, Edge, FeedKey, Modes, NewPost, PostId, ReadState, Timestamp, UserId, reader_state::RECENT_FIELDS,
+    },
     ports::{FanOut, Published, Seed, Task},
     queue,
     telemetry::EmbeddedMetrics,
@@ -19,7 +21,6 @@ use tidemark_local::{
     Options, Stack,
     template::{self, EventSource},
 };
-use tokio::sync::Mutex;
 
 use super::{PAGE, Readers};
 use crate::measure::server::Server;
@@ -44,8 +45,6 @@ pub(super) struct Event {
 pub(super) struct Worker {
     stack: Stack,
     pub(super) app: App,
-    /// Held while a post is published.
-    publishing: Mutex<()>,
     followers: Vec<UserId>,
     /// Messages of one event: the template's batch size.
     messages: usize,
@@ -66,15 +65,29 @@ impl Worker {
         let batch_size =
             |event: &template::Event| if let EventSource::Sqs(queue) = &event.source { Some(queue.batch_size) } else { None };
         let messages = events.iter().find_map(batch_size).context("fan-out has no queue")?;
-        let publishing = Mutex::default();
-        let worker = Self { stack, app, publishing, followers: readers.listed.clone(), messages, _data: data };
+        let worker = Self { stack, app, followers: readers.listed.clone(), messages, _data: data };
         let entries = feed(readers.entries);
         stream::iter(&readers.shuffled)
             .map(|&user| worker.make_live(user, &entries))
             .buffer_unordered(PARALLEL)
             .try_collect::<()>()
             .await?;
+        worker.spread(&entries).await?;
         Ok(worker)
+    }
+
+    /// Delivers none to eight more posts to each feed. A ninth delivery moves eight entries, and these readers are not to
+    /// have theirs all at once.
+    async fn spread(&self, entries: &[FeedKey]) -> anyhow::Result<()> {
+        let author = UserId::new(AUTHOR + 1).context("an author")?;
+        let posts = entries.iter().filter(|entry| entry.post.author == author).count() as u64;
+        for number in 1..=RECENT_FIELDS.len() as u64 {
+            let at = Timestamp::from_ms(START_MS + (entries.len() as u64 + number) * STEP_MS);
+            let post = FeedKey { at, post: PostId::new(author, posts + number) };
+            let users: Vec<UserId> = self.followers.iter().copied().filter(|user| user.get() % 9 >= number).collect();
+            self.app.stores.reader_views.deliver(&users, post, Modes::default(), false).await?;
+        }
+        Ok(())
     }
 
     async fn make_live(&self, user: UserId, entries: &[FeedKey]) -> anyhow::Result<()> {
@@ -103,7 +116,6 @@ impl Worker {
 
     /// Publishes one more post. Returns the events of its fan-out.
     pub(super) async fn events(&self) -> anyhow::Result<Vec<Event>> {
-        let _one_at_a_time = self.publishing.lock().await;
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost::titled(author, "measured");
         let followers = self.followers.len() as u64;
@@ -129,7 +141,7 @@ impl Worker {
     }
 
     /// Handles events as the process of `app`. Returns the number of followers.
-    pub(super) async fn work(&self, app: &App, events: Vec<Event>) -> anyhow::Result<usize> {
+    pub(super) async fn work(&self, app: &App, events: impl IntoIterator<Item = Event>) -> anyhow::Result<usize> {
         let mut handled = 0;
         for Event { event, followers } in events {
             let answer = tidemark_fan_out::handle(app, LambdaEvent::new(event, context(app))).await;

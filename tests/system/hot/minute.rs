@@ -1,0 +1,201 @@
+//! A minute in which everybody turns to one author, at the rates of a deployment. This machine is too slow for these
+//! rates, so DynamoDB runs in slow motion: a minute takes `TIDEMARK_SLOWDOWN` minutes. Each rate, and each limit of a
+//! partition, is that much lower, and each latency is that much longer. So as many requests meet each other, and a
+//! partition is as busy. The timeouts and the waits of the functions are not longer, which makes the test stricter.
+//!
+//! `cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture hot::minute::<test>`, with
+//! `TIDEMARK_SECONDS` of deployment time.
+
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use reqwest::Method;
+use serde_json::json;
+use tidemark_local::{Options, Weather};
+use tidemark_tests::{Answer, World, deployed_timeouts, number_from, world_with};
+
+use super::{counts, titles};
+
+const AUTHOR: u64 = 1_000_000;
+const FIRST: u64 = 2_000_000;
+/// Requests that are open at once at most. More means that the machine does not keep up.
+const MOST_OPEN: usize = 2_000;
+/// A client waits this long in deployment time before it repeats a request.
+const PAUSE: Duration = Duration::from_millis(200);
+
+struct Minute<'a> {
+    world: &'a World,
+    slowdown: u32,
+    seconds: u64,
+}
+
+impl Minute<'_> {
+    /// Sends requests at `rate` a second, at random times, and repeats those that are refused. Returns their number and
+    /// how many were refused at first.
+    async fn send(&self, what: &str, rate: u64, request: impl AsyncFn(u64) -> Answer) -> (u64, u64) {
+        self.world.stack.set_weather(Weather::Aws, 1);
+        self.world.stack.slow_down(self.slowdown);
+        let number = rate * self.seconds;
+        let mut random = StdRng::seed_from_u64(rate);
+        let length = Duration::from_secs(self.seconds) * self.slowdown;
+        let mut times: Vec<Duration> = (0..number).map(|_| length.mul_f64(random.random::<f64>())).collect();
+        times.sort_unstable();
+        let started = tokio::time::Instant::now();
+        let arrivals = stream::iter(times.into_iter().zip(0..)).then(async |(at, number)| {
+            tokio::time::sleep_until(started + at).await;
+            (started + at, number)
+        });
+        let (latencies, refusals) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let answered = arrivals.for_each_concurrent(MOST_OPEN, async |(at, number)| {
+            let mut refused = 0_u64;
+            loop {
+                match request(number).await.status {
+                    200 | 201 | 204 => break,
+                    503 => refused += 1,
+                    status => panic!("{what}: {status}"),
+                }
+                tokio::time::sleep(PAUSE * self.slowdown).await;
+            }
+            latencies.lock().unwrap().push(at.elapsed() / self.slowdown);
+            refusals.lock().unwrap().push(refused);
+        });
+        answered.await;
+        let took = started.elapsed();
+        let (mut latencies, refusals) = (latencies.into_inner().unwrap(), refusals.into_inner().unwrap());
+        latencies.sort_unstable();
+        let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+        let refused = refusals.iter().filter(|refused| **refused > 0).count() as u64;
+        let consumed = self.world.stack.consumption();
+        let busiest = |write: bool| {
+            let of = consumed.units.iter().filter(|((_, is_write), _)| *is_write == write);
+            let (partition, units) = of.max_by(|a, b| a.1.total_cmp(b.1)).map_or(("", 0.0), |((key, _), units)| (key, *units));
+            format!("{partition} {:.0} a second", units / self.seconds as f64)
+        };
+        println!(
+            "{what}: {number} in {took:.0?} (slowdown {}), {refused} refused at first ({:.3} %), {} refusals, at most {} of one; \
+             p50 {:.0?}, p99 {:.0?}, longest {:.0?}; {} requests to DynamoDB throttled; busiest partitions: reads {}, writes {}",
+            self.slowdown,
+            refused as f64 * 100.0 / number as f64,
+            refusals.iter().sum::<u64>(),
+            refusals.iter().max().unwrap(),
+            at(0.5),
+            at(0.99),
+            at(1.0),
+            consumed.throttled,
+            busiest(false),
+            busiest(true),
+        );
+        assert!(took < length + Duration::from_secs(10), "{what}: the machine does not keep up");
+        self.world.stack.slow_down(1);
+        self.world.stack.set_weather(Weather::Calm, 1);
+        self.world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+        (number, refused)
+    }
+
+    async fn follow(&self, author: u64) {
+        let path = format!("/v1/following/{author}");
+        let (follows, refused) =
+            self.send("follows", 1_667, async |number| self.world.user(FIRST + number).put(&path).await).await;
+        assert!(refused * 100 <= follows, "{refused}");
+        assert_eq!(counts(self.world, author).await, follows);
+        let counters = self.world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
+        assert_eq!(counters["followers"], follows);
+        assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);
+    }
+}
+
+async fn minute(test: impl AsyncFnOnce(Minute<'_>)) {
+    let configure = |options: &mut Options| deployed_timeouts(options);
+    world_with(configure, async |world| {
+        let slowdown = number_from("TIDEMARK_SLOWDOWN", 10) as u32;
+        test(Minute { world, slowdown, seconds: number_from("TIDEMARK_SECONDS", 60) }).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
+async fn a_hundred_thousand_follows_of_an_author_with_posts() {
+    minute(async |minute| {
+        minute.world.user(AUTHOR).publish("before").await;
+        minute.follow(AUTHOR).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
+async fn a_hundred_thousand_follows_of_an_author_without_posts() {
+    minute(async |minute| minute.follow(AUTHOR).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
+async fn two_hundred_posts_a_second() {
+    minute(async |minute| {
+        const READERS: u64 = 20;
+        let world = minute.world;
+        world.follow(1..=READERS, AUTHOR).await;
+        for reader in 1..=READERS {
+            world.user(reader).feed_ids().await;
+        }
+        let publish = async |number| {
+            let (key, body) = (format!("post-{number}"), json!({ "title": format!("post {number}") }).to_string());
+            world.user(AUTHOR).send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await
+        };
+        let (posts, refused) = minute.send("posts", 200, publish).await;
+        assert!(refused * 100 <= posts, "{refused}");
+        let mut found = titles(world, AUTHOR).await;
+        found.sort_unstable();
+        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
+        expected.sort_unstable();
+        assert!(found == expected, "{} of {posts}", found.len());
+        for reader in 1..=READERS {
+            assert_eq!(world.user(reader).unread_total().await, posts, "reader {reader}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
+async fn five_thousand_marks_a_second() {
+    minute(async |minute| {
+        const READERS: u64 = 5_000;
+        const POSTS: u64 = 100;
+        let world = minute.world;
+        stream::iter(0..READERS)
+            .for_each_concurrent(16, async |reader| {
+                drop(world.user(FIRST + reader).put(&format!("/v1/following/{AUTHOR}")).await.ok())
+            })
+            .await;
+        world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+        for number in 0..POSTS {
+            world.user(AUTHOR).publish(&format!("{number}")).await;
+        }
+        world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+        let started = Instant::now();
+        stream::iter(0..READERS)
+            .for_each_concurrent(16, async |reader| assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS))
+            .await;
+        println!("{READERS} readers have their views after {:.0?}", started.elapsed());
+        // Each reader marks posts 1, 2, 3 …
+        let mark = async |number: u64| {
+            let post = number / READERS % POSTS + 1;
+            world.user(FIRST + number % READERS).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
+        };
+        let (marks, refused) = minute.send("marks", 5_000, mark).await;
+        assert!(refused * 100 <= marks, "{refused}");
+        stream::iter(0..READERS)
+            .for_each_concurrent(16, async |reader| {
+                let marked = (marks / READERS + u64::from(reader < marks % READERS)).min(POSTS);
+                assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS - marked, "reader {reader}");
+            })
+            .await;
+    })
+    .await;
+}
