@@ -1,10 +1,13 @@
 //! Many readers of one big author need the author's facts at once. They lie in one partition of DynamoDB, which returns
 //! 3,000 read units a second.
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::{StreamExt, join, stream};
+use futures::{FutureExt, StreamExt, join, stream};
 use serde_json::json;
 use tidemark::{
     domain::{NewPost, UserId, ids::SHARDS},
@@ -13,6 +16,8 @@ use tidemark::{
 };
 use tidemark_local::{RedisData, Weather};
 use tidemark_tests::{World, number_from, until, world};
+
+use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
 
 const AUTHOR: u64 = 1_000_000;
 const POSTS: u64 = 120;
@@ -57,6 +62,47 @@ async fn assert_feeds(world: &World, readers: impl Iterator<Item = u64>, posts: 
             assert_eq!((total, feed), (posts, expected), "reader {reader}");
         })
         .await;
+}
+
+/// Each of the two requests knows a head without the change of the other, and both heads have the same version.
+#[tokio::test]
+async fn a_delete_in_the_middle_of_a_publish_leaves_redis_with_both() {
+    for pulled in [false, true] {
+        let threshold = if pulled { "1000" } else { "1000000" }.to_owned();
+        world_behind_a_proxy_with(
+            |options| drop(options.parameters.insert("PullThreshold".to_owned(), threshold)),
+            async |world, proxy| {
+                make_big(world).await;
+                let reader = world.user(1);
+                reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+                publish(world, 1..=3).await;
+                world.idle().await;
+                lose_view(world, 1).await;
+                assert_eq!(reader.unread_total().await, 3, "Redis has the head now");
+                let begun = AtomicBool::new(false);
+                let deleting = world.user(AUTHOR);
+                proxy.rule(move |asked| {
+                    let first = asked.is("publish", "TransactWriteItems", "PostsTable") && !begun.swap(true, Ordering::SeqCst);
+                    let deleting = first.then(|| deleting.clone());
+                    async move {
+                        if let Some(author) = deleting {
+                            author.delete(&format!("/v1/posts/{AUTHOR}-2")).await.ok();
+                        }
+                        Fate::Forwarded
+                    }
+                    .boxed()
+                });
+                publish(world, 4..=4).await;
+                world.idle().await;
+                if !pulled {
+                    lose_view(world, 1).await;
+                }
+                let expected = [4, 3, 1].map(|seq| format!("{AUTHOR}-{seq}"));
+                assert_eq!((reader.feed_ids().await, reader.unread_total().await), (expected.to_vec(), 3), "pulled: {pulled}");
+            },
+        )
+        .await;
+    }
 }
 
 /// Redis loses everything, and every reader reads, while the author publishes, deletes and is followed.

@@ -23,7 +23,7 @@ async fn publish_at(world: &World, author: u64, times: impl IntoIterator<Item = 
         let published = app.stores.posts.publish(&post, followers, None, Timestamp::from_ms(at)).await.unwrap();
         let Published::Created(post, head) = published else { panic!("{published:?}") };
         assert_eq!(post.created_at.ms(), at);
-        app.fan_outs.start(FanOut::of(&post, &head), &head).await.unwrap();
+        app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
     }
 }
 

@@ -397,6 +397,25 @@ async fn repairs(world: &World, seen: &Mutex<Seen>) {
     }
 }
 
+/// A delivery to several readers, one of whom has a connection and one a ranked feed; the post is liked, and deleted.
+async fn several_readers(world: &World) {
+    world.follow(2..=4, 11).await;
+    for reader in 2..=4 {
+        world.user(reader).feed_ids().await;
+    }
+    world.user(3).get("/v1/feed?order=ranked").await.ok();
+    let mut live = world.live(2).await;
+    let post = world.user(11).publish("to several").await;
+    live.total(1).await;
+    world.user(4).put(&format!("/v1/posts/{post}/like")).await.ok();
+    world.idle().await;
+    world.user(3).get("/v1/feed?order=ranked").await.ok();
+    world.user(11).delete(&format!("/v1/posts/{post}")).await.ok();
+    live.total(0).await;
+    live.close().await;
+    world.idle().await;
+}
+
 #[tokio::test]
 async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
     let user = template_document()["Resources"]["RedisUser"]["Properties"].clone();
@@ -432,6 +451,7 @@ async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
             follow_publish_and_read(world, forget).await;
             mark(world, forget).await;
             notices(world).await;
+            several_readers(world).await;
             world.user(1).delete("/v1/following/10").await.ok();
             world.idle().await;
         },

@@ -190,7 +190,7 @@ impl<'w> History<'w> {
         let Published::Created(post, head) = published else { panic!("{published:?}") };
         self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, head.modes));
         assert_eq!(post.id.seq, self.model.publish(self.author.get()));
-        self.app.fan_outs.start(FanOut::of(&post, &head), &head).await.unwrap();
+        self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
     }
 
     async fn delete(&mut self, seq: u64) {
@@ -199,7 +199,7 @@ impl<'w> History<'w> {
         let deleted = self.app.stores.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
         if let Deleted::Deleted(post, head) = deleted {
             self.log.push(format!("delete {seq} {} pages {:?}", post.delivery.retraction_pages, head.modes));
-            self.app.fan_outs.start(FanOut::of(&post, &head), &head).await.unwrap();
+            self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
         }
     }
 

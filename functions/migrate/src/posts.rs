@@ -257,7 +257,7 @@ async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, la
         page = stores.edges.followers_by_time(author, Some(oldest), FOLLOWERS).await?;
     }
     for post in pending {
-        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head), head).await {
+        if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head)).await {
             warn!(post = %post.id, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

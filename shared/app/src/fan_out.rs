@@ -154,13 +154,13 @@ impl FanOut {
 }
 
 impl FanOuts {
-    /// Starts a fan-out with the author's head after the change. The number of reads and sends has a bound that does not
+    /// Starts a fan-out. The number of reads and sends has a bound that does not
     /// depend on the number of followers.
     ///
     /// If pages cannot be sent, this still succeeds: the post stays listed as unfinished, and reconcile sends them.
     /// Fails if neither Redis nor a task has the head, the change of the author's counters, or the deletion.
-    pub async fn start(&self, fan_out: FanOut, head: &AuthorHead) -> Result<(), StoreError> {
-        if let Err(error) = self.show(fan_out, head).await {
+    pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+        if let Err(error) = self.show(fan_out).await {
             self.note_unsent(fan_out.kind, fan_out.post).await;
             return Err(error);
         }
@@ -179,10 +179,9 @@ impl FanOuts {
 
     /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
     /// Redis knew before the change. So it comes before the first delivery.
-    async fn show(&self, fan_out: FanOut, head: &AuthorHead) -> Result<(), StoreError> {
-        let replaced = self.stores.head_views.replace_head(fan_out.post.author, head);
-        let (replaced, told) = futures::join!(replaced, self.tell(fan_out));
-        match replaced.and(told) {
+    async fn show(&self, fan_out: FanOut) -> Result<(), StoreError> {
+        let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
+        match shown.and(told) {
             Err(error) => self.tell_later(fan_out, &error).await,
             shown => shown,
         }
@@ -236,11 +235,9 @@ impl FanOuts {
         if self.post(fan_out).await?.is_none() {
             return Ok(());
         }
-        match fan_out.pages {
-            0 => self.finish(fan_out, 0).await?,
-            _ => self.tell(fan_out).await?,
-        }
-        self.refresh_head(fan_out.post.author).await
+        self.tell(fan_out).await?;
+        self.refresh_head(fan_out.post.author).await?;
+        if fan_out.pages > 0 { Ok(()) } else { self.complete(fan_out, 0).await }
     }
 
     /// Returns whether no message waits and no more messages are in flight than the workers hold.
@@ -270,7 +267,10 @@ impl FanOuts {
     pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool, StoreError> {
         let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
         match inspected {
-            Inspected::Done(progress) => self.finish(fan_out, progress.handled).await.map(|()| true),
+            Inspected::Done(progress) => {
+                self.show(fan_out).await?;
+                self.complete(fan_out, progress.handled).await.map(|()| true)
+            }
             Inspected::Moving { pages_done } => posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
             Inspected::UsedUp { .. } => posts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
             Inspected::Missing { pages_done, pages } => {
@@ -279,7 +279,7 @@ impl FanOuts {
                     return Ok(false);
                 }
                 // Publish shows the head, but may have been interrupted before.
-                self.show(fan_out, head).await?;
+                self.show(fan_out).await?;
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
@@ -377,9 +377,6 @@ impl FanOuts {
     async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
         // Publish does this too, but may have been interrupted before.
         self.tell(fan_out).await?;
-        if !fan_out.modes.is_push_alone() {
-            self.refresh_head(fan_out.post.author).await?;
-        }
         self.complete(fan_out, handled).await
     }
 
@@ -409,6 +406,8 @@ impl FanOuts {
         Ok(())
     }
 
+    /// Stores the author's head in Redis, as the facts have it. What one request knows of it is not enough: a publish and a
+    /// delete at the same time have two heads of the same version, and neither has both changes.
     async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         self.stores.head_views.replace_head(author, &head).await

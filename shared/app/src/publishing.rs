@@ -13,7 +13,7 @@ use crate::{
     ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError, Task},
     reader::Found,
 };
-use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
+use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
 
 /// Use cases of an author's posts. Clones share the stores.
 #[derive(Clone)]
@@ -73,11 +73,11 @@ impl Publishing {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
         match &published {
-            Published::Created(post, head) => self.start_delivery(FanOut::of(post, head), head).await,
+            Published::Created(post, head) => self.start_delivery(FanOut::of(post, head)).await,
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
-                self.start_delivery(FanOut::of(post, &head), &head).await;
+                self.start_delivery(FanOut::of(post, &head)).await;
             }
             Published::Repeated(_) | Published::KeyReused | Published::Full => {}
         }
@@ -93,7 +93,7 @@ impl Publishing {
         let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
             // Views may show the post until they know of the deletion.
-            Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head), &head).await?,
+            Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head)).await?,
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
@@ -106,8 +106,8 @@ impl Publishing {
     }
 
     /// Starts the delivery of a new post. It is published although its followers and counters do not know of it yet.
-    async fn start_delivery(&self, fan_out: FanOut, head: &AuthorHead) {
-        if let Err(error) = self.fan_outs.start(fan_out, head).await {
+    async fn start_delivery(&self, fan_out: FanOut) {
+        if let Err(error) = self.fan_outs.start(fan_out).await {
             warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
         }
     }

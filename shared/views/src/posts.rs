@@ -10,8 +10,8 @@ use tidemark_app::ports::{
     CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, StoreError,
 };
 use tidemark_domain::{
-    AuthorHead, PostId, PostSummary, PostText, Rank, ReactionCounts, ReaderState, Step, Timestamp, UserId,
-    reader_state::META_FIELD,
+    AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Step, Timestamp, UserId,
+    reader_state::{META_FIELD, ReaderMeta},
 };
 
 use super::{heads, keys, library::Function, people, reactions, readers::decode_marks, record};
@@ -222,6 +222,14 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
 
+/// What the reader's view knows of the author: outer `None` if it says nothing, inner `None` if the reader does not follow.
+fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
+    let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
+    let state = field.map(|field| AuthorState::decode(&field)).transpose().ok()?.filter(|state| state.live);
+    // A state that is being built, or a follow whose facts are not merged yet, does not say what the reader sees.
+    (!meta.building && state.as_ref().is_none_or(|state| !state.opening)).then_some(state)
+}
+
 /// A state or reactions that cannot be read count as unknown and come from the facts.
 fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
     let damaged = |_| StoreError::DamagedView { detail: "a reader's records".to_owned() };
@@ -229,12 +237,7 @@ fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownRea
     let mut answers = answers.into_iter();
     if let Some((value, epoch)) = answers.next() {
         let values: [Option<Vec<u8>>; 2] = redis::from_redis_value(value).map_err(damaged)?;
-        let names = [META_FIELD.as_bytes().to_vec(), author.to_string().into_bytes()];
-        let fields = names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
-        let state = ReaderState::decode(fields).ok().flatten().filter(|state| state.meta.epoch == epoch.as_bytes());
-        // A state that is being built, or a follow whose facts are not merged yet, does not say what the reader sees.
-        let complete = state.filter(|state| !state.meta.building).map(|mut state| state.authors.remove(&author));
-        known.state = complete.filter(|field| field.as_ref().is_none_or(|field| !field.opening));
+        known.state = known_state(values, epoch);
     }
     if let Some((value, epoch)) = answers.next() {
         let values: Vec<Option<Vec<u8>>> = redis::from_redis_value(value).map_err(damaged)?;
@@ -363,6 +366,24 @@ mod tests {
         assert_eq!(decode(id, b"\x03abcdefghijk"), None);
         assert_eq!(decode(id, b"\x04abcdefghijk"), None);
         assert_eq!(decode(id, b"\x00abcdef\xff"), None);
+    }
+
+    #[test]
+    fn a_field_of_a_complete_view_of_the_epoch_is_known() {
+        let epoch = Epoch::read(Some("8a31f0c2".to_owned())).unwrap();
+        // Flags, with the number of recent entries; times and token; the epoch.
+        let meta = |flags: u8| Some([&[flags][..], &[0; 26], epoch.as_bytes()].concat());
+        let state = AuthorState { live: true, through: 8, ..AuthorState::default() };
+        let field = |opening| Some(AuthorState { opening, ..state.clone() }.encode());
+        for recent in [0, 1, 8] {
+            assert_eq!(known_state([meta(2 + 16 * recent), field(false)], epoch), Some(Some(state.clone())), "{recent}");
+        }
+        assert_eq!(known_state([meta(2), None], epoch), Some(None));
+        assert_eq!(known_state([meta(2), Some(AuthorState::default().encode())], epoch), Some(None), "not followed");
+        for unknown in [[meta(3), field(false)], [meta(2), field(true)], [meta(2), Some(vec![1])], [None, field(false)]] {
+            assert_eq!(known_state(unknown, epoch), None);
+        }
+        assert_eq!(known_state([meta(2), field(false)], Epoch::read(Some("8a31f0c3".to_owned())).unwrap()), None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl ReaderViews for Redis {
             entries.extend(&state.recent);
         }
         entries.sort_unstable_by(|a, b| b.cmp(a));
-        // A repeated delivery by the release before this one does not see the recent entries.
+        // A release without recent entries, which may have written to the view, appends what it does not find in the list.
         entries.dedup();
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use anyhow::{Context, bail};
-use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{
     demand::{Publish, Server},
@@ -11,7 +10,7 @@ use super::{
     inputs::Inputs,
     measured::{FanOutRun, Measured},
     redis::Background,
-    sim::{Outcome, Plan, quantile, simulate},
+    sim::{Outcome, Plan, simulate},
 };
 
 /// The largest difference that holds.
@@ -79,44 +78,20 @@ fn machine(inputs: &Inputs, measured: &Measured, live: f64, followers: f64, work
     }
 }
 
-/// Compares with the runs that docs/benchmarks/fan-out.json records, of one worker, with all followers live: followers a second
-/// without its pace, and the first pages of a reader beside it when it paces itself. A wait follows from the rate of deliveries.
+/// Compares with the runs that docs/benchmarks/fan-out.json records: one event at a time by a worker that does not pace
+/// itself, and all followers live.
 pub fn benchmarks(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
     let rows = |run: &FanOutRun| {
         let own = Measured { runs: vec![*run], ..measured.clone() };
-        let readers = Background { rate: 100.0, seconds: 0.0 };
-        let mut plan = Plan { readers, ..machine(inputs, &own, 1.0, run.followers, 1) };
+        let mut plan = Plan { paced: false, ..machine(inputs, &own, 1.0, run.followers, 1) };
         plan.server.trip_users = own.call;
         // The benchmark has its pages at hand.
         (plan.inputs.dynamodb_query_ms, plan.inputs.sqs_ms, plan.inputs.request_ms) = (1e-3, 1e-3, 1e-3);
         plan.inputs.worker_us = 1e-3;
-        // A run takes less than a second. Several have enough reads.
-        let outcomes = |paced, redis_trip_ms| -> Vec<Outcome> {
-            let inputs = |seed| Inputs { seed: inputs.seed + seed, redis_trip_ms, ..plan.inputs.clone() };
-            (0..20).map(|seed| simulate(&Plan { inputs: inputs(seed), paced, ..plan.clone() })).collect()
-        };
-        let rate = |outcome: &Outcome| run.followers / outcome.last_follower.unwrap_or(f64::INFINITY);
-        let per_second = outcomes(false, LOCAL_TRIP_MS).iter().map(rate).sum::<f64>() / 20.0;
-        // The pace has one trip in flight. What a trip takes beside the work of the server follows from the rate of the run.
-        let between_ms = own.call / run.beside_per_second * 1e3 - (own.call * run.live_us + own.trip_us) / 1e3;
-        let waits: Vec<f64> =
-            outcomes(true, between_ms.max(LOCAL_TRIP_MS)).into_iter().flat_map(|outcome| outcome.waits).collect();
-        let name = |what: &str| format!("{what}, {:.0} followers", run.followers);
-        [
-            Row::new(name("followers a second"), run.per_second, per_second),
-            Row::new(name("first page beside it, p50, µs"), run.beside_p50_us, page_us(run.idle_p50_us, &waits, inputs.seed)),
-        ]
+        let per_second = run.followers / simulate(&plan).last_follower.unwrap_or(f64::INFINITY);
+        Row::new(format!("followers a second, {:.0} followers", run.followers), run.per_second, per_second)
     };
-    measured.runs.iter().flat_map(rows).collect()
-}
-
-/// The median of a first page: two trips, each with a wait of its own.
-fn page_us(idle_us: f64, waits: &[f64], seed: u64) -> f64 {
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut wait = || waits.get(random.random_range(0..waits.len().max(1))).copied().unwrap_or(0.0);
-    let mut pages: Vec<f64> = (0..10_000).map(|_| idle_us + (wait() + wait()) * 1e6).collect();
-    pages.sort_unstable_by(f64::total_cmp);
-    quantile(&pages, 0.5)
+    measured.runs.iter().map(rows).collect()
 }
 
 /// Compares messages, events and calls for a million followers with the formula of docs/fan-out.md, whose parts

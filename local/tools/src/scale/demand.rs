@@ -34,11 +34,11 @@ impl Publish {
     pub fn new(followers: f64, threshold: f64, post_kb: f64) -> Self {
         let wru = 11.0 + 2.0 * post_kb.ceil();
         if followers >= threshold {
-            return Self { followers, pages: 0.0, lists: 0.0, rru: 18.0, wru };
+            return Self { followers, pages: 0.0, lists: 0.0, rru: 19.0, wru };
         }
         let pages = (followers / 1_000.0).ceil().clamp(1.0, BUCKETS);
         let (lists, listing) = if pages <= 5.0 { (0.0, 15.0 + pages) } else { (pages.min(16.0), pages) };
-        Self { followers, pages, lists, rru: 18.0 + pages + 23.0 * followers / 1_000.0 + listing, wru }
+        Self { followers, pages, lists, rru: 19.0 + pages + 23.0 * followers / 1_000.0 + listing, wru }
     }
 
     pub fn messages(&self) -> f64 {

@@ -43,11 +43,6 @@ pub struct FanOutRun {
     pub per_second: f64,
     /// Time of the server for a live follower, in µs.
     pub live_us: f64,
-    /// Time of a first page in µs, without load and beside one worker that paces itself.
-    pub idle_p50_us: f64,
-    pub beside_p50_us: f64,
-    /// Followers that this worker delivered in a second.
-    pub beside_per_second: f64,
 }
 
 /// Values of the benchmarks. Times are in µs of the server's thread, sizes in bytes.
@@ -106,15 +101,10 @@ impl Measured {
 fn run(population: &Value) -> anyhow::Result<FanOutRun> {
     let rows = list(population, "/rows")?;
     let worker = rows.iter().find(|row| row["kind"] == "worker").context("fan-out.json has no worker")?;
-    let paced = |page: &&Value| page["load"] == serde_json::json!({ "processes": 1, "paced": true });
-    let beside = list(population, "/first_page/others")?.iter().find(paced).context("fan-out.json has no paced worker")?;
     Ok(FanOutRun {
         followers: number(population, "/followers")?,
         per_second: number(worker, "/per_second")?,
         live_us: number(worker, "/server_us")?,
-        idle_p50_us: number(population, "/first_page/idle/p50_us")?,
-        beside_p50_us: number(beside, "/p50_us")?,
-        beside_per_second: number(beside, "/delivered_per_second")?,
     })
 }
 

@@ -91,7 +91,7 @@ mod tests {
         let (mut random, mut waits, seconds) = (StdRng::seed_from_u64(1), Vec::new(), 2e-4);
         let mut master = Master::new(Background { rate: 1_000.0, seconds: 1e-6 }, &mut random);
         let mut next = [0.0_f64; 8];
-        while let Some(begin) = next.iter_mut().min_by(|a, b| a.total_cmp(&**b)).filter(|begin| **begin < 10.0) {
+        while let Some(begin) = next.iter_mut().min_by(|a, b| a.total_cmp(b)).filter(|begin| **begin < 10.0) {
             master.advance(*begin, &mut random, &mut waits);
             *begin = master.run(*begin, seconds).max(master.take_turn(*begin, seconds));
         }

@@ -49,7 +49,7 @@ end
 local function deliver_one(state, feed, known, meta, value, argv, cap)
   local after, shown = note(value, tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[8]), tonumber(argv[9]))
   if shown and not (#meta > META_BYTES and less(argv[7], low_of(meta))) then
-    meta = append(state, feed, meta)
+    meta = flush(state, feed, meta)
     meta = meta and stored(state, feed, meta, insert(feed, argv[7]), argv, cap)
   end
   if not meta then

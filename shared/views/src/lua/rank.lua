@@ -53,8 +53,9 @@ local function rank(keys, argv, epoch)
   for first = 1, #keys, 4 do
     local state, feed, ranks, moves = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
     local meta, preferences = state_of(state, authors, epoch)
-    meta = meta and flush(state, feed, meta)
-    if meta and has_flag(meta, FEED) and not has_flag(meta, BUILDING) and (has_flag(meta, RANKED) or argv[3] ~= '') then
+    local has_feed = meta and has_flag(meta, FEED) and not has_flag(meta, BUILDING)
+    meta = has_feed and (has_flag(meta, RANKED) or argv[3] ~= '') and flush(state, feed, meta)
+    if meta then
       local marker = has_flag(meta, RANKED) and redis.call('HGET', moves, META)
       if argv[3] ~= '' and not (marker and half_life_of(marker) == half_life) then
         redis.call('DEL', ranks, moves)
