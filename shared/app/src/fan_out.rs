@@ -154,8 +154,7 @@ impl FanOut {
 }
 
 impl FanOuts {
-    /// Starts a fan-out. The number of reads and sends has a bound that does not
-    /// depend on the number of followers.
+    /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
     ///
     /// If pages cannot be sent, this still succeeds: the post stays listed as unfinished, and reconcile sends them.
     /// Fails if neither Redis nor a task has the head, the change of the author's counters, or the deletion.
@@ -180,8 +179,7 @@ impl FanOuts {
     /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
     /// Redis knew before the change. So it comes before the first delivery.
     async fn show(&self, fan_out: FanOut) -> Result<(), StoreError> {
-        let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
-        match shown.and(told) {
+        match self.update(fan_out).await {
             Err(error) => self.tell_later(fan_out, &error).await,
             shown => shown,
         }
@@ -235,8 +233,7 @@ impl FanOuts {
         if self.post(fan_out).await?.is_none() {
             return Ok(());
         }
-        self.tell(fan_out).await?;
-        self.refresh_head(fan_out.post.author).await?;
+        self.update(fan_out).await?;
         if fan_out.pages > 0 { Ok(()) } else { self.complete(fan_out, 0).await }
     }
 
@@ -393,6 +390,12 @@ impl FanOuts {
             FanOutKind::Retract => self.stores.posts.finish_retraction(fan_out.post).await?,
         }
         Ok(())
+    }
+
+    /// Updates Redis after a change of an author's posts.
+    async fn update(&self, fan_out: FanOut) -> Result<(), StoreError> {
+        let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
+        shown.and(told)
     }
 
     /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and stores

@@ -7,7 +7,10 @@
 //! to a few hundred processes leave readers their share, and get equal parts of the rest. A trip with little work rests for
 //! a part of that.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use redis::{Cmd, FromRedisValue, Value};
 
@@ -77,15 +80,14 @@ struct Load {
     at: f64,
 }
 
-impl Load {
-    /// The commands that ask for it.
-    fn commands() -> [Cmd; 2] {
-        [redis::cmd("INFO").arg("cpu").clone(), redis::cmd("TIME")]
-    }
+/// The commands that ask for a [`Load`].
+static ASK: LazyLock<[Cmd; 2]> = LazyLock::new(|| [redis::cmd("INFO").arg("cpu").clone(), redis::cmd("TIME")]);
 
+impl Load {
     /// Reads the responses; `None` if the node does not tell.
     fn read(info: Value, time: Value) -> Option<Self> {
-        let (info, time) = (String::from_redis_value(info).ok()?, <(u64, u64)>::from_redis_value(time).ok()?);
+        let info = String::from_redis_value(info).ok()?;
+        let (at, micros) = <(u64, u64)>::from_redis_value(time).ok()?;
         let seconds = |name: &str| {
             let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value.and_then(|text| text.trim().parse::<f64>().ok())
@@ -93,7 +95,7 @@ impl Load {
         let sum = |names: [&str; 2]| Some(seconds(names[0])? + seconds(names[1])?);
         // Without the first two, the time of all threads counts.
         let busy = sum(["used_cpu_user_main_thread", "used_cpu_sys_main_thread"]).or(sum(["used_cpu_user", "used_cpu_sys"]))?;
-        Some(Self { busy, at: Duration::new(time.0, 0).as_secs_f64() + time.1 as f64 / 1e6 })
+        Some(Self { busy, at: (Duration::from_secs(at) + Duration::from_micros(micros)).as_secs_f64() })
     }
 }
 
@@ -114,7 +116,7 @@ impl Pace {
         }
         let started = Instant::now();
         let asks = last.asked.is_none_or(|at| at.elapsed().as_secs_f64() >= WINDOW);
-        let mut reply = trip(if asks { &*COMMANDS } else { &[] }).await;
+        let mut reply = trip(if asks { &*ASK } else { &[] }).await;
         if let Ok(reply) = &mut reply {
             if asks {
                 last.asked = Some(started);
@@ -129,8 +131,6 @@ impl Pace {
         reply
     }
 }
-
-static COMMANDS: std::sync::LazyLock<[Cmd; 2]> = std::sync::LazyLock::new(Load::commands);
 
 impl Last {
     /// Subtracts the pause since the last trip from the rest that is due.

@@ -81,7 +81,7 @@ fn machine(inputs: &Inputs, measured: &Measured, live: f64, followers: f64, work
 /// Compares with the runs that docs/benchmarks/fan-out.json records: one event at a time by a worker that does not pace
 /// itself, and all followers live.
 pub fn benchmarks(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
-    let rows = |run: &FanOutRun| {
+    let row = |run: &FanOutRun| {
         let own = Measured { runs: vec![*run], ..measured.clone() };
         let mut plan = Plan { paced: false, ..machine(inputs, &own, 1.0, run.followers, 1) };
         plan.server.trip_users = own.call;
@@ -91,7 +91,7 @@ pub fn benchmarks(inputs: &Inputs, measured: &Measured) -> Vec<Row> {
         let per_second = run.followers / simulate(&plan).last_follower.unwrap_or(f64::INFINITY);
         Row::new(format!("followers a second, {:.0} followers", run.followers), run.per_second, per_second)
     };
-    measured.runs.iter().map(rows).collect()
+    measured.runs.iter().map(row).collect()
 }
 
 /// Compares messages, events and calls for a million followers with the formula of docs/fan-out.md, whose parts

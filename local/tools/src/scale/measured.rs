@@ -118,12 +118,14 @@ fn number(value: &Value, pointer: &str) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::redis::BUSY, *};
 
     #[test]
     fn constants_are_those_of_the_documents() {
         let fan_out = include_str!("../../../../docs/fan-out.md");
         assert!(fan_out.contains("some tenth of the work") && fan_out.contains("Thirty-five are delivered in each call"));
+        let pace = include_str!("../../../../docs/adr/0024-bulk-work-rests.md");
+        assert!(pace.contains(&format!("Above {BUSY}")));
         let redis = include_str!("../../../../docs/redis.md").replace('\n', " ");
         assert!(redis.contains("took 0.79 of one node's time") && redis.contains("and 1.14 of it if nearly each"));
         assert!(redis.contains("| first reads | 10,000 | 242,612 | 463,158 | 1,261,789 |"));
