@@ -43,6 +43,7 @@ mod rollout;
 mod silence;
 mod storms;
 mod traffic;
+mod turns;
 mod upgrade;
 mod views;
 mod warm;

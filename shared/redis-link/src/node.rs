@@ -16,7 +16,7 @@ use crate::{
     breaker::{Breaker, While},
     epoch::Epoch,
     error::{link_error, server_error},
-    pace::Pace,
+    pace::{self, Pace},
     reply::{Reply, read},
 };
 
@@ -65,11 +65,13 @@ impl Node {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
             Some((pace, work)) => {
-                let trip = async |more: &[Cmd]| match more {
-                    [] => self.send(operation, commands).await,
-                    more => self.send(operation, &[commands, more].concat()).await,
-                };
-                pace.run(work, trip).boxed().await
+                let trip = async |turn| self.send(operation, &[commands, &[turn]].concat()).await;
+                let (reply, lacks_library) = pace.run(work, trip).boxed().await?;
+                if lacks_library {
+                    // The trip is done. If this fails, the next one tries again.
+                    let _unpaced = self.load(pace::LIBRARY).await;
+                }
+                Ok(reply)
             }
         }
     }
@@ -88,10 +90,15 @@ impl Node {
         self.0.breaker.run(operation, open, attempts).await
     }
 
-    /// Loads the library into this node. Replication brings it to the node's replicas.
+    /// Loads the caller's library into this node.
     pub(crate) async fn load_library(&self) -> Result<(), LinkError> {
+        self.load(&self.0.library).await
+    }
+
+    /// Loads a library into this node. Replication brings it to the node's replicas.
+    async fn load(&self, code: &str) -> Result<(), LinkError> {
         const OPERATION: &str = "load_library";
-        let load = redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(&*self.0.library).clone();
+        let load = redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(code).clone();
         for value in self.send(OPERATION, &[load]).await?.values {
             value.extract_error().map_err(|error| link_error(OPERATION, error))?;
         }

@@ -53,10 +53,11 @@ impl Minute<'_> {
         let answered = arrivals.for_each_concurrent(MOST_OPEN, async |(at, number)| {
             let mut refused = 0_u64;
             loop {
-                match request(number).await.status {
+                let answer = request(number).await;
+                match answer.status {
                     200 | 201 | 204 => break,
                     503 => refused += 1,
-                    status => panic!("{what}: {status}"),
+                    _ => panic!("{what}: {answer:?}"),
                 }
                 tokio::time::sleep(PAUSE * self.slowdown).await;
             }

@@ -124,7 +124,7 @@ mod tests {
     fn constants_are_those_of_the_documents() {
         let fan_out = include_str!("../../../../docs/fan-out.md");
         assert!(fan_out.contains("some tenth of the work") && fan_out.contains("Thirty-five are delivered in each call"));
-        let pace = include_str!("../../../../docs/adr/0024-bulk-work-rests.md");
+        let pace = include_str!("../../../../docs/adr/0024-a-node-gives-turns-to-bulk-work.md");
         assert!(pace.contains(&format!("Above {BUSY}")));
         let redis = include_str!("../../../../docs/redis.md").replace('\n', " ");
         assert!(redis.contains("took 0.79 of one node's time") && redis.contains("and 1.14 of it if nearly each"));

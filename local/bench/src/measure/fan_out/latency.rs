@@ -20,8 +20,11 @@ use tidemark::{
 };
 use tokio::sync::Mutex;
 
-use super::worker::{Event, Worker};
-use crate::measure::server::Server;
+use super::{
+    main_thread_us,
+    worker::{Event, Worker},
+};
+use crate::measure::{server::Server, stats::round};
 
 const READS: usize = 2_000;
 /// Pauses between two reads.
@@ -61,6 +64,8 @@ pub(super) struct FirstPage {
     pub(super) p99_us: f64,
     /// Followers delivered in a second during the measurement.
     pub(super) delivered_per_second: f64,
+    /// The share of the time for which the server's main thread was busy.
+    pub(super) server_busy: Option<f64>,
 }
 
 /// Measures on processors as separate machines would have them, as far as the kernel allows it: one for the server, and
@@ -68,16 +73,16 @@ pub(super) struct FirstPage {
 pub(super) async fn measure(server: &Server, worker: &Arc<Worker>, followers: &[UserId]) -> anyhow::Result<FirstPages> {
     let _apart = Apart::new(server.info(&["server"]).await?.number("process_id")?);
     let followers: Arc<[UserId]> = followers.into();
-    let idle = beside(worker, &followers, IDLE).await?;
-    let during_fan_out = beside(worker, &followers, FLAT_OUT).await?;
+    let idle = beside(server, worker, &followers, IDLE).await?;
+    let during_fan_out = beside(server, worker, &followers, FLAT_OUT).await?;
     let mut others = Vec::new();
     for load in OTHERS {
-        others.push(beside(worker, &followers, load).await?);
+        others.push(beside(server, worker, &followers, load).await?);
     }
     Ok(FirstPages { idle, during_fan_out, others })
 }
 
-async fn beside(worker: &Arc<Worker>, followers: &Arc<[UserId]>, load: Load) -> anyhow::Result<FirstPage> {
+async fn beside(server: &Server, worker: &Arc<Worker>, followers: &Arc<[UserId]>, load: Load) -> anyhow::Result<FirstPage> {
     let (over, delivered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     // As in a queue: the events of one post for all processes, then those of the next.
     let queue: Arc<Mutex<VecDeque<Event>>> = Arc::default();
@@ -88,12 +93,15 @@ async fn beside(worker: &Arc<Worker>, followers: &Arc<[UserId]>, load: Load) -> 
         processes.push(tokio::task::spawn_blocking(work));
     }
     let read = read(worker.clone(), followers.clone(), delivered);
+    let (before, started) = (server.info(&["cpu"]).await?, Instant::now());
     let read = tokio::task::spawn_blocking(read).await;
+    let busy_us = main_thread_us(&before, &server.info(&["cpu"]).await?);
+    let server_busy = busy_us.map(|busy| round(busy / 1e6 / started.elapsed().as_secs_f64()));
     over.store(true, Ordering::Relaxed);
     try_join_all(processes).await?.into_iter().collect::<anyhow::Result<()>>()?;
     let (times, delivered_per_second) = read??;
     let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0.0).round();
-    Ok(FirstPage { load, p50_us: at(0.5), p99_us: at(0.99), delivered_per_second })
+    Ok(FirstPage { load, p50_us: at(0.5), p99_us: at(0.99), delivered_per_second, server_busy })
 }
 
 /// A process that delivers until it is `over`. It has a runtime of its own, whose timers do not fire at the same moments as

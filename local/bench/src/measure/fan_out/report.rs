@@ -146,7 +146,7 @@ impl fmt::Display for Population {
             ]);
         }
         writeln!(f, "{table}")?;
-        let times = ["followers/s", "p50 µs", "p99 µs", "p50 ÷ idle", "p99 ÷ idle"];
+        let times = ["followers/s", "server busy", "p50 µs", "p99 µs", "p50 ÷ idle", "p99 ÷ idle"];
         let mut table = Table::new(&["first page of a feed beside"], &times);
         let FirstPages { idle, during_fan_out, others } = &self.first_page;
         for page in [idle, during_fan_out].into_iter().chain(others) {
@@ -157,6 +157,7 @@ impl fmt::Display for Population {
             table.push([
                 load,
                 thousands(page.delivered_per_second as u64),
+                text(page.server_busy),
                 page.p50_us.to_string(),
                 page.p99_us.to_string(),
                 text(ratio(page.p50_us, idle.p50_us)),
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn ratios_are_the_workers_over_the_others() {
         let load = Load { processes: 0, paced: true };
-        let idle = FirstPage { load, p50_us: 1.0, p99_us: 2.0, delivered_per_second: 0.0 };
+        let idle = FirstPage { load, p50_us: 1.0, p99_us: 2.0, delivered_per_second: 0.0, server_busy: None };
         let latencies = FirstPages { idle, during_fan_out: idle, others: Vec::new() };
         let cost = |per_second, server_us| vec![Cost { per_second, server_us: Some(server_us) }];
         let costs = vec![(Kind::Zadd, cost(50.0, 4.0)), (Kind::Worker, cost(100.0, 5.0))];

@@ -1,0 +1,63 @@
+//! The turns that a node of Redis gives to bulk work (decision 24).
+
+use redis::{Script, aio::MultiplexedConnection};
+use tidemark_tests::{World, until, world};
+
+/// The work of a call that delivers to 35 users.
+const WORK: u64 = 40;
+
+/// Delivers to several readers, so that the functions load the library, and returns a connection to the node.
+async fn node(world: &World) -> MultiplexedConnection {
+    world.follow(1..=20, 42).await;
+    for reader in 1..=20 {
+        world.user(reader).feed_ids().await;
+    }
+    world.user(42).publish("to twenty readers").await;
+    world.idle().await;
+    world.redis_nodes().await.remove(0)
+}
+
+/// Asks for turns in one trip. Returns the times until them, in microseconds.
+async fn turns(node: &mut MultiplexedConnection, number: usize) -> Vec<u64> {
+    let mut pipeline = redis::pipe();
+    for _ in 0..number {
+        pipeline.cmd("FCALL").arg("redis_link_turn_1").arg(0).arg(WORK);
+    }
+    pipeline.query_async(node).await.unwrap()
+}
+
+/// The distance of two turns, in microseconds.
+async fn distance(node: &mut MultiplexedConnection) -> u64 {
+    let turns = turns(node, 2).await;
+    turns[1].saturating_sub(turns[0])
+}
+
+#[tokio::test]
+async fn turns_follow_each_other_and_are_at_most_a_tenth_of_a_second_away() {
+    world(async |world| {
+        let mut node = node(world).await;
+        let told = turns(&mut node, 20_000).await;
+        assert!(told[1] > 0 && told.iter().all(|wait| *wait <= 100_000), "{told:?}");
+        assert_eq!(told.last(), Some(&100_000));
+        until("no turn is given for long", async || turns(&mut node, 1).await[0] == 0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_busy_node_moves_turns_apart_and_an_idle_one_moves_them_together() {
+    let work = Script::new("for _ = 1, 3000 do redis.call('PING') end");
+    world(async |world| {
+        let mut node = node(world).await;
+        let began = distance(&mut node).await;
+        until("a busy node gives fewer turns", async || {
+            for _ in 0..300 {
+                let () = work.invoke_async(&mut node).await.unwrap();
+            }
+            distance(&mut node).await > 2 * began
+        })
+        .await;
+        until("an idle node gives more turns", async || distance(&mut node).await <= began).await;
+    })
+    .await;
+}
