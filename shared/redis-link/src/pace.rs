@@ -54,8 +54,7 @@ impl Pace {
 
 /// Waits for less than [`LONGEST`]. Timers of the runtime count milliseconds, and there are several turns in one.
 async fn sleep_until(at: Instant) {
-    let wait = at.saturating_duration_since(Instant::now());
-    if !wait.is_zero() {
+    if at > Instant::now() {
         // Fails only while the runtime ends.
         let _ended = tokio::task::spawn_blocking(move || std::thread::sleep(at.saturating_duration_since(Instant::now()))).await;
     }

@@ -126,6 +126,8 @@ mod tests {
         assert!(fan_out.contains("some tenth of the work") && fan_out.contains("Thirty-five are delivered in each call"));
         let pace = include_str!("../../../../docs/adr/0024-a-node-gives-turns-to-bulk-work.md");
         assert!(pace.contains(&format!("Above {BUSY}")));
+        let turn = include_str!("../../../../shared/redis-link/src/lua/turn.lua");
+        assert!(turn.contains(&format!("local BUSY = {BUSY}\n")));
         let redis = include_str!("../../../../docs/redis.md").replace('\n', " ");
         assert!(redis.contains("took 0.79 of one node's time") && redis.contains("and 1.14 of it if nearly each"));
         assert!(redis.contains("| first reads | 10,000 | 242,612 | 463,158 | 1,261,789 |"));

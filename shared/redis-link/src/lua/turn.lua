@@ -15,8 +15,8 @@
 local BUSY = 0.7
 -- The least time after which the share is measured, and the longest time until a turn, in microseconds.
 local WINDOW, LONGEST = 20000, 100000
--- The time of the node for the work of a user, in microseconds: at first, at least and at most. With the last, bulk work
--- gets some 2 % of a node that is busy with other work.
+-- The time from a turn to the next for the work of a user, in microseconds: at first, at least and at most. With the last,
+-- a call that delivers to 35 users is followed by a turn after 10 ms.
 local FIRST, LEAST, MOST = 8, 1, 250
 
 local free, each = 0, FIRST

@@ -104,8 +104,7 @@ async fn beside(server: &Server, worker: &Arc<Worker>, followers: &Arc<[UserId]>
     Ok(FirstPage { load, p50_us: at(0.5), p99_us: at(0.99), delivered_per_second, server_busy })
 }
 
-/// A process that delivers until it is `over`. It has a runtime of its own, whose timers do not fire at the same moments as
-/// those of others.
+/// A process that delivers until it is `over`. It has a runtime of its own, so no other one uses its thread.
 fn process(
     worker: &Worker,
     paced: bool,
