@@ -1,10 +1,10 @@
 //! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection.
 
 mod losses;
+mod many;
 
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
@@ -13,11 +13,10 @@ use tidemark::{
     queue::decode_live,
     views::keys,
 };
-use tidemark_tests::{LiveConnection, World, number_from, request_limits, until, world, world_with};
+use tidemark_tests::{World, request_limits, until, world, world_with};
 
 const AUTHOR: u64 = 42;
 const READER: u64 = 7;
-const AUTHOR_OF_ALL: u64 = 9_000_000;
 
 /// A reader with a live view who follows the author.
 async fn reader(world: &World) {
@@ -358,104 +357,6 @@ async fn a_reader_has_at_most_twenty_connections() {
         assert_eq!(registered(world).await, 20);
         connections[0].ping().await;
         assert_eq!(registered(world).await, 20, "a ping registers it again, in place of another");
-    })
-    .await;
-}
-
-/// Measures the numbers in docs/live.md.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes"]
-async fn the_cost_of_watched_readers() {
-    const ROUNDS: usize = 5;
-    // One of nine deliveries to a reader moves the recent entries of the feed.
-    const POSTS: u64 = 9;
-    let (watched, all) = (number_from("TIDEMARK_WATCHED", 1_000), number_from("TIDEMARK_READERS", 11_000));
-    world(async |world| {
-        let make_live = |reader: u64| async move {
-            world.user(reader).put(&format!("/v1/following/{AUTHOR_OF_ALL}")).await.ok();
-            world.user(reader).feed_ids().await;
-        };
-        stream::iter(1..=all).map(make_live).buffer_unordered(16).collect::<()>().await;
-        world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-        let connect = async || -> Vec<LiveConnection> {
-            stream::iter(1..=watched).map(|reader| world.live(reader)).buffer_unordered(16).collect().await
-        };
-        // The functions that deliver: `live` waits meanwhile, because its time is not theirs.
-        let deliver = async || {
-            world.stack.pause("live").await.unwrap();
-            world.forget_redis_calls().await;
-            let before = world.redis_processor_micros().await;
-            for _ in 0..POSTS {
-                let post = world.user(AUTHOR_OF_ALL).publish("to all").await;
-                let path = format!("/v1/posts/{post}/delivery");
-                until("it is delivered", async || world.user(AUTHOR_OF_ALL).get(&path).await.ok()["state"] == "done").await;
-            }
-            let processor = world.redis_processor_micros().await - before;
-            let micros = [world.redis_micros("fcall").await as f64, processor].map(|micros| micros / (POSTS * all) as f64);
-            world.stack.resume("live").unwrap();
-            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-            micros
-        };
-        let deliver_watched = async || {
-            let connections = connect().await;
-            let micros = deliver().await;
-            stream::iter(connections).for_each(LiveConnection::close).await;
-            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-            micros
-        };
-        // A delivery to a short feed costs less, so the first ones do not count, and the order changes.
-        deliver().await;
-        let mut ratios = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
-            let (unwatched, with_some) = if round % 2 == 0 {
-                let unwatched = deliver().await;
-                (unwatched, deliver_watched().await)
-            } else {
-                let with_some = deliver_watched().await;
-                (deliver().await, with_some)
-            };
-            println!("[calls, processor] us of Redis for a delivery: {unwatched:.2?}, {with_some:.2?} with {watched} of {all}");
-            for (ratios, (watched, unwatched)) in ratios.iter_mut().zip(with_some.into_iter().zip(unwatched)) {
-                ratios.push(watched / unwatched);
-            }
-        }
-        for (what, mut ratios) in ["calls", "processor"].into_iter().zip(ratios) {
-            ratios.sort_unstable_by(f64::total_cmp);
-            println!("ratio of {what}: {:.3} (median of {ROUNDS})", ratios[ROUNDS / 2]);
-        }
-
-        let mut connections = connect().await;
-        let (mut total, mut latencies, mut messages) = (POSTS * (2 * ROUNDS as u64 + 1), Vec::new(), 0);
-        for _ in 0..ROUNDS {
-            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            total += 1;
-            let published = Instant::now();
-            world.user(AUTHOR_OF_ALL).publish("to all").await;
-            let told = connections.into_iter().map(|mut connection| async move {
-                let mut messages = 1;
-                while connection.next().await["total"] != total {
-                    messages += 1;
-                }
-                (connection, published.elapsed(), messages)
-            });
-            let told: Vec<_> = futures::future::join_all(told.map(tokio::spawn)).await;
-            connections = Vec::new();
-            for (connection, latency, told) in told.into_iter().map(Result::unwrap) {
-                connections.push(connection);
-                latencies.push(latency);
-                messages += told;
-            }
-        }
-        latencies.sort_unstable();
-        let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
-        println!(
-            "from the publish to the message: p50 {:?}, p99 {:?}; {messages} messages for {} changes",
-            at(0.5),
-            at(0.99),
-            latencies.len()
-        );
-        drop(connections);
     })
     .await;
 }

@@ -19,7 +19,7 @@ use tidemark::{
     domain::UserId,
     http::live::ServerMessage,
     ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError, Told},
-    queue::{SqsLive, decode_posts},
+    queue::{SqsLive, decode_posts, is_repeated},
 };
 use tracing::{error, warn};
 
@@ -79,8 +79,7 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<BatchItemFailure> 
         }
     };
     // An earlier attempt was interrupted. Its remaining messages may be stale.
-    let repeated = message.attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1");
-    let done = if repeated { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
+    let done = if is_repeated(&message.attributes) { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
     let error = done.err()?;
     warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
     Some(failure(id))

@@ -68,7 +68,7 @@ async fn work(app: &App, message: SqsMessage) -> Option<BatchItemFailure> {
             return Some(failure(id));
         }
     };
-    match app.live.run(&task).await {
+    match app.live.run(&task, queue::is_repeated(&message.attributes)).await {
         Ok(()) => None,
         Err(error) => {
             warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");

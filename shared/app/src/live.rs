@@ -85,7 +85,15 @@ impl Live {
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
         let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
-        if watched.known == Some(counts) { Ok(()) } else { self.try_notify(&[user], None).await }
+        if watched.known == Some(counts) {
+            return Ok(());
+        }
+        let mut notified = self.stores.live_views.notify(&[user], None).await?;
+        if notified.now.is_empty() {
+            // A worker that was killed may not have sent the task on which the view relies.
+            notified.later = vec![user];
+        }
+        self.try_announce(notified).await
     }
 
     /// Returns the reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is
@@ -100,14 +108,14 @@ impl Live {
         self.stores.live_views.unwatch(user, connection, None).await
     }
 
-    /// Runs one task. It may run any number of times, in any order. After an error, the caller has to give it back to
-    /// the queue.
-    pub async fn run(&self, task: &LiveTask) -> Result<(), StoreError> {
+    /// Runs one task. It may run any number of times, in any order. `repeated` tells that it may have run before. After an
+    /// error, the caller has to give it back to the queue.
+    pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<(), StoreError> {
         match task {
-            LiveTask::Changed { users } => self.tell(users, None).await,
+            LiveTask::Changed { users } => self.tell(users, None, repeated).await,
             // What they know stays unknown, so their next ping tells them.
             LiveTask::Again { tries, .. } if *tries > MOST_TRIES => Ok(()),
-            LiveTask::Again { users, tries } => self.tell(users, Some(*tries)).await,
+            LiveTask::Again { users, tries } => self.tell(users, Some(*tries), repeated).await,
             LiveTask::Told { told } => self.stores.live_views.told(told).await,
             LiveTask::Gone { connections } => {
                 for gone in connections {
@@ -120,12 +128,14 @@ impl Live {
 
     /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were not
     /// told. A reader who fails is told by a task of its own.
-    async fn tell(&self, users: &[UserId], again: Option<u8>) -> Result<(), StoreError> {
+    async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<(), StoreError> {
         let claimed = self.stores.live_views.claim(users).await;
         let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for (&user, claimed) in users.iter().zip(claimed) {
             match claimed {
                 Ok(ClaimedUpdate::TooEarly) => early.push(user),
+                // The first run may have ended between the claim and its task.
+                Ok(ClaimedUpdate::OnItsWay) if repeated => early.push(user),
                 Ok(ClaimedUpdate::OnItsWay | ClaimedUpdate::Unwatched) => {}
                 Ok(ClaimedUpdate::Claimed { noted, at, connections }) => {
                     updates.push(self.update(user, (noted, at), connections, again).boxed());

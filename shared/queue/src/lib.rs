@@ -7,7 +7,7 @@
 
 mod live;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::{
@@ -55,6 +55,11 @@ pub enum MalformedTask {
     /// The message has another version.
     #[error("a task of version {0}; this worker supports version {VERSION}")]
     Version(u8),
+}
+
+/// Whether a message with these attributes was received before. The worker that had it was interrupted, or gave it back.
+pub fn is_repeated(attributes: &HashMap<String, String>) -> bool {
+    attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1")
 }
 
 /// Encodes a task as a message body.

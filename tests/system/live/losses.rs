@@ -120,6 +120,47 @@ async fn a_note_that_is_late_does_not_hide_a_later_message() {
     .await;
 }
 
+/// Publishes a post whose message, and the one after it, are lost with their workers. Returns its id. `live` is paused.
+async fn lose_a_post(world: &World) -> String {
+    world.stack.pause("live").await.unwrap();
+    let post = world.user(AUTHOR).publish("never told").await;
+    until("the task is sent", async || !world.stack.status().await.unwrap().queues["LiveQueue"].is_empty()).await;
+    let url = &world.stack.queue("LiveQueue").unwrap().url;
+    world.sqs().await.purge_queue().queue_url(url).send().await.unwrap();
+    let views = world.stack.app("live").unwrap().stores.live_views.clone();
+    let claim = async || views.claim(&[id()]).await.remove(0).unwrap();
+    until("a message begins", async || matches!(claim().await, ClaimedUpdate::Claimed { .. })).await;
+    assert_eq!(claim().await, ClaimedUpdate::TooEarly);
+    post
+}
+
+#[tokio::test]
+async fn a_ping_does_not_rely_on_a_task_that_was_lost() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        let post = lose_a_post(world).await;
+        world.stack.resume("live").unwrap();
+        connection.ping().await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_repeated_does_not_rely_on_its_first_run() {
+    world(async |world| {
+        reader(world).await;
+        let mut connection = world.live(READER).await;
+        let post = lose_a_post(world).await;
+        let live = world.stack.app("live").unwrap().live.clone();
+        live.run(&LiveTask::Changed { users: vec![id()] }, true).await.unwrap();
+        world.stack.resume("live").unwrap();
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_an_old_redis_says_of_a_connection_is_not_believed() {
     world(async |world| {
@@ -175,10 +216,10 @@ async fn a_connection_that_was_found_gone_and_then_pinged_stays() {
             connections: vec![Connection { user: id(), connection: connection.to_owned(), at }],
         };
         let own = connections(world).await.remove(0);
-        live.run(&gone(&own, Some(Timestamp::from_ms(1)))).await.unwrap();
+        live.run(&gone(&own, Some(Timestamp::from_ms(1))), false).await.unwrap();
         let post = world.user(AUTHOR).publish("it is there").await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
-        live.run(&gone(&own, None)).await.unwrap();
+        live.run(&gone(&own, None), false).await.unwrap();
         assert_eq!(registered(world).await, 0);
     })
     .await;
