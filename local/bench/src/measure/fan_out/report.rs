@@ -152,7 +152,10 @@ impl fmt::Display for Population {
         for page in [idle, during_fan_out].into_iter().chain(others) {
             let load = match page.load {
                 Load { processes: 0, .. } => "nothing".to_owned(),
-                Load { processes, paced } => format!("{processes} processes, {}", if paced { "paced" } else { "flat out" }),
+                Load { processes, paced } => {
+                    let s = if processes == 1 { "" } else { "es" };
+                    format!("{processes} process{s}, {}", if paced { "paced" } else { "flat out" })
+                }
             };
             table.push([
                 load,
