@@ -118,11 +118,14 @@ impl Readers {
             self.stores.reads.reads(user, &authors),
         );
         let (mut edges, mut reads) = (edges?, reads?);
-        let known = outage.and(heads).ok().and_then(|mut heads| heads.remove(&author));
-        let head = match known.filter(|head| seqs.iter().all(|&seq| seq <= head.latest_seq)) {
-            Some(head) => head,
-            None => self.stores.posts.heads(&authors).await?.remove(&author).unwrap_or_default(),
+        let known = outage.and(heads).map(|mut heads| heads.remove(&author));
+        let mut heads = match known {
+            Ok(Some(head)) if seqs.iter().all(|&seq| seq <= head.latest_seq) => HashMap::from([(author, head)]),
+            // A minute after the author's last change, marks of many readers meet here.
+            Ok(None) => self.heads_of_facts(&authors).await?,
+            _ => self.stores.posts.heads(&authors).await?,
         };
+        let head = heads.remove(&author).unwrap_or_default();
         Ok(PairFacts { author, edge: edges.remove(&author), head, reads: reads.remove(&author).unwrap_or_default() })
     }
 
