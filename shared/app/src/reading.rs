@@ -101,7 +101,7 @@ impl Reading {
 
     /// Marks everything of one author read, up to this number or the author's latest post.
     pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts, StoreError> {
-        let pair = self.sync.readers.pair_of_posts(user, author, &[seq]).await?;
+        let pair = self.sync.readers.pair(user, author).await?;
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
         let changed = self.apply(user, author, pair, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.
