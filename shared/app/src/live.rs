@@ -108,7 +108,7 @@ impl Live {
         self.stores.live_views.unwatch(user, connection, None).await
     }
 
-    /// Runs one task. It may run any number of times, in any order. `repeated` tells that it may have run before. After an
+    /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before. After an
     /// error, the caller has to give it back to the queue.
     pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<(), StoreError> {
         match task {
@@ -134,7 +134,7 @@ impl Live {
         for (&user, claimed) in users.iter().zip(claimed) {
             match claimed {
                 Ok(ClaimedUpdate::TooEarly) => early.push(user),
-                // The first run may have ended between the claim and its task.
+                // The first run may have ended between the claim and its task, less than a second ago.
                 Ok(ClaimedUpdate::OnItsWay) if repeated => early.push(user),
                 Ok(ClaimedUpdate::OnItsWay | ClaimedUpdate::Unwatched) => {}
                 Ok(ClaimedUpdate::Claimed { noted, at, connections }) => {

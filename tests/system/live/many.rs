@@ -35,9 +35,7 @@ impl Client {
     async fn connect(world: &World, reader: u64) -> Self {
         let mut client = Self { connection: world.live(reader).await, total: 0, at: String::new() };
         client.ping().await;
-        let total = world.user(reader).unread_total().await;
-        // A message that came before the response may be older.
-        client.total = total;
+        client.total = world.user(reader).unread_total_once().await;
         client
     }
 
@@ -61,7 +59,7 @@ impl Client {
         }
     }
 
-    /// Sends one ping when no work is left. Then the connection must get to know this total.
+    /// Sends one ping when no work is left. Then the connection must learn this total.
     async fn agrees_after_a_ping(&mut self, total: u64) {
         self.ping().await;
         while self.total != total {
@@ -71,13 +69,13 @@ impl Client {
     }
 }
 
-/// All clients get to know this total by one ping each, after `loss`.
+/// All clients learn this total by one ping each, after `loss`.
 async fn agree(world: &World, clients: &mut [Client], total: u64, loss: &str) {
     world.idle().await;
     let agree = join_all(clients.iter_mut().map(|client| client.agrees_after_a_ping(total)));
     if tokio::time::timeout(PATIENCE / 3, agree).await.is_err() {
         let known: Vec<u64> = clients.iter().map(|client| client.total).collect();
-        panic!("{loss}: the connections know {known:?} of {total}; GET: {}", world.user(1).unread_total().await);
+        panic!("{loss}: the connections know {known:?} of {total}; GET: {}", world.user(1).unread_total_once().await);
     }
     world.idle().await;
 }

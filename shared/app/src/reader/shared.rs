@@ -100,7 +100,7 @@ impl Readers {
             times.extend(known.times.map(|known| (author, known)));
         }
         let missing = authors.iter().copied().filter(|author| !heads.contains_key(author));
-        // Only heads that many readers need are worth a lease.
+        // A rebuild may miss many heads. Only those that many readers need are worth a lease.
         let (busy, others): (Vec<UserId>, Vec<UserId>) = missing.partition(|author| times.contains_key(author));
         let (busy, others) = futures::try_join!(self.heads_of_facts(&busy), self.stores.posts.heads(&others))?;
         heads.extend(busy.into_iter().chain(others));
@@ -121,7 +121,7 @@ impl Readers {
         let known = outage.and(heads).map(|mut heads| heads.remove(&author));
         let mut heads = match known {
             Ok(Some(head)) if seqs.iter().all(|&seq| seq <= head.latest_seq) => HashMap::from([(author, head)]),
-            // A minute after the author's last change, marks of many readers meet here.
+            // From a minute after the author's last change, the marks of many readers miss the head.
             Ok(None) => self.heads_of_facts(&authors).await?,
             _ => self.stores.posts.heads(&authors).await?,
         };
