@@ -102,7 +102,7 @@ async fn kill(world: &World, function: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_know_the_counts_one_ping_after_a_loss() {
     const WATCHED: u64 = 60;
-    let rounds = number_from("TIDEMARK_ROUNDS", 3);
+    let rounds = number_from("TIDEMARK_ROUNDS", 2);
     world(async |world| {
         readers(world, 200).await;
         let connect = async || -> Vec<Client> {
