@@ -238,6 +238,12 @@ impl World {
         aws_sdk_sqs::Client::new(&aws_config(self.stack.sqs_endpoint()).await)
     }
 
+    /// Removes all messages from a queue.
+    pub async fn empty_queue(&self, queue: &str) {
+        let url = &self.stack.queue(queue).expect("the template has the queue").url;
+        self.sqs().await.purge_queue().queue_url(url).send().await.expect("the queue is emptied");
+    }
+
     pub async fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         aws_sdk_dynamodb::Client::new(&aws_config(self.stack.dynamodb_endpoint()).await)
     }

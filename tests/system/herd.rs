@@ -214,8 +214,7 @@ async fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
         let units = units(world);
         world.stack.set_weather(Weather::Calm, 1);
         println!("{} marks: {units:.0} read units of the author's partition", READERS * 20);
-        // At most two for each of the first marks at once.
-        assert!(units < 120.0, "{units}");
+        assert!(units < 60.0, "{units}");
         for reader in 1..=READERS {
             assert_eq!(world.user(reader).unread_total().await, 0, "reader {reader}");
         }

@@ -13,7 +13,7 @@ use tidemark::{
     queue::decode_live,
     views::keys,
 };
-use tidemark_tests::{World, request_limits, until, world, world_with};
+use tidemark_tests::{PATIENCE, World, request_limits, until, world, world_with};
 
 const AUTHOR: u64 = 42;
 const READER: u64 = 7;
@@ -27,6 +27,24 @@ async fn reader(world: &World) {
 
 fn told(total: u64, unread: u64, post: &str) -> Value {
     json!({ "type": "unread", "total": total, "author": AUTHOR.to_string(), "unread": unread, "post": post })
+}
+
+/// Publishes until an invocation of this function is killed while a post is delivered and told. Returns the number of
+/// posts. An invocation takes milliseconds, so some attempts miss it.
+async fn kill(world: &World, author: u64, function: &str) -> u64 {
+    let (started, mut posts) = (Instant::now(), 0);
+    loop {
+        world.user(author).publish("while a worker dies").await;
+        posts += 1;
+        let published = Instant::now();
+        while published.elapsed() < Duration::from_millis(500) {
+            if world.stack.kill_invocations(function) > 0 {
+                return posts;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert!(started.elapsed() < PATIENCE, "no invocation of {function} was killed");
+    }
 }
 
 /// The number of registered connections.
@@ -272,22 +290,9 @@ async fn a_worker_that_is_killed_does_not_lose_the_last_state() {
     world(async |world| {
         reader(world).await;
         let mut connection = world.live(READER).await;
-        let (mut posts, author) = (0, world.user(AUTHOR));
+        let mut posts = 0;
         for function in ["live", "live-sender"] {
-            let started = Instant::now();
-            // An invocation takes milliseconds, so some attempts miss it.
-            'killed: loop {
-                author.publish("while a worker dies").await;
-                posts += 1;
-                let published = Instant::now();
-                while published.elapsed() < Duration::from_millis(500) {
-                    if world.stack.kill_invocations(function) > 0 {
-                        break 'killed;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                assert!(started.elapsed() < tidemark_tests::PATIENCE, "no invocation of {function} was killed");
-            }
+            posts += kill(world, AUTHOR, function).await;
             assert_eq!(connection.total(posts).await["unread"], posts, "{function}");
         }
     })
@@ -323,7 +328,7 @@ async fn unwatched_readers_cost_no_message() {
             !bodies.is_empty()
         })
         .await;
-        sqs.purge_queue().queue_url(url).send().await.ok();
+        world.empty_queue("LiveQueue").await;
         world.stack.resume("live").unwrap();
     })
     .await;

@@ -173,7 +173,7 @@ async fn every_kind_of_damage_is_listed_and_repaired() {
         let reports = run(world, false).await;
         assert_listed(&listed(&reports), &expected);
         assert_eq!(reports[1]["repaired"], reports[1]["found"], "every repair of the walk has an effect");
-        scene::empty_queue(world, "ProjectorFailuresQueue").await;
+        world.empty_queue("ProjectorFailuresQueue").await;
         world.idle().await;
         // The walk puts fan-outs into the index of unfinished ones. The next minute resumes them.
         let resumed = fire(world, json!({ "job": "fan-outs", "overdue_ms": 0 })).await;

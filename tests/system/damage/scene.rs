@@ -40,12 +40,6 @@ pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
     AttributeValue::B(Blob::new(seqs.into_iter().collect::<SeqSet>().to_bytes()))
 }
 
-/// Removes all messages from a queue.
-pub(super) async fn empty_queue(world: &World, queue: &str) {
-    let (sqs, url) = (world.sqs().await, world.stack.queue(queue).unwrap().url.clone());
-    sqs.purge_queue().queue_url(url).send().await.unwrap();
-}
-
 impl<'w> Scene<'w> {
     pub(super) async fn new(world: &'w World, base: u64) -> Self {
         let app = world.stack.app("reconcile").unwrap();

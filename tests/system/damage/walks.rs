@@ -19,7 +19,7 @@ use tidemark_tests::{World, world, world_with};
 
 use super::{
     Scene, fire, listed,
-    scene::{self, n, s},
+    scene::{n, s},
 };
 use crate::notices::content;
 
@@ -130,7 +130,7 @@ async fn segments_of_a_walk_are_continued_in_parallel() {
         // The messages of the first minute are lost. The next minute sends them again.
         world.stack.pause("reconcile").await.unwrap();
         world.stack.fire("reconcile", event("minute")).await.unwrap();
-        scene::empty_queue(world, "WalkQueue").await;
+        world.empty_queue("WalkQueue").await;
         assert_eq!(in_progress().await.len(), 4);
         // Each of the segments has a part of the users.
         let mut of_segments = Vec::new();

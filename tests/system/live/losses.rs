@@ -72,9 +72,8 @@ async fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
         let mut connection = world.live(READER).await;
         world.stack.pause("live-sender").await.unwrap();
         let post = world.user(AUTHOR).publish("never posted").await;
-        let url = &world.stack.queue("LivePostsQueue").unwrap().url;
         until("the message is built", async || !world.stack.status().await.unwrap().queues["LivePostsQueue"].is_empty()).await;
-        world.sqs().await.purge_queue().queue_url(url).send().await.unwrap();
+        world.empty_queue("LivePostsQueue").await;
         world.stack.resume("live-sender").unwrap();
         world.idle().await;
         assert!(connection.is_silent().await);
@@ -125,8 +124,7 @@ async fn lose_a_post(world: &World) -> String {
     world.stack.pause("live").await.unwrap();
     let post = world.user(AUTHOR).publish("never told").await;
     until("the task is sent", async || !world.stack.status().await.unwrap().queues["LiveQueue"].is_empty()).await;
-    let url = &world.stack.queue("LiveQueue").unwrap().url;
-    world.sqs().await.purge_queue().queue_url(url).send().await.unwrap();
+    world.empty_queue("LiveQueue").await;
     let views = world.stack.app("live").unwrap().stores.live_views.clone();
     let claim = async || views.claim(&[id()]).await.remove(0).unwrap();
     until("a message begins", async || matches!(claim().await, ClaimedUpdate::Claimed { .. })).await;

@@ -7,6 +7,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::Value;
 use tidemark_tests::{LiveConnection, PATIENCE, World, number_from, until, world};
 
+use super::kill;
+
 const AUTHOR_OF_ALL: u64 = 9_000_000;
 
 /// Readers from 1 follow the author and have views.
@@ -80,24 +82,6 @@ async fn agree(world: &World, clients: &mut [Client], total: u64, loss: &str) {
     world.idle().await;
 }
 
-/// Publishes until an invocation of this function is killed while a post is delivered and told. Returns the number of
-/// posts. An invocation takes milliseconds, so some attempts miss it.
-async fn kill(world: &World, function: &str) -> u64 {
-    let started = Instant::now();
-    for posts in 1.. {
-        world.user(AUTHOR_OF_ALL).publish("while a worker dies").await;
-        let published = Instant::now();
-        while published.elapsed() < Duration::from_millis(500) {
-            if world.stack.kill_invocations(function) > 0 {
-                return posts;
-            }
-            tokio::task::yield_now().await;
-        }
-        assert!(started.elapsed() < PATIENCE, "no invocation of {function} was killed");
-    }
-    unreachable!("an endless loop")
-}
-
 /// Each round loses a worker, Redis or all connections in the middle of a post.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_know_the_counts_one_ping_after_a_loss() {
@@ -113,7 +97,7 @@ async fn all_connections_know_the_counts_one_ping_after_a_loss() {
         let mut random = StdRng::seed_from_u64(1);
         for _ in 0..rounds {
             for function in ["fan-out", "live", "live-sender"] {
-                posts += kill(world, function).await;
+                posts += kill(world, AUTHOR_OF_ALL, function).await;
                 agree(world, &mut clients, posts, function).await;
             }
             // The delivery takes some 10 ms, and the messages take some 100 ms more.

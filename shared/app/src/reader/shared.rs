@@ -119,13 +119,13 @@ impl Readers {
         );
         let (mut edges, mut reads) = (edges?, reads?);
         let known = outage.and(heads).map(|mut heads| heads.remove(&author));
-        let mut heads = match known {
-            Ok(Some(head)) if seqs.iter().all(|&seq| seq <= head.latest_seq) => HashMap::from([(author, head)]),
+        let its = |mut heads: HashMap<UserId, AuthorHead>| heads.remove(&author).unwrap_or_default();
+        let head = match known {
+            Ok(Some(head)) if seqs.iter().all(|&seq| seq <= head.latest_seq) => head,
             // From a minute after the author's last change, the marks of many readers miss the head.
-            Ok(None) => self.heads_of_facts(&authors).await?,
-            _ => self.stores.posts.heads(&authors).await?,
+            Ok(None) => its(self.heads_of_facts(&authors).await?),
+            _ => its(self.stores.posts.heads(&authors).await?),
         };
-        let head = heads.remove(&author).unwrap_or_default();
         Ok(PairFacts { author, edge: edges.remove(&author), head, reads: reads.remove(&author).unwrap_or_default() })
     }
 
