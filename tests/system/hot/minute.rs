@@ -106,6 +106,32 @@ impl Minute<'_> {
         assert_eq!(counters["followers"], follows);
         assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);
     }
+
+    /// Publishes posts at `rate` a second, with texts of `bytes`.
+    async fn publish(&self, rate: u64, bytes: usize) {
+        const READERS: u64 = 20;
+        let (world, text) = (self.world, "x".repeat(bytes));
+        world.follow(1..=READERS, AUTHOR).await;
+        for reader in 1..=READERS {
+            world.user(reader).feed_ids().await;
+        }
+        let publish = async |number| {
+            let body = json!({ "title": format!("post {number}"), "body": text }).to_string();
+            world
+                .user(AUTHOR)
+                .send(Method::POST, "/v1/posts", &[("idempotency-key", &format!("post-{number}"))], Some(body))
+                .await
+        };
+        let posts = self.send("posts", rate, publish).await;
+        let mut found = titles(world, AUTHOR).await;
+        found.sort_unstable();
+        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
+        expected.sort_unstable();
+        assert!(found == expected, "{} of {posts}", found.len());
+        for reader in 1..=READERS {
+            assert_eq!(world.user(reader).unread_total().await, posts, "reader {reader}");
+        }
+    }
 }
 
 async fn minute(test: impl AsyncFnOnce(Minute<'_>)) {
@@ -135,28 +161,14 @@ async fn a_hundred_thousand_follows_of_an_author_without_posts() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "ten minutes; it measures"]
 async fn two_hundred_posts_a_second() {
-    minute(async |minute| {
-        const READERS: u64 = 20;
-        let world = minute.world;
-        world.follow(1..=READERS, AUTHOR).await;
-        for reader in 1..=READERS {
-            world.user(reader).feed_ids().await;
-        }
-        let publish = async |number| {
-            let (key, body) = (format!("post-{number}"), json!({ "title": format!("post {number}") }).to_string());
-            world.user(AUTHOR).send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await
-        };
-        let posts = minute.send("posts", 200, publish).await;
-        let mut found = titles(world, AUTHOR).await;
-        found.sort_unstable();
-        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
-        expected.sort_unstable();
-        assert!(found == expected, "{} of {posts}", found.len());
-        for reader in 1..=READERS {
-            assert_eq!(world.user(reader).unread_total().await, posts, "reader {reader}");
-        }
-    })
-    .await;
+    minute(async |minute| minute.publish(200, 0).await).await;
+}
+
+/// Each costs about 140 write units of the author's partition.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
+async fn six_posts_a_second_with_the_longest_texts() {
+    minute(async |minute| minute.publish(6, 64 * 1024).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
