@@ -85,8 +85,9 @@ async fn a_block_keeps_two_users_apart_until_it_ends() {
         world.idle().await;
         are_apart_after_loss(world, &blocker, &blocked).await;
 
-        // A mark of a user who is blocked does not open the post.
-        blocked.post("/v1/reads", &json!({ "posts": ["1-1"] })).await.ok();
+        // For a user who is blocked the post does not exist.
+        let marked = blocked.post("/v1/reads", &json!({ "posts": ["1-1", "2-1"] })).await.ok();
+        assert_eq!(marked, json!({ "changed": 0, "unread": { "total": 0 } }));
         refused(&blocked.get("/v1/posts/1-1").await);
 
         // A reaction may be taken back.

@@ -29,6 +29,10 @@ async fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no
                     assert_eq!(answer.problem(), (404, "/problems/not-found"), "{path}");
                 }
             }
+            // The WebSocket API has a path of its own.
+            for method in [Method::GET, Method::POST, Method::DELETE] {
+                assert_eq!(user.send(method, "/v1/live", &[], None).await.problem(), (404, "/problems/not-found"));
+            }
             for (path, allowed) in ALLOWED {
                 for method in ["GET", "PUT", "POST", "DELETE", "PATCH", "TRACE", "HEAD"] {
                     if !allowed.contains(&method) {

@@ -24,8 +24,12 @@ async fn without_redis_every_route_works_from_facts() {
         let answer = reader.put("/v1/posts/10-1/read").await;
         assert_eq!(answer.header("degraded"), Some("redis"));
         assert_eq!(answer.ok()["unread"]["total"], 1);
+        // Routes that read only facts say it too.
+        for path in ["/v1/relations/10", "/v1/relations?user=10", "/v1/mutes?profiles=false", "/v1/lists"] {
+            assert_eq!(reader.get(path).await.header("degraded"), Some("redis"), "{path}");
+        }
         author.publish("three").await;
-        reader.put("/v1/following/20").await.ok();
+        assert_eq!(reader.put("/v1/following/20").await.header("degraded"), Some("redis"));
         world.user(20).publish("twenty").await;
         let unread = reader.get("/v1/unread").await;
         assert_eq!((unread.header("degraded"), unread.body["total"].as_u64()), (Some("redis"), Some(3)));

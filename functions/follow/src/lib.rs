@@ -56,8 +56,7 @@ routes!(|app: &App, request| [
             .returns::<RelationPage>("A page.")
             .parameter("profiles")
             .page()
-            .parameter("offset")
-            .degradable(),
+            .parameter("offset"),
     ),
     (
         "GET /v1/users/{user}/followers",
@@ -67,15 +66,13 @@ routes!(|app: &App, request| [
             .returns::<RelationPage>("A page.")
             .parameter("profiles")
             .page()
-            .parameter("offset")
-            .degradable(),
+            .parameter("offset"),
     ),
     (
         "GET /v1/users/{user}/counters",
         counters::get(app, &request),
         operation("relations", "getCounters", "Get a user's counters")
-            .returns::<Counters>("Exact counts; zeros for an unknown user.")
-            .degradable(),
+            .returns::<Counters>("Exact counts; zeros for an unknown user."),
     ),
     (
         "GET /v1/relations/{user}",
@@ -118,8 +115,7 @@ routes!(|app: &App, request| [
         operation("relations", "listMutes", "List the users whom the caller mutes, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the mute.")
             .parameter("profiles")
-            .page()
-            .degradable(),
+            .page(),
     ),
     (
         "PUT /v1/blocks/{user}",
@@ -147,8 +143,7 @@ routes!(|app: &App, request| [
         operation("relations", "listBlocks", "List the users whom the caller blocks, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the block.")
             .parameter("profiles")
-            .page()
-            .degradable(),
+            .page(),
     ),
     (
         "POST /v1/lists",
@@ -195,7 +190,6 @@ routes!(|app: &App, request| [
             .returns::<RelationPage>("A page. `since` is the time of the follow.")
             .responds("404", "NotFound")
             .parameter("profiles")
-            .page()
-            .degradable(),
+            .page(),
     ),
 ]);

@@ -17,8 +17,7 @@ routes!(|app: &App, request| [
         operation("read state", "markPostRead", "Mark a post read")
             .returns::<PostMarked>("The read state, and the counts after the change.")
             .refuses(Kind::Blocked, "the author blocks the caller")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
     (
         "DELETE /v1/posts/{post}/read",
@@ -27,8 +26,7 @@ routes!(|app: &App, request| [
             .describe("The caller's own posts, and posts from before the follow, stay read.")
             .returns::<PostMarked>("The read state, and the counts after the change.")
             .refuses(Kind::Blocked, "the author blocks the caller")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
     (
         "POST /v1/reads",
@@ -39,7 +37,6 @@ routes!(|app: &App, request| [
             "Mark a list of posts read, an author's posts up to a number, or all posts before a time"
         )
         .accepts::<MarkReadRequest>()
-        .returns::<PostsMarked>("The number of posts that changed, and the unread count after the change.")
-        .degradable(),
+        .returns::<PostsMarked>("The number of posts that changed, and the unread count after the change."),
     ),
 ]);

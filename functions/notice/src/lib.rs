@@ -46,8 +46,7 @@ routes!(|app: &App, request| [
         operation("notices", "listNotices", "List a platform's notices, newest first")
             .returns::<NoticePage>("A page.")
             .parameter("platform")
-            .page()
-            .degradable(),
+            .page(),
     ),
     (
         "GET /v1/notices/unread",
@@ -55,16 +54,14 @@ routes!(|app: &App, request| [
         operation("notices", "countNotices", "Get the numbers of unread and read notices of a platform")
             .returns::<NoticeCounts>("The live notices that the caller has not read, and those that the caller has read.")
             .parameter("platform")
-            .tagged("ETag")
-            .degradable(),
+            .tagged("ETag"),
     ),
     (
         "POST /v1/notices/reads",
         mark::through(app, &request),
         operation("notices", "markNoticesRead", "Mark a platform's notices read up to a number")
             .accepts::<MarkNoticesReadRequest>()
-            .returns::<NoticesMarked>("The number of notices that changed, and the counts after the change.")
-            .degradable(),
+            .returns::<NoticesMarked>("The number of notices that changed, and the counts after the change."),
     ),
     (
         "GET /v1/notices/{notice}",
@@ -96,16 +93,14 @@ routes!(|app: &App, request| [
         mark::one(app, &request, true),
         operation("notices", "markNoticeRead", "Mark a notice read")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
     (
         "DELETE /v1/notices/{notice}/read",
         mark::one(app, &request, false),
         operation("notices", "markNoticeUnread", "Mark a notice unread again")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
 ]);
 

@@ -54,8 +54,7 @@ routes!(|app: &App, request| [
         "GET /v1/users/{user}",
         users::one(app, &request),
         operation("users", "getUser", "Get a user's profile, counters and relation to the caller")
-            .returns::<User>("The user. A user who is unknown has no profile and zeros.")
-            .degradable(),
+            .returns::<User>("The user. A user who is unknown has no profile and zeros."),
     ),
     (
         "GET /v1/users",
@@ -69,7 +68,6 @@ routes!(|app: &App, request| [
         users::by_handle(app, &request),
         operation("users", "getUserByHandle", "Get the user who has a handle")
             .returns::<User>("The user.")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
 ]);

@@ -36,8 +36,7 @@ routes!(|app: &App, request| [
             .returns::<Post>("The post.")
             .parameter("profiles")
             .refuses(Kind::Blocked, "the author blocks the caller")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
     (
         "GET /v1/posts",
@@ -46,8 +45,7 @@ routes!(|app: &App, request| [
             .returns::<Posts>("The posts in the order of the request. Posts that the caller cannot see are left out.")
             .parameter("posts")
             .parameter("profiles")
-            .refuses(Kind::TooMuchText, "the texts of these posts have more than 800 KiB together: ask for fewer posts")
-            .degradable(),
+            .refuses(Kind::TooMuchText, "the texts of these posts have more than 800 KiB together: ask for fewer posts"),
     ),
     (
         "PUT /v1/posts/{post}",
@@ -78,8 +76,7 @@ routes!(|app: &App, request| [
             .describe("It works for a deleted post too. The rest of its delivery is cancelled.")
             .returns::<Delivery>("The number of followers handled, and of pages done.")
             .refuses(Kind::Blocked, "the author blocks the caller")
-            .responds("404", "NotFound")
-            .degradable(),
+            .responds("404", "NotFound"),
     ),
     (
         "PUT /v1/posts/{post}/like",

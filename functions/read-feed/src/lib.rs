@@ -39,8 +39,7 @@ routes!(|app: &App, request| [
             .parameter("since")
             .parameter("include")
             .parameter("profiles")
-            .tagged("ETagOfFirstPage")
-            .degradable(),
+            .tagged("ETagOfFirstPage"),
     ),
     (
         "GET /v1/authors/{author}/posts",
@@ -52,8 +51,7 @@ routes!(|app: &App, request| [
             .parameter("since")
             .parameter("include")
             .parameter("profiles")
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .degradable(),
+            .refuses(Kind::Blocked, "the author blocks the caller"),
     ),
     (
         "GET /v1/me/likes",
@@ -62,8 +60,7 @@ routes!(|app: &App, request| [
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
             .page()
             .parameter("include")
-            .parameter("profiles")
-            .degradable(),
+            .parameter("profiles"),
     ),
     (
         "GET /v1/me/favorites",
@@ -72,8 +69,7 @@ routes!(|app: &App, request| [
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
             .page()
             .parameter("include")
-            .parameter("profiles")
-            .degradable(),
+            .parameter("profiles"),
     ),
     (
         "GET /v1/unread",
@@ -82,16 +78,14 @@ routes!(|app: &App, request| [
             .returns::<UnreadCounts>("The total, and the authors with unread posts, most recent post first.")
             .parameter("ofList")
             .responds("404", "NotFound")
-            .tagged("ETag")
-            .degradable(),
+            .tagged("ETag"),
     ),
     (
         "GET /v1/unread/{author}",
         unread::of_author(app, &request),
         operation("read state", "countUnreadOfAuthor", "Get the unread count of one author")
             .returns::<UnreadOfAuthor>("The count; zero if the caller does not follow the author.")
-            .tagged("ETag")
-            .degradable(),
+            .tagged("ETag"),
     ),
     (
         "GET /v1/health",

@@ -47,11 +47,11 @@ pub struct AccessCheck {
 
 impl AccessCheck {
     /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user
-    /// who has asked to leave may send.
+    /// who has asked to leave may send. Returns whether Redis responded.
     ///
     /// # Errors
     /// The bucket is empty, or the user has asked to leave.
-    pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<(), Refusal> {
+    pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Refusal> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
         let responds = spent.is_ok();
@@ -68,7 +68,7 @@ impl AccessCheck {
             Some(true) if self.outage.check().await.is_ok() => true,
             Some(true) | None => self.ask(user, responds).await.map_err(Refusal::Unknown)?,
         };
-        if may { Ok(()) } else { Err(Refusal::Erased) }
+        if may { Ok(responds) } else { Err(Refusal::Erased) }
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.

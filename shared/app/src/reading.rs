@@ -80,13 +80,14 @@ impl Reading {
         if blocked {
             return Ok(Found::Blocked);
         }
-        let changed = self.mark(user, post.author, &[post.seq], read).await?;
+        let pair = self.sync.readers.pair_of_posts(user, post.author, &[post.seq]).await?;
+        let changed = self.mark(user, pair, &[post.seq], read).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
         Ok(Found::Post(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
     }
 
-    /// Marks posts read. Deleted and unknown posts are left out.
+    /// Marks posts read. Deleted and unknown posts, and those of authors who block the user, are left out.
     pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts, StoreError> {
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let live = self.sync.readers.live_posts(&asked).await?;
@@ -94,8 +95,15 @@ impl Reading {
         for id in asked.into_iter().filter(|id| live.contains(id)) {
             by_author.entry(id.author).or_default().push(id.seq);
         }
-        let changes =
-            by_author.into_iter().map(|(author, seqs)| async move { self.mark(user, author, &seqs, true).await }.boxed());
+        let change = async |(author, seqs): (UserId, Vec<Seq>)| {
+            let pair = self.sync.readers.pair_of_posts(user, author, &seqs).await?;
+            // A block has ended the follow.
+            if pair.live_edge().is_none() && self.stores.reactions.is_blocked(user, author).await? {
+                return Ok(Changed { pair, count: 0, written: false });
+            }
+            self.mark(user, pair, &seqs, true).await
+        };
+        let changes = by_author.into_iter().map(|of_author| change(of_author).boxed());
         self.shown(user, in_parallel(changes.collect()).await, posts.last().copied()).await
     }
 
@@ -148,8 +156,8 @@ impl Reading {
     }
 
     /// Marks posts of one author. Marks of several devices do not wait for each other.
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
-        let pair = self.sync.readers.pair_of_posts(user, author, seqs).await?;
+    async fn mark(&self, user: UserId, pair: PairFacts, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
+        let author = pair.author;
         if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
             return Ok(Changed { pair, count: 0, written: false });
         }

@@ -90,7 +90,8 @@ fn begins_with_own_view(request: &Request) -> bool {
 const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 
 /// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of the
-/// caller comes before every other problem of the request.
+/// caller comes before every other problem of the request. Without Redis every response is degraded, also one of a route
+/// that reads only facts.
 async fn with_access<F>(
     access: &AccessCheck,
     caller: UserId,
@@ -104,17 +105,17 @@ where
     if begins_with_own_view(&request) {
         return match select(pin!(spent), pin!(handler(request))).await {
             Either::Left((spent, handler)) => {
-                spent?;
-                handler.await
+                let redis_responds = spent?;
+                Ok(handler.await?.degraded(!redis_responds))
             }
             Either::Right((answer, spent)) => {
-                spent.await?;
-                answer
+                let redis_responds = spent.await?;
+                Ok(answer?.degraded(!redis_responds))
             }
         };
     }
-    spent.await?;
-    handler(request).await
+    let redis_responds = spent.await?;
+    Ok(handler(request).await?.degraded(!redis_responds))
 }
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is

@@ -102,11 +102,6 @@ impl Operation {
         self.parameter("limit").parameter("cursor").header("Link", "Link")
     }
 
-    /// The response has `Degraded` if it was made without Redis.
-    pub fn degradable(self) -> Self {
-        self.header("Degraded", "Degraded")
-    }
-
     /// The response has an `ETag`, by this header of `shared/http/openapi.base.yaml`. 304 if the client has it already.
     pub fn tagged(self, component: &str) -> Self {
         self.parameter("If-None-Match").header("ETag", component).responds("304", "NotModified")
@@ -167,11 +162,15 @@ impl Operation {
         self
     }
 
-    /// Adds what follows from the path: its parameters. Every route may return 400, for an unknown parameter.
+    /// Adds what follows from the path: its parameters. Every route may return 400, for an unknown parameter. A route that
+    /// needs an identity asks Redis whether the caller may call, so its response may be degraded.
     pub fn at(mut self, key: &'static str) -> Route {
         let inside = key.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         self.parameters.splice(..0, inside.map(|name| reference("parameters", name)));
         self = self.responds("400", "InvalidRequest");
+        if self.object["security"] != json!([]) {
+            self = self.header("Degraded", "Degraded");
+        }
         if !self.parameters.is_empty() {
             self.object["parameters"] = json!(self.parameters);
         }

@@ -1,12 +1,14 @@
 //! Errors in HTTP responses: RFC 9457 problem details.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 use tidemark_app::{
     Hiding, MOST_HIDDEN, OverLimit, Refusal,
     ports::{Source, StoreError},
     reader::Found,
 };
-use tidemark_domain::{ListId, Platform, PostId, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
+use tidemark_domain::{Platform, PostId, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
 use utoipa::ToSchema;
 
 use super::{Answer, boxed};
@@ -216,7 +218,7 @@ impl Problem {
     }
 
     /// 404: the caller has no such list.
-    pub fn no_list(list: ListId) -> Self {
+    pub fn no_list(list: impl Display) -> Self {
         Self::not_found(format!("the caller has no list {list}"))
     }
 

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Answer, Edge, FieldError, Problem, bodies::RequestBody, body::Body, routes};
 use tidemark_app::ports::IdempotencyKey;
-use tidemark_domain::{Handle, ListId, NoticeId, ParseIdError, Platform, PostId, UserId};
+use tidemark_domain::{Handle, ListId, NoticeId, Platform, PostId, UserId};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -201,15 +201,16 @@ impl Request {
         self.parameter("post")
     }
 
-    /// The list in the path; 400 if it is not a list id.
+    /// The list in the path; 404 if it is not a list id: clients do not know what such an id looks like.
     pub fn list_parameter(&self) -> Result<ListId, Problem> {
-        self.parameter("list")
+        let list = self.text_parameter("list");
+        list.parse().map_err(|_| Problem::no_list(list))
     }
 
-    /// `?list=`; 400 if it is not a list id.
+    /// `?list=`; 404 if it is not a list id.
     pub fn list_query(&self) -> Result<Option<ListId>, Problem> {
-        let list = self.query("list").map(str::parse);
-        list.transpose().map_err(|error: ParseIdError| Problem::invalid("list", error.to_string()))
+        let list = self.query("list").map(|list| list.parse().map_err(|_| Problem::no_list(list)));
+        list.transpose()
     }
 
     /// The handle in the path; 400 if it is not a handle.
@@ -243,8 +244,11 @@ impl Request {
     }
 
     fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
-        let text = self.event.path_parameters.get(name).map_or("", String::as_str);
-        text.parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+        self.text_parameter(name).parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+    }
+
+    fn text_parameter(&self, name: &str) -> &str {
+        self.event.path_parameters.get(name).map_or("", String::as_str)
     }
 
     /// The body, or the default without one. `null` is none: some generated clients send it for a body that the caller

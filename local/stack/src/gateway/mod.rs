@@ -63,7 +63,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route("/_local/environment", get(local::environment))
         .route("/_local/weather", get(local::weather).put(local::set_weather))
         .route("/problems/{slug}", get(local::problem))
-        .route(live::PATH, get(live::open))
+        .route(live::PATH, get(live::open).fallback(api))
         .route("/@connections/{id}", get(live::describe).post(live::post).delete(live::close))
         .fallback(api)
         .with_state(gateway);
