@@ -1,12 +1,16 @@
 //! A request died between its fact and the views. A repetition changes no fact, and brings the views into agreement
 //! with the facts.
 
-use futures::future::join_all;
+use std::time::{Duration, Instant};
+
+use futures::{FutureExt, future::join_all};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{ReadState, UserId};
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{User, World, world};
+use tidemark_tests::{User, World, deployed_timeouts, world};
+
+use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
 
 /// A reader with a live view of two authors with ten posts each.
 async fn prepared(world: &World) -> User {
@@ -194,6 +198,35 @@ async fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers(
         }
         world.idle().await;
         assert_eq!(seen().await, (json!("after"), json!("After")));
+    })
+    .await;
+}
+
+/// Each request to DynamoDB takes nearly as long as a function waits for it, so several take longer than the function
+/// may run.
+#[tokio::test]
+async fn a_request_that_takes_too_long_gets_503_in_time_and_may_be_repeated() {
+    world_behind_a_proxy_with(deployed_timeouts, async |world, proxy| {
+        let author = world.user(10);
+        let publish = async || {
+            let body = json!({ "title": "slow" }).to_string();
+            author.send(Method::POST, "/v1/posts", &[("idempotency-key", "slow")], Some(body)).await
+        };
+        proxy.rule(|_| {
+            async {
+                tokio::time::sleep(Duration::from_millis(2_500)).await;
+                Fate::Forwarded
+            }
+            .boxed()
+        });
+        let started = Instant::now();
+        let answer = publish().await;
+        assert_eq!(answer.problem(), (503, "/problems/unavailable"));
+        assert!(answer.header("retry-after").is_some());
+        assert!(started.elapsed() < Duration::from_secs(10), "before the function's time is over: {:?}", started.elapsed());
+        proxy.forward_all();
+        assert_eq!(publish().await.ok()["id"], "10-1");
+        assert_eq!(world.user(2).get("/v1/authors/10/posts").await.ok()["total"], 1);
     })
     .await;
 }

@@ -58,6 +58,11 @@ impl Recorder {
         self.lines.write(&Line { at: self.clock.now(), properties, values });
     }
 
+    /// The time until a deadline in milliseconds since the epoch; `None` for 0, which is no deadline.
+    pub fn time_until(&self, deadline: u64) -> Option<Duration> {
+        (deadline > 0).then(|| Duration::from_millis(deadline.saturating_sub(self.clock.now().ms())))
+    }
+
     /// Starts an invocation. Its line is written when the result is dropped.
     pub fn invocation(&self, function: &str, request_id: &str) -> Invocation<'_> {
         let properties =

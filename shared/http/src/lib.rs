@@ -10,7 +10,7 @@ mod request;
 mod response;
 mod routes;
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
@@ -21,6 +21,7 @@ pub use response::Answer;
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use futures::future::{Either, select};
 use lambda_runtime::LambdaEvent;
+use tokio::time::timeout;
 use tracing::{error, info};
 
 use tidemark_app::{
@@ -118,8 +119,12 @@ where
     Ok(handler(request).await?.degraded(!redis_responds))
 }
 
+/// The time before the function's deadline at which a request without a response gets 503. At the deadline API Gateway
+/// would respond for the function, which would start again.
+const REST: Duration = Duration::from_millis(500);
+
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
-/// logged here with its cause.
+/// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
 pub async fn serve<F>(edge: &Edge, recorder: &Recorder, event: Event, handler: impl FnOnce(Request) -> F) -> Response
 where
     F: Future<Output = Result<Answer, Problem>>,
@@ -128,7 +133,8 @@ where
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
     let etag = request.header("if-none-match").map(str::to_owned);
-    let answer = match answer(edge, request, handler).await {
+    let left = recorder.time_until(event.context.deadline).map_or(Duration::MAX, |left| left.saturating_sub(REST));
+    let answer = match timeout(left, answer(edge, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
         Ok(answer) => answer.conditional(etag.as_deref()),
         Err(problem) => {
             match problem.cause() {

@@ -9,6 +9,7 @@ use tidemark_app::{
     reader::Found,
 };
 use tidemark_domain::{Platform, PostId, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
+use tokio::time::error::Elapsed;
 use utoipa::ToSchema;
 
 use super::{Answer, boxed};
@@ -324,6 +325,12 @@ impl From<Refusal> for Problem {
             Refusal::Erased => Self::new(Kind::Erased, "DELETE /v1/me was called; GET /v1/me/erasure has the receipt".to_owned()),
             Refusal::Unknown(error) => error.into(),
         }
+    }
+}
+
+impl From<Elapsed> for Problem {
+    fn from(error: Elapsed) -> Self {
+        Self::caused(Kind::Unavailable, "the request took too long, and may be done", boxed(error))
     }
 }
 
