@@ -8,7 +8,7 @@
 //! - [`relations::Relations`]: lists of followers and followed authors, and counters.
 //! - [`notices::NoticeBoard`]: notices and their read states.
 //! - [`People`], [`Callers`]: profiles and handles; user ids of claims.
-//! - [`AccessCheck`]: limits, and users who have left.
+//! - [`AccessCheck`]: limits, and users who have left; `tidemark-http` asks it before each handler.
 //! - [`Leaving`]: export and erasure.
 //! - [`fan_out::FanOuts`]: deliveries and retractions.
 //! - [`Worker`]: the tasks of the queue.
