@@ -8,7 +8,7 @@
 //! - [`relations::Relations`]: lists of followers and followed authors, and counters.
 //! - [`notices::NoticeBoard`]: notices and their read states.
 //! - [`People`], [`Callers`]: profiles and handles; user ids of claims.
-//! - [`AccessCheck`]: limits, and users who have left; `tidemark-http` asks it before each handler.
+//! - [`AccessCheck`]: limits, and users who have left; `tidemark-http` asks it for each request.
 //! - [`Leaving`]: export and erasure.
 //! - [`fan_out::FanOuts`]: deliveries and retractions.
 //! - [`Worker`]: the tasks of the queue.
@@ -21,6 +21,7 @@
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and notes among the facts that views are stale
 //!   until then.
 //! - [`retry`]: the loop of an optimistic change.
+//! - [`Hot`]: values of hot keys, in memory for a second.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.
 
 mod error;
