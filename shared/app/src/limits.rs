@@ -54,7 +54,7 @@ impl AccessCheck {
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Refusal> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
-        let responds = spent.is_ok();
+        let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
         let Spent { wait, access } = spent.unwrap_or_else(|error| {
             warn!(%user, error = &error as &dyn std::error::Error, "a request is not counted");
             Spent::default()
@@ -68,7 +68,7 @@ impl AccessCheck {
             Some(true) if self.outage.check().await.is_ok() => true,
             Some(true) | None => self.ask(user, responds).await.map_err(Refusal::Unknown)?,
         };
-        if may { Ok(responds) } else { Err(Refusal::Erased) }
+        if may { Ok(!is_away) } else { Err(Refusal::Erased) }
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.

@@ -98,7 +98,7 @@ impl Reading {
         let change = async |(author, seqs): (UserId, Vec<Seq>)| {
             let pair = self.sync.readers.pair_of_posts(user, author, &seqs).await?;
             // A block has ended the follow.
-            if pair.live_edge().is_none() && self.stores.reactions.is_blocked(user, author).await? {
+            if user != author && pair.live_edge().is_none() && self.stores.reactions.is_blocked(user, author).await? {
                 return Ok(Changed { pair, count: 0, written: false });
             }
             self.mark(user, pair, &seqs, true).await

@@ -58,9 +58,10 @@ impl Recorder {
         self.lines.write(&Line { at: self.clock.now(), properties, values });
     }
 
-    /// The time until a deadline in milliseconds since the epoch; `None` for 0, which is no deadline.
+    /// The time until the deadline of an invocation that begins now, in milliseconds since the epoch. `None` if the
+    /// deadline has passed already: `cargo lambda watch` always sends 600,000.
     pub fn time_until(&self, deadline: u64) -> Option<Duration> {
-        (deadline > 0).then(|| Duration::from_millis(deadline.saturating_sub(self.clock.now().ms())))
+        deadline.checked_sub(self.clock.now().ms()).map(Duration::from_millis)
     }
 
     /// Starts an invocation. Its line is written when the result is dropped.
@@ -127,4 +128,32 @@ impl Drop for Invocation<'_> {
 /// Whole microseconds, so that a number has few digits.
 fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemark_domain::Timestamp;
+
+    use super::*;
+
+    struct Fixed;
+
+    impl Clock for Fixed {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_ms(1_800_000_000_000)
+        }
+    }
+
+    impl Metrics for Fixed {
+        fn write(&self, _: &Line) {}
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_at_the_start_is_no_deadline() {
+        let recorder = Recorder::new(Arc::new(Fixed), Arc::new(Fixed));
+        assert_eq!(recorder.time_until(1_800_000_010_000), Some(Duration::from_secs(10)));
+        for none in [0, 600_000] {
+            assert_eq!(recorder.time_until(none), None);
+        }
+    }
 }

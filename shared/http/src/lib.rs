@@ -91,8 +91,8 @@ fn begins_with_own_view(request: &Request) -> bool {
 const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 
 /// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of the
-/// caller comes before every other problem of the request. Without Redis every response is degraded, also one of a route
-/// that reads only facts.
+/// caller comes before every other problem of the request. Without Redis every successful response is degraded, also
+/// one of a route that reads only facts.
 async fn with_access<F>(
     access: &AccessCheck,
     caller: UserId,
